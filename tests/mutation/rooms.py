@@ -109,6 +109,7 @@ ROOMS: Final = {
                 "state/aggregates/values.py",
                 "state/unkeyed.py",
                 "state/slices.py",
+                "state/storage/shards.py",
                 "state/storage/tables.py",
                 "state/removal/tidying.py",
                 "state/views.py",

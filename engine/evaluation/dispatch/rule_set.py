@@ -29,7 +29,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
 from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.slices import NodeName, State
-from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.views import Store
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
@@ -341,7 +341,7 @@ class RuleSet:
             self._stream = self._compiler.stream(programs, self.nodes)
         return self._stream
 
-    def _turn(self, table: KeyTable) -> Turn:
+    def _turn(self, table: ColumnTable) -> Turn:
         """Return the condition under which a table turns to an event."""
         turn: Turn | None = table.turn
         if turn is None:

@@ -17,11 +17,11 @@ from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName, State
-from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.starts import NO_BIRTH
-from engine.evaluation.state.storage.tables import Key, KeyTable
+from engine.evaluation.state.storage.tables import Key
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Saved(Protocol):
 
 
 class CapturedTable(NamedTuple):
-    """A copy of a KeyTable."""
+    """A copy of a ColumnTable."""
 
     path: Path
     keys: list[Key | None]
@@ -144,12 +144,12 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
     )
 
 
-def _met(table: KeyTable, events: Sequence[Event]) -> Slots:
+def _met(table: ColumnTable, events: Sequence[Event]) -> Slots:
     found = {table.slot_at(fields, sent or _NO_VARS): None for fields, _, sent in events}
     return {slot: place for place, slot in enumerate(slot for slot in found if slot != NO_SLOT)}
 
 
-def _table(table: KeyTable, slots: Slots | None) -> CapturedTable:
+def _table(table: ColumnTable, slots: Slots | None) -> CapturedTable:
     def numbers(column: "array[int]") -> "array[int]":
         # Without clocks, some columns are empty.
         return column[:] if slots is None or not column else array("q", [column[slot] for slot in slots])

@@ -63,10 +63,10 @@ from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName
-from engine.evaluation.state.storage.columns import PAGED_FROM, Column
+from engine.evaluation.state.storage.columns import PAGED_FROM, Column, ColumnTable
 from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records
-from engine.evaluation.state.storage.tables import Key, KeyTable
+from engine.evaluation.state.storage.tables import Key
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
@@ -181,7 +181,7 @@ def _path(saved: list[Any]) -> Path:
     )
 
 
-def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
+def _load_table(table: ColumnTable, row: dict[str, Any]) -> None:
     table.seen = numbers_unpacked(row["seen"])
     # An empty array means that no column was read with a clock. New clocks are not read for earlier events.
     table.times = numbers_unpacked(row["times"]) or table.times

@@ -17,9 +17,8 @@ from engine.evaluation.paths import Path
 from engine.evaluation.state.removal.eviction import Evicted, Eviction
 from engine.evaluation.state.removal.expiry import has_expired
 from engine.evaluation.state.removal.tidying import bloated, tidy
-from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.starts import NO_BIRTH, Starts
-from engine.evaluation.state.storage.tables import KeyTable
 from engine.evaluation.state.unkeyed import Keyless, Whole, new_records
 from engine.evaluation.state.views import Store, View
 from engine.language.condition import Condition
@@ -71,7 +70,7 @@ class State:
         """By name, the view of a memory that can be shared, once rules are indexed."""
         self._shared: dict[tuple[Condition, Path], list[NodeName]] = {}
         """By node and path, the names of memories that can be shared, in order of birth."""
-        self.tables: dict[Path, KeyTable] = {}
+        self.tables: dict[Path, ColumnTable] = {}
         self.live = 0
         """The number of live keys, over all paths. An expired key counts until it is dropped."""
         self.bytes = 0
@@ -196,7 +195,7 @@ class State:
             self.free_expired(table, slots, now_us)
             self.eviction.renew()
 
-    def free_expired(self, table: KeyTable, slots: Iterable[int], now_us: int) -> None:
+    def free_expired(self, table: ColumnTable, slots: Iterable[int], now_us: int) -> None:
         """Free the slots, of these, of expired keys without an entry."""
         for slot in slots:
             if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
@@ -254,10 +253,10 @@ class State:
         if all(run_us_of(name.condition) is None for name in others):
             starts.clear()
 
-    def table(self, path: Path) -> KeyTable:
+    def table(self, path: Path) -> ColumnTable:
         """Return the key table of a path, a new one if there is none."""
         if path not in self.tables:
-            self.tables[path] = KeyTable(path, self)
+            self.tables[path] = ColumnTable(path, self)
         return self.tables[path]
 
     def become_indexed(self, tick: int) -> None:

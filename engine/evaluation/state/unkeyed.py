@@ -7,10 +7,10 @@ from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
 from engine.evaluation.state.aggregates.panes import Panes
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
-from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.starts import Starts
-from engine.evaluation.state.storage.tables import KeyTable, Total
+from engine.evaluation.state.storage.tables import Total
 
 if TYPE_CHECKING:
     from engine.evaluation.state.views import Store
@@ -36,7 +36,7 @@ class Whole:
         self.blank: set[int] = set()
         """The cells that trigger while they hold no time."""
         self.starts = Starts(weigh)
-        """The same as `KeyTable.starts`, for the slot 0 of all events."""
+        """The same as `ColumnTable.starts`, for the slot 0 of all events."""
         self.awake: dict[Store, Bucket] = {}
         """By cell, the buckets that the next event meets; also by records without keys."""
 
@@ -130,9 +130,9 @@ class Keyless:
         del self._whole.awake[records]
 
 
-def new_records(recorded: Recorded, slots: KeyTable | Keyless) -> Records[Any]:
+def new_records(recorded: Recorded, slots: ColumnTable | Keyless) -> Records[Any]:
     """Return empty records."""
-    table = cast("KeyTable", slots)
+    table = cast("ColumnTable", slots)
     match recorded.kind:
         case Kind.TIMES:
             return Times(table, recorded.window_us, recorded.most)

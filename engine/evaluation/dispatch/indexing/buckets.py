@@ -16,7 +16,7 @@ from engine.evaluation.dispatch.indexing.selection import (
 )
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
-from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.columns import ColumnTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 
@@ -186,11 +186,11 @@ class Turn(NamedTuple):
 
     stage: int
     """That of the last updates on which it depends."""
-    table: KeyTable
+    table: ColumnTable
     row: Group
 
     @classmethod
-    def of(cls, stage: int, table: KeyTable, row: Row) -> Self:
+    def of(cls, stage: int, table: ColumnTable, row: Row) -> Self:
         """Return a turn by a row for events of which nothing is known."""
         group = Group.like(stage, row)
         group.add(row.constants, [*row.rest, 0])

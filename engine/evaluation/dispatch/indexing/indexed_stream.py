@@ -15,7 +15,7 @@ from engine.evaluation.memory import NEVER
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.slices import SETTLE_EVERY, State
-from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.language.condition import microseconds
 
 VISITED_ALL_MAX: Final = 8
@@ -38,7 +38,7 @@ class IndexedStream:
         index: Index,
         joins: Joins,
         join_due: Callable[[int, int], None],
-        turn_of: Callable[[KeyTable], Turn],
+        turn_of: Callable[[ColumnTable], Turn],
         patterns: PatternWork,
         lookups: Lookups,
         relations: Collection[str],

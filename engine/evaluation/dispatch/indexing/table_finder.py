@@ -5,24 +5,24 @@ from typing import Any
 
 from engine.evaluation.facts.names import FactNames
 from engine.evaluation.paths import fact_of
-from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.columns import ColumnTable
 
 
 class TableFinder:
     """Finds the key tables that an event has a key for. If `every`, it gives them all."""
 
-    def __init__(self, tables: Collection[KeyTable], *, every: bool) -> None:
+    def __init__(self, tables: Collection[ColumnTable], *, every: bool) -> None:
         self.every = tables if every else None
-        self._names: FactNames[list[KeyTable]] = FactNames()
-        self._turned: list[KeyTable] = []
-        by_key: dict[str, list[KeyTable]] = {}
+        self._names: FactNames[list[ColumnTable]] = FactNames()
+        self._turned: list[ColumnTable] = []
+        by_key: dict[str, list[ColumnTable]] = {}
         for table in tables:
             by_key.setdefault(fact_of(table.path[-1]), []).append(table)
             table.leave()
         for fact, of_key in by_key.items():
             self._names.add(fact, of_key)
 
-    def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
+    def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[ColumnTable]:
         """Return the tables whose last key has a value. All other tables leave the previous event."""
         if self.every is not None:
             return self.every
@@ -32,7 +32,7 @@ class TableFinder:
         return self._turned
 
 
-def table_finders(tables: Collection[KeyTable], *, every: bool) -> tuple[TableFinder, TableFinder | None]:
+def table_finders(tables: Collection[ColumnTable], *, every: bool) -> tuple[TableFinder, TableFinder | None]:
     """Return the finder of tables without a `where`, and that of the others, whose `where` comes first."""
     plain = [table for table in tables if not table.filtered]
     late = [table for table in tables if table.filtered]

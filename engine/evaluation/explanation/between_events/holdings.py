@@ -17,7 +17,8 @@ from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.slices import NodeName, State
-from engine.evaluation.state.storage.tables import NOT_SEEN, KeyTable
+from engine.evaluation.state.storage.columns import ColumnTable
+from engine.evaluation.state.storage.tables import NOT_SEEN
 from engine.evaluation.state.views import Store
 from engine.language.text.printer import format as format_condition
 
@@ -101,21 +102,21 @@ def seen_keys(
     return found, after if after.path < len(tables) else None
 
 
-def _tables(state: State) -> list[KeyTable]:
+def _tables(state: State) -> list[ColumnTable]:
     return sorted(state.tables.values(), key=lambda table: table.order)
 
 
-def _fits(table: KeyTable, slot: int, prefix: str) -> bool:
+def _fits(table: ColumnTable, slot: int, prefix: str) -> bool:
     return not prefix or any(_text(part).startswith(prefix) for part in _parts(table, slot))
 
 
-def _parts(table: KeyTable, slot: int) -> tuple[Any, ...]:
+def _parts(table: ColumnTable, slot: int) -> tuple[Any, ...]:
     key = table.keys[slot]
     assert key is not None, "the slot is taken"
     return key if len(table.path) > 1 else (key,)
 
 
-def _key(table: KeyTable, slot: int) -> dict[str, Any]:
+def _key(table: ColumnTable, slot: int) -> dict[str, Any]:
     parts = _parts(table, slot)
     return {fact_of(step): _value(part) for step, part in zip(table.path, parts, strict=True)}
 

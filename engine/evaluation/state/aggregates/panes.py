@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from engine.evaluation.facts.values import double
 from engine.evaluation.memory import NEVER, pane_us
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_BYTES, array_bytes, steps_bytes
-from engine.evaluation.state.storage.tables import KeyTable
 
 _PANES_IN_ROW: Final = 8
 _LONG: Final = -1
@@ -76,7 +76,7 @@ class Panes(Records[Sum]):
 
     __slots__ = ("_length", "_width", "counted", "width_us")
 
-    def __init__(self, table: KeyTable, window_us: int | None, *, counted: bool) -> None:
+    def __init__(self, table: ColumnTable, window_us: int | None, *, counted: bool) -> None:
         self.width_us = 0 if window_us is None else pane_us(window_us)
         self.counted = counted
         self._length = row_length(1 if window_us is None else _PANES_IN_ROW)

@@ -5,10 +5,10 @@ from functools import cache
 from typing import Any, Final
 
 from engine.evaluation.memory import NEVER
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_STEP, STEP_BYTES, array_bytes, steps_bytes
-from engine.evaluation.state.storage.tables import KeyTable
 
 SLACK: Final = 8
 """A record that is an object is cut to the most that are needed when it has this many more, or half as many
@@ -26,7 +26,7 @@ class Times(Records["array[int]"]):
 
     __slots__ = ("_full", "_length", "_width", "most")
 
-    def __init__(self, table: KeyTable, window_us: int | None, most: int) -> None:
+    def __init__(self, table: ColumnTable, window_us: int | None, most: int) -> None:
         self.most = most
         self._full = most + max(SLACK, most // 2)
         self._length = row_length(most)

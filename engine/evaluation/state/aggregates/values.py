@@ -9,10 +9,11 @@ from typing import Any, Final
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.memory import NEVER
 from engine.evaluation.state.aggregates.interned import Interned
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
+from engine.evaluation.state.storage.shards import SHARDS
 from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
-from engine.evaluation.state.storage.tables import SHARDS, KeyTable
 
 _DICT_MAX: Final = 64
 """Longer dicts are ordered ones: from a plain dict, the first entry is removed in linear time."""
@@ -34,7 +35,7 @@ class Values(Records[dict[Any, int]]):
 
     __slots__ = ("_interned", "_length", "_width", "most")
 
-    def __init__(self, table: KeyTable, window_us: int | None, most: int) -> None:
+    def __init__(self, table: ColumnTable, window_us: int | None, most: int) -> None:
         self.most = most
         self._length = row_length(most)
         self._width = 1 + _SIZE * self._length

@@ -17,8 +17,9 @@ from engine.evaluation.memory import FOREVER
 from engine.evaluation.paths import Path
 from engine.evaluation.state.removal.expiry import forget, page_until_us, until_us
 from engine.evaluation.state.removal.minima import Minima
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import PAGE_BITS
-from engine.evaluation.state.storage.tables import KeyTable, Total
+from engine.evaluation.state.storage.tables import Total
 
 NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)
@@ -52,7 +53,7 @@ _TOO_MANY, _TOO_LARGE = 1, 2
 class Bounded(Total, Protocol):
     """The totals over all tables, and the tables."""
 
-    tables: dict[Path, KeyTable]
+    tables: dict[Path, ColumnTable]
 
 
 class _Tracked:
@@ -60,7 +61,7 @@ class _Tracked:
 
     __slots__ = ("_pages", "_seen", "_table", "_until", "_until_us", "order")
 
-    def __init__(self, table: KeyTable) -> None:
+    def __init__(self, table: ColumnTable) -> None:
         self._table = table
         self.order = table.order
         self._until_us = array("q")

@@ -5,11 +5,11 @@ a memory without a window holds a time for the key, the key cannot expire until 
 """
 
 from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.tables import KeyTable
 
 
-def until_us(table: KeyTable, slot: int) -> int:
+def until_us(table: ColumnTable, slot: int) -> int:
     """Return the last time at which the key of a slot has not expired.
 
     It is NEVER if nothing is remembered, and FOREVER if the key does not expire or the slot is free.
@@ -26,7 +26,7 @@ def until_us(table: KeyTable, slot: int) -> int:
     return max(latest_us, _clocked_until_us(table, slot)) if table.stamped else latest_us
 
 
-def _clocked_until_us(table: KeyTable, slot: int) -> int:
+def _clocked_until_us(table: ColumnTable, slot: int) -> int:
     """Return the same for the columns that are read with the clock of the slice."""
     latest_us = NEVER
     clock_us = table.times[slot]
@@ -38,7 +38,7 @@ def _clocked_until_us(table: KeyTable, slot: int) -> int:
     return latest_us
 
 
-def page_until_us(table: KeyTable, number: int) -> list[int]:
+def page_until_us(table: ColumnTable, number: int) -> list[int]:
     """Return `until_us` of each slot of a page, much faster than one by one."""
     first = number << PAGE_BITS
     slots = range(first, min(first + PAGE_SLOTS, len(table.keys)))
@@ -64,7 +64,7 @@ def page_until_us(table: KeyTable, number: int) -> list[int]:
     return latest_us
 
 
-def drop_expired(table: KeyTable, number: int, now_us: int) -> None:
+def drop_expired(table: ColumnTable, number: int, now_us: int) -> None:
     """Drop the expired entries and keys of a page."""
     for column in table.dense[:]:
         column.drop_expired_of(number, now_us)
@@ -84,12 +84,12 @@ def drop_expired(table: KeyTable, number: int, now_us: int) -> None:
             table.free(slot)
 
 
-def has_expired(table: KeyTable, slot: int, now_us: int) -> bool:
+def has_expired(table: ColumnTable, slot: int, now_us: int) -> bool:
     """Return whether the key of a slot has expired."""
     return until_us(table, slot) < now_us
 
 
-def forget(table: KeyTable, slot: int) -> None:
+def forget(table: ColumnTable, slot: int) -> None:
     """Drop a key and its entries in all columns. If the key returns, its slice begins anew."""
     for column in table.dense[:]:
         if column.at(slot) != NEVER:

@@ -7,8 +7,8 @@ the number of the event, so a restored detector continues exactly like the one t
 from typing import Final
 
 from engine.evaluation.state.removal.expiry import drop_expired, has_expired
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.tables import KeyTable
 
 _PAGE_STEP: Final = 0x9E3779B1
 """Pages are visited in the order of the multiples of this prime. In sequence, a visit would follow the slots
@@ -24,7 +24,7 @@ SHRUNK_FROM: Final = 1 << 15
 _PAGES_DROPPED: Final = 8
 
 
-def tidy(table: KeyTable, now_us: int, number: int) -> None:
+def tidy(table: ColumnTable, now_us: int, number: int) -> None:
     """Drop expired keys, more than events can have added since the last call, and free their memory.
 
     `number` counts the calls. Successive numbers visit every page.
@@ -40,18 +40,18 @@ def tidy(table: KeyTable, now_us: int, number: int) -> None:
     _drop_free_pages(table)
 
 
-def _seems_expired(table: KeyTable, page: int, now_us: int) -> bool:
+def _seems_expired(table: ColumnTable, page: int, now_us: int) -> bool:
     """Return whether a sample slot of a page has expired."""
     slot = min((page << PAGE_BITS) + PAGE_SLOTS // 2, len(table.keys) - 1)
     return bool(table.taken[slot]) and has_expired(table, slot, now_us)
 
 
-def bloated(table: KeyTable) -> bool:
+def bloated(table: ColumnTable) -> bool:
     """Return whether there are many more slots than keys."""
     return len(table.keys) > SHRUNK_FROM and len(table.keys) > 2 * table.live
 
 
-def _drop_free_pages(table: KeyTable) -> None:
+def _drop_free_pages(table: ColumnTable) -> None:
     """Drop some of the last pages, if they are free."""
     for _ in range(_PAGES_DROPPED):
         page = (len(table.keys) - 1) >> PAGE_BITS

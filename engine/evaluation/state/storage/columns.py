@@ -6,14 +6,12 @@ entries, and an array never has to be copied to grow.
 
 from array import array
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
 from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 
 PAGED_FROM: Final = 512
 """Up to this many entries, a column is a dict."""
@@ -51,7 +49,7 @@ class Column:
         "ticks",
     )
 
-    def __init__(self, table: "KeyTable", expires_after_us: int | None, complete_at: int) -> None:
+    def __init__(self, table: "KeyTable[Column]", expires_after_us: int | None, complete_at: int) -> None:
         self.table = table
         self.bytes = 0
         """The estimated size; see `sizes.py`."""
@@ -395,3 +393,7 @@ class Column:
                 self.table.watched.remove(self)
         self.few = {}
         self.pages, self.counts = _NO_PAGES, _NO_COUNTS
+
+
+ColumnTable = KeyTable[Column]
+"""A table and its columns."""

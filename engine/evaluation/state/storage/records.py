@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from engine.evaluation.memory import Regime
-from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 from engine.evaluation.state.storage.sizes import RECORD_BYTES
-from engine.evaluation.state.storage.tables import KeyTable
 
 IN_ROW_MAX: Final = 12
 """A longer record is an object of its own."""
@@ -36,7 +35,7 @@ class Records(Column, Generic[R]):
 
     __slots__ = ("_blank", "_lent", "_page_bytes", "long", "rows")
 
-    def __init__(self, table: KeyTable, window_us: int | None, blank: Any, page_bytes: int) -> None:
+    def __init__(self, table: ColumnTable, window_us: int | None, blank: Any, page_bytes: int) -> None:
         super().__init__(table, window_us, 0)
         self.regime = Regime.UNCHANGED
         self.long: dict[int, R] = {}

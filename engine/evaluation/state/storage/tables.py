@@ -1,34 +1,23 @@
 """The live keys of one path: a slot for each, and the columns with entries there."""
 
-import sys
 from array import array
 from bisect import insort
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.memory import FOREVER, NEVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
-from engine.evaluation.state.storage.columns import Column
 from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.shards import SHARDS, shrink
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
 from engine.evaluation.state.storage.starts import Starts
 
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
 
-SHARDS: Final = 251
-"""The number of dicts for the slots of keys. A single dict pauses 21 ms when it grows at a million keys.
-
-Python's hash of an integer is nearly the integer itself. So a shard is chosen by the hash of a tuple that
-holds the key, modulo a prime: keys that are all multiples of one number are spread over all shards.
-"""
-
 _SHRUNK_EVERY: Final = 16
 """A shard is inspected whenever its length has fallen to a multiple of this."""
-
-_SHARD_BYTES_MIN: Final = 4096
-_ENTRY_BYTES_MAX: Final = 150
 
 NOT_SEEN: Final = FOREVER
 """The last event of a free slot, which is therefore never the longest unseen."""
@@ -50,7 +39,32 @@ class Total(Protocol):
         """Add to the estimated size of the detector's keys and memories."""
 
 
-class KeyTable:
+class Member(Protocol):
+    """What a table asks of its columns."""
+
+    bucket: Bucket | None
+    complete_at: int
+    expires_after_us: int | None
+    ticks: dict[int, int]
+
+    @property
+    def begun(self) -> bool:
+        """Whether the regime is BEGUN."""
+
+    def at(self, slot: int) -> int:
+        """Return the entry of a slot, or NEVER."""
+
+    def grow(self, pages: int) -> None:
+        """Extend the column to this many pages."""
+
+    def drop_tick(self, slot: int) -> None:
+        """Drop a slot from `ticks`, if it is there."""
+
+
+ColumnT = TypeVar("ColumnT", bound=Member)
+
+
+class KeyTable(Generic[ColumnT]):
     """The live keys of one path: a slot for each, and the columns with entries by slot.
 
     `turn_to` sets `key`, `slot`, `previous_tick` and `previous_us` for an event: its key, the slot, and the
@@ -117,23 +131,23 @@ class KeyTable:
         self.roomy = bytearray()
         """For each page, whether it has a free slot."""
         self.live = 0
-        self.columns: list[Column] = []
-        self.dense: list[Column] = []
+        self.columns: list[ColumnT] = []
+        self.dense: list[ColumnT] = []
         """The paged columns."""
-        self.sparse: dict[int, Column | dict[Column, None]] = {}
+        self.sparse: dict[int, ColumnT | dict[ColumnT, None]] = {}
         """For each slot, the columns with an entry there in `few` or `ticks`; a single one without a dict."""
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
-        self.awake: dict[int, list[Column]] = {}
+        self.awake: dict[int, list[ColumnT]] = {}
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
-        self.watched: list[Column] = []
+        self.watched: list[ColumnT] = []
         """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
-        self.stamped: list[Column] = []
+        self.stamped: list[ColumnT] = []
         """The columns that are read with the slice's clock, the longest window first. If there are any, each
         key that an event has is admitted."""
         self.times = array("q")
         """For each slot, the time of its key's last event, if there are stamped columns."""
-        self.begun: list[Column] = []
+        self.begun: list[ColumnT] = []
         """The stamped columns whose regime is BEGUN."""
         self.begun_at = 0
         """The event after which the youngest of them was born."""
@@ -289,7 +303,7 @@ class KeyTable:
         for slot in slots:
             held[slot] -= 1
 
-    def hold_sparsely(self, slot: int, column: Column) -> None:
+    def hold_sparsely(self, slot: int, column: ColumnT) -> None:
         """Record that a column has an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
@@ -299,7 +313,7 @@ class KeyTable:
         elif holders is not column:
             self.sparse[slot] = {holders: None, column: None}
 
-    def drop_sparsely(self, slot: int, column: Column) -> None:
+    def drop_sparsely(self, slot: int, column: ColumnT) -> None:
         """Undo `hold_sparsely`."""
         holders = self.sparse[slot]
         if holders is column:
@@ -309,25 +323,25 @@ class KeyTable:
             if not holders:
                 del self.sparse[slot]
 
-    def sparse_at(self, slot: int) -> tuple[Column, ...]:
+    def sparse_at(self, slot: int) -> tuple[ColumnT, ...]:
         """Return the columns with an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             return ()
         return tuple(holders) if isinstance(holders, dict) else (holders,)
 
-    def wake(self, slot: int, column: Column) -> None:
+    def wake(self, slot: int, column: ColumnT) -> None:
         """Have the next events of a slice meet a column's bucket."""
         self.awake.setdefault(slot, []).append(column)
 
-    def rest(self, slot: int, column: Column) -> None:
+    def rest(self, slot: int, column: ColumnT) -> None:
         """Undo `wake`."""
         columns = self.awake[slot]
         columns.remove(column)
         if not columns:
             del self.awake[slot]
 
-    def add_clock(self, column: Column) -> None:
+    def add_clock(self, column: ColumnT) -> None:
         """Record the time of each slice's last event for a column. Its entries must be complete up to now."""
         if not self.stamped:
             self.times = array("q", bytes(8 * len(self.keys)))
@@ -339,12 +353,12 @@ class KeyTable:
             self.begun.append(column)
             self.note_birth(column)
 
-    def note_birth(self, column: Column) -> None:
+    def note_birth(self, column: ColumnT) -> None:
         """Note the event up to which a column is complete."""
         if column.begun:
             self.begun_at = max(self.begun_at, column.complete_at)
 
-    def remove_clock(self, column: Column) -> None:
+    def remove_clock(self, column: ColumnT) -> None:
         """Undo `add_clock`."""
         self.stamped.remove(column)
         if column.begun:
@@ -378,14 +392,5 @@ class KeyTable:
             self.log.append(slot)
 
 
-def shrink(shard: dict[Any, int]) -> None:
-    """Rebuild a dict that takes much more memory than its entries: deleting from it does not free any."""
-    if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
-        # The dict object is kept: a new one would take memory that is about to be freed.
-        entries = list(shard.items())
-        shard.clear()
-        shard.update(entries)
-
-
-def _longest_first(column: Column) -> int:
+def _longest_first(column: Member) -> int:
     return -FOREVER if column.expires_after_us is None else -column.expires_after_us
