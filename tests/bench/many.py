@@ -91,7 +91,8 @@ _decoder: Final = msgspec.json.Decoder(Envelope)
 class Callers:
     """Connections to the service, each with one request at a time."""
 
-    def __init__(self, running: Served) -> None:
+    def __init__(self, running: Served, connections: int = CONNECTIONS) -> None:
+        self._connections = connections
         self._place = running.url.removeprefix("http://").split(":")
         self._token = running.token
         self._free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
@@ -99,7 +100,7 @@ class Callers:
     async def open(self) -> None:
         """Connect."""
         host, port = self._place
-        for _ in range(CONNECTIONS):
+        for _ in range(self._connections):
             self._free.put_nowait(await asyncio.open_connection(host, int(port)))
 
     async def post(self, path: str, document: object) -> Envelope:

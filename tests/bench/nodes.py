@@ -72,7 +72,7 @@ class Load:
 
     async def run(self, events: int, seconds: float) -> int:
         """Send requests of so many events for some seconds; give the number of events answered."""
-        each = [Callers(one) for one in self.services]
+        each = [Callers(one, self.connections // len(self.services)) for one in self.services]
         for callers in each:
             await callers.open()
         document, path = request(events)
