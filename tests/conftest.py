@@ -94,8 +94,9 @@ def pytest_collection() -> Iterator[None]:
 def _settings_stay() -> Iterator[None]:
     """Has each test leave the settings as they were: the tests after it in its process read them, too."""
 
-    def settings() -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name.startswith("RULE_DETECTOR_")}
+    def settings() -> dict[bytes, bytes]:
+        # As bytes, and their names alone: this is part of every test.
+        return {name: os.environb[name] for name in os.environb if name.startswith(b"RULE_DETECTOR_")}
 
     before = settings()
     yield
@@ -148,6 +149,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Without `-m`, leave out marked tests, except those whose file or name is given."""
     if config.option.markexpr or any(".py" in argument for argument in config.args):
         return
-    marked = {item for item in items if any(map(item.get_closest_marker, ON_REQUEST))}
+    marked = {item for item in items if any(mark.name in ON_REQUEST for mark in item.iter_markers())}
     config.hook.pytest_deselected(items=list(marked))
     items[:] = [item for item in items if item not in marked]
