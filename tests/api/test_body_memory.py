@@ -352,7 +352,7 @@ async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_co
         max_body_bytes=200_000,
         max_batch_body_bytes=200_000,
         max_reading_bytes=MIB if ends == "others" else 64 * MIB,
-        deadline_s=0.5 if ends == "the deadline" else 30,
+        deadline_s=0.3 if ends == "the deadline" else 30,
     )
     async with served(Application(settings, scripted), settings) as wire:
         await whole(wire, BODY_BYTES)
@@ -364,7 +364,7 @@ async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_co
             for connection in connections:
                 await connection.send(partly(kind))
             if ends == "the deadline":
-                await asyncio.sleep(0.8)
+                await asyncio.sleep(0.5)
             await wire.comes_to_rest()
             connections.clear()
             left_bytes = tracemalloc.get_traced_memory()[0]

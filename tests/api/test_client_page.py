@@ -2,7 +2,6 @@
 
 import asyncio
 import doctest
-import os
 import re
 import shlex
 import subprocess
@@ -68,16 +67,10 @@ async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService,
 
 
 def test_completion_is_what_the_page_says() -> None:
-    program = Path(sys.executable).parent / "rule-detector"
     for shell in re.findall(r"_RULE_DETECTOR_COMPLETE=([a-z_]+)", PAGE):
         if shell == "bash_source" and sys.platform == "darwin":
             continue
-        ran = subprocess.run(
-            [program],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=170,
-            env={**os.environ, "_RULE_DETECTOR_COMPLETE": shell},
+        ran = CliRunner().invoke(
+            main, prog_name="rule-detector", env={"_RULE_DETECTOR_COMPLETE": shell}, catch_exceptions=False
         )
         assert "_RULE_DETECTOR_COMPLETE" in ran.stdout

@@ -67,6 +67,7 @@ async def test_a_thread_sends_while_results_are_read(there: Wire, caller: Caller
     assert await asyncio.to_thread(run) == [1, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_more_than_any_buffer_holds_is_sent_and_read_at_once(there: Wire, caller: Caller) -> None:
     detector = await detector_of(caller)
     count = 3_000
@@ -124,6 +125,7 @@ async def test_what_the_source_raises_ends_the_stream_and_is_raised(there: Wire,
             [result async for result in client.stream(detector, broken())]
 
 
+@pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_a_stream_can_be_left_at_any_result(there: Wire, caller: Caller) -> None:
     detector = await detector_of(caller)
 
@@ -161,19 +163,19 @@ async def test_blank_lines_keep_a_silent_stream_alive(
 ) -> None:
     monkeypatch.setattr(streaming, "_IDLE_S", idle_s)
     detector = await detector_of(caller)
-    hasty = dataclasses.replace(settings, deadline_s=2.5)
+    hasty = dataclasses.replace(settings, deadline_s=1.5)
     loop, silent = asyncio.get_running_loop(), threading.Event()
 
     def slow() -> Iterator[Event]:
         yield Event({"a": 1}, 0)
         # By the service's clock, which this thread does not have.
-        loop.call_soon_threadsafe(loop.call_later, 4.0, silent.set)
+        loop.call_soon_threadsafe(loop.call_later, 2.4, silent.set)
         silent.wait()
         yield Event({"a": 1}, 1)
 
     async def slow_async() -> AsyncIterator[Event]:
         yield Event({"a": 1}, 0)
-        await asyncio.sleep(4.0)
+        await asyncio.sleep(2.4)
         yield Event({"a": 1}, 1)
 
     def run(url: str) -> list[int]:

@@ -23,6 +23,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
     pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.storm,
 ]
 
 HOSTILE = "<img src=x onerror=\"document.title = 'owned'\"> </script>"

@@ -39,6 +39,7 @@ NOT_JSON = {
 }
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 async def test_what_is_not_json_is_1000_everywhere(caller: Caller) -> None:
     detector = await caller.detector()
     rule = await caller.rule(detector, "a == 1")
@@ -56,6 +57,7 @@ async def test_what_is_not_json_is_1000_everywhere(caller: Caller) -> None:
             assert (reply.status, reply.codes) == (400, [1000]), (path, what)
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 async def test_what_is_not_json_is_1000_within_an_event_too(caller: Caller) -> None:
     detector = await caller.detector()
     for what, body in NOT_JSON.items():
@@ -94,6 +96,7 @@ async def test_a_body_nested_64_deep_is_taken(caller: Caller) -> None:
         assert reply.codes == codes, depth
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("timestamp", "codes"),
     [
@@ -170,6 +173,7 @@ async def test_within_a_condition_it_is_the_condition_that_is_refused(
     assert (reply.status, set(reply.codes)) == (400, {code})
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("text", "code"),
     [

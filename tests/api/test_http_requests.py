@@ -301,7 +301,7 @@ async def test_a_caller_who_takes_nothing_leaves_nothing(
         await asyncio.sleep(0.1)
         # Not all of the last two fits into what lies between the two ends.
         connection.writer.write(ahead)
-    await asyncio.sleep(0.1 if ends_it == "the caller" else 1.5)
+    await asyncio.sleep(0.1 if ends_it == "the caller" else 0.8)
     for connection in opened:
         connection.writer.transport.abort()
     assert await wire.comes_to_rest()

@@ -46,6 +46,7 @@ async def test_a_page_only_changes_by_what_was_created_or_deleted_behind_its_pla
     assert page == [detectors[2], detectors[4], *later]
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("query", "texts"),
     [

@@ -64,6 +64,7 @@ async def test_in_chunks_it_arrives_whole(wire: Wire, scripted: ScriptedFleet) -
     assert scripted.operations[0].payload == body
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("body", "codes"),
     [

@@ -12,13 +12,13 @@ import pytest
 
 from api.http.app import Application
 from api.http.authentication import Authenticator
-from api.http.body import discard
+from api.http.body import discard, ndjson_stream
 from api.http.body import ndjson_reader as lines
 from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_stream import TOKEN_CHECK_S, NdjsonStreams
+from api.http.body.ndjson_stream import NdjsonStreams
 from api.server import connection as connections
-from api.server import connection_timeouts
+from api.server import connection_timeouts, sender
 from api.server import hypercorn_config as server
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done, Refused
@@ -35,6 +35,13 @@ from tests.local_runtime import LocalService, local_service
 
 PATH = f"/api/detectors/{DETECTOR}/evaluate/batch"
 Begin = Callable[[str], Any]
+
+
+@pytest.fixture(autouse=True)
+def _linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have callers who stay not wait for long until they are left."""
+    for module in (sender, discard):
+        monkeypatch.setattr(module, "LINGER_S", 0.1)
 
 
 def echoes(_: str, operation: Operation) -> Answer:
@@ -169,6 +176,7 @@ async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
     assert max(asked[0]) < 1_500 < max(asked[1])
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 async def test_lines_are_answered_the_same_wherever_they_are_cut(caller: Caller, real: Wire) -> None:
     text = line(1, a="\u00e4\U0001f600") + b"{\n" + b"\n" + line(2, a=1)[:-1]
     told = []
@@ -234,7 +242,7 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
     one = await stream(wire)
     text = line(0, a="y" * 100) * 1_000
     with pytest.raises(TimeoutError):  # noqa: PT012 -- which write waits is open
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(0.7):
             while True:
                 await one.send(text)
     done = len(scripted.operations)
@@ -613,7 +621,9 @@ async def test_a_stream_ends_where_its_token_is_revoked(
     await other.send(line())
     assert await other.next() == {"actions": []}
     assert (
-        TOKEN_CHECK_S + RuntimeSettings(data=settings.data).poll_s + RuntimeSettings(data=settings.data).ask_s
+        ndjson_stream.TOKEN_CHECK_S
+        + RuntimeSettings(data=settings.data).poll_s
+        + RuntimeSettings(data=settings.data).ask_s
         < 1
     )
 
@@ -631,6 +641,7 @@ async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_w
         return echoes(detector_id, operation)
 
     scripted.answers = answers
+    monkeypatch.setattr(ndjson_stream, "TOKEN_CHECK_S", 0.05)
     one = await stream(wire)
     await one.send(line())
     await asked.wait()
@@ -648,7 +659,7 @@ async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_w
         monkeypatch.setattr(scripted, "token_known", token_known)
     else:
         scripted.stale = DetectorUnavailable(1501, "there was no word", 1)
-        asyncio.get_running_loop().call_later(3 * TOKEN_CHECK_S, looked.set)
+        asyncio.get_running_loop().call_later(0.15, looked.set)
     async with asyncio.timeout(10):
         await looked.wait()
     go.set()

@@ -114,6 +114,7 @@ def test_additions_are_marked_and_only_they_are() -> None:
         assert ("addition" in described(operation)["description"]) is operation.is_addition
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: operation.name)
 async def test_the_application_takes_the_examples_and_answers_as_described(
     caller: Caller, operation: Operation
@@ -127,6 +128,7 @@ async def test_the_application_takes_the_examples_and_answers_as_described(
     validator(schema).validate(reply.envelope)
 
 
+@pytest.mark.parametrize("service", ["apart"], indirect=True)
 @pytest.mark.parametrize(
     "operation", [one for one in OPERATIONS if one.body is None], ids=lambda operation: operation.name
 )

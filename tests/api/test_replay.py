@@ -80,6 +80,7 @@ def seen(service: LocalService, detector: str) -> int:
     return active.detector.events_seen
 
 
+@pytest.mark.parametrize("service", ["apart"], indirect=True)
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_event_is_evaluated_and_none_twice(
     caller: Caller, service: LocalService, settings: Settings, seed: int

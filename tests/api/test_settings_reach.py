@@ -196,7 +196,14 @@ async def test_a_limit_that_is_set_is_the_one_that_refuses(tmp_path: Path, name:
     reach = REFUSED[name]
     limited = await asked(tmp_path / "limited", reach.act, **dict(reach.more), **{name: reach.value})
     assert reach.code in limited
-    assert reach.code not in await asked(tmp_path / "by default", reach.act)
+
+
+async def test_by_default_none_of_them_refuses(tmp_path: Path) -> None:
+    async def all_asked(caller: Caller, _: str) -> set[int]:
+        found = {name: await reach.act(caller, await caller.detector()) for name, reach in REFUSED.items()}
+        return {REFUSED[name].code for name, codes in found.items() if REFUSED[name].code in codes}
+
+    assert await asked(tmp_path, all_asked) == set()
 
 
 def test_no_setting_is_forgotten() -> None:

@@ -98,6 +98,7 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
     }
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("query", "code"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api.http import timeline_stream
 from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
@@ -55,7 +56,10 @@ async def told(connection: Connection) -> Any:
 
 
 @pytest.fixture
-async def watched(settings: Settings, service: LocalService) -> AsyncIterator[Watched]:
+async def watched(
+    settings: Settings, service: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Watched]:
+    monkeypatch.setattr(timeline_stream, "LOOK_S", 0.05)
     app = Application(settings, service.fleet)
     caller = Caller(app, BOOTSTRAP)
     detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]

@@ -143,6 +143,7 @@ async def tried(caller: Caller, sent: Sent) -> tuple[int, set[int]]:
     return reply.status, set(reply.codes)
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -218,6 +219,7 @@ async def test_other_methods_are_told_which_are_taken(caller: Caller, path: str,
             assert [entry["code"] for entry in response.json()["errors"]] == [1005]
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("content_type", "taken"),
     [
@@ -281,6 +283,7 @@ async def test_a_content_type_that_is_sent_twice_is_refused(caller: Caller) -> N
     assert [entry["code"] for entry in response.json()["errors"]] == [1006]
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("path", "document", "texts"),
     [
@@ -348,6 +351,7 @@ async def test_every_defect_of_shape_is_listed_with_its_place(
     assert reply.texts == texts
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("name", "good"),
     [
@@ -382,6 +386,7 @@ async def test_names_are_bounded_and_have_no_control_characters(
         assert good or reply.texts[0].startswith("name: expected 1 to 255 characters")
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("end", ["", "/batch"])
 async def test_the_fast_path_and_the_slow_path_agree(caller: Caller, end: str) -> None:
     """An id with an escape in it takes the slow path, and nothing else about it is different."""
@@ -431,6 +436,7 @@ async def test_the_fast_path_and_the_slow_path_agree(caller: Caller, end: str) -
             assert found[0] == found[1], (content[:50], headers)
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("content_type", "end"),
     [

@@ -43,6 +43,7 @@ def shown(notebook: nbformat.NotebookNode) -> list[list[dict[str, Any]]]:
     ]
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_notebook_shows_what_it_is_stored_with(path: Path) -> None:

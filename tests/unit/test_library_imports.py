@@ -62,7 +62,9 @@ def test_a_library_imports_no_more_than_its_own_packages(allowed: set[str], prog
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("unwanted", ["ray", "quart", "hypercorn", "click", "pandas"])
-def test_the_packages_of_the_service_would_be_refused(unwanted: str) -> None:
-    ran = run(ENGINE, f"{USE_ENGINE}\nimport {unwanted}")
-    assert f"{unwanted} is not among the packages of the library" in ran.stderr
+def test_the_packages_of_the_service_would_be_refused() -> None:
+    unwanted = ["ray", "quart", "hypercorn", "click", "pandas"]
+    tries = [f"try: import {name}\nexcept ModuleNotFoundError as error: print(error)" for name in unwanted]
+    ran = run(ENGINE, "\n".join([USE_ENGINE, *tries]))
+    told = [f"{name} is not among the packages of the library" for name in unwanted]
+    assert ran.stdout.splitlines() == told, ran.stderr

@@ -160,7 +160,7 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
 
 
 @pytest.mark.parametrize("eager", [32, 2])
-@pytest.mark.parametrize("seed", range(min(25, settings.default.max_examples)))
+@pytest.mark.parametrize("seed", range(min(25, settings.default.max_examples // 2)))
 def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     drawn = random.Random(seed)
