@@ -26,7 +26,7 @@ def ray_cluster() -> Iterator[str]:
     assert not started.folder.path.exists()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ray_fleet(ray_cluster: str) -> RayFleet:
     """Gives a started Fleet on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
     from engine.runtime.cluster.ray_fleet import fleet_on_ray  # noqa: PLC0415

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from api.cli.sample import RECORDING, RULES
-from tests.service_process import PROGRAM, Served, program, served, started
+from tests.service_process import END_WITHIN_S, PROGRAM, Served, program, served, started
 
 pytestmark = pytest.mark.ray
 
@@ -52,50 +52,87 @@ def replay(service: Served, *arguments: str, given: bytes = b"") -> Any:
 # serve
 
 
-def test_a_service_that_was_ended_is_found_again_as_it_was(tmp_path: Path) -> None:
-    with served(tmp_path / "data") as first:
+def test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was(tmp_path: Path) -> None:
+    data, token_file = tmp_path / "data", tmp_path / "token"
+    fixed = "fixed-secret-of-thirty-two-chars"
+    token_file.write_text(fixed + "\n")
+    token_file.chmod(0o600)
+    options = ("--bootstrap-token-file", str(token_file))
+    with served(data, *options, start_new_session=True) as first:
+        assert "rd_" not in first.said(), "a bootstrap token is used, and none is minted"
+        assert fixed not in first.said()
+        described, listening = first.said().splitlines()
+        pages = f"Console at {first.url}/console, API documentation at {first.url}/docs"
+        assert described == pages, "and nothing of Ray's"
+        assert listening.startswith(f"Listening on {first.url};")
+        page = httpx.get(first.url, follow_redirects=True, trust_env=False)
+        assert (str(page.url), page.status_code) == (f"{first.url}/docs", 200)
+        assert first.request("GET", "/api/detectors", token="other").status_code == 401
+        first.token = fixed
         detector = with_rule(first, FAILURE_TWICE)
         assert evaluate(first, detector, 1000, user="u", ok=False, first=True) == ["the rule"]
         rules = first.call("GET", f"/api/detectors/{detector}/rules")
-        token = first.token
-        assert first.end(signal.SIGTERM) == 0
-    with served(tmp_path / "data") as second:
+        end_as_a_group(first, signal.SIGTERM, status=0)
+
+    offline = program("token", "new", "--data", str(data))
+    assert offline.returncode == 0
+    with served(data, "--shutdown-wait-s", "8") as second:
         assert second.token == "", "only where there is none is a token minted"
-        second.token = token
+        assert second.request("GET", "/api/detectors", token=fixed).status_code == 401
+        second.token = offline.stdout.strip()
+        minted = second.call("POST", "/api/token")["token"]
+        refused = program("token", "new", "--data", str(data))
+        assert refused.returncode == 1
+        assert "in use" in refused.stderr
         assert second.call("GET", "/api/detectors") == [{"id": detector, "name": "r"}]
         assert second.call("GET", f"/api/detectors/{detector}/rules") == rules
         assert evaluate(second, detector, 61_000, user="u", ok=False) == ["the rule"]
         assert evaluate(second, detector, 61_001, user="u", ok=False) == []
+        end_while_requests_are_served(second)
 
-
-def test_what_could_not_be_saved_is_told_and_the_status_is_1(tmp_path: Path) -> None:
-    with served(tmp_path / "data", "--journal-sync", "off") as running:
-        detector = with_rule(running)
-        evaluate(running, detector, 1000, a=1)
-        folder = tmp_path / "data" / "detectors" / detector
+    with served(data, "--journal-sync", "off", start_new_session=True) as third:
+        third.token = minted
+        assert evaluate(third, detector, 61_002, user="u", ok=False) == []
+        evaluate(third, detector, 62_000, user="u", ok=False, first=True)
+        unsaved = with_rule(third)
+        evaluate(third, unsaved, 1000, a=1)
+        folder = data / "detectors" / unsaved
         (claim,) = folder.glob("journal-*-000001.rdj")
         # The rule is record 1, and the event a snapshot of record 2.
         in_the_way = f"snapshot-{2:020d}.rds.{int(claim.name.split('-')[1])}.unfinished"
         (folder / in_the_way).mkdir()
-        assert running.end() == 1
-        assert detector in running.said()
-        assert "not saved" in running.said()
-        assert "Traceback" not in running.said()
+        end_as_a_group(third, signal.SIGINT, status=1)
+        assert f"{unsaved} was not saved" in third.said()
+        assert f"{detector} was not saved" not in third.said()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_whole_group_of_processes_still_lets_everything_be_saved(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    with served(tmp_path / "data", start_new_session=True) as first:
-        detector = with_rule(first, FAILURE_TWICE)
-        evaluate(first, detector, 1000, user="u", ok=False, first=True)
-        os.killpg(first.process.pid, number)
-        assert first.process.wait(40) == 0
-        assert "Traceback" not in first.said()
-    with served(tmp_path / "data") as second:
-        second.token = first.token
-        assert evaluate(second, detector, 2_000, user="u", ok=False) == ["the rule"]
+def end_as_a_group(service: Served, number: signal.Signals, status: int) -> None:
+    """Send a signal to all processes of a service, as terminals and service managers do."""
+    os.killpg(service.process.pid, number)
+    assert service.process.wait(END_WITHIN_S) == status
+    assert "Traceback" not in service.said()
+
+
+def end_while_requests_are_served(running: Served) -> None:
+    """End a service that announces it for seconds, and finishes what is under way."""
+    detector = with_rule(running)
+    events = [{"fields": {"a": 1, "text": "x" * 500}, "timestamp_ms": n} for n in range(10_000)]
+    answers: list[httpx.Response] = []
+
+    def send() -> None:
+        path = f"/api/detectors/{detector}/evaluate/batch"
+        answers.extend(running.request("POST", path, {"events": events}) for _ in range(3))
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    running.send(signal.SIGTERM)
+    ready = [running.request("GET", "/readyz") for _ in range(20)]
+    assert ready[-1].status_code == 503
+    assert ready[-1].json()["errors"][0]["code"] == 1503
+    assert evaluate(running, detector, 20_000, a=1) == ["the rule"]
+    sending.join()
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert running.process.wait(END_WITHIN_S) == 0
 
 
 @contextlib.contextmanager
@@ -108,7 +145,11 @@ def sigint(handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
+@pytest.mark.parametrize(
+    "inherited",
+    # Without the former, what ends it is what ends it at SIGTERM.
+    [pytest.param(signal.SIG_DFL, marks=pytest.mark.long), signal.SIG_IGN],
+)
 def test_sigint_during_start_up_ends_it_also_in_the_background(tmp_path: Path, inherited: Any) -> None:
     with contextlib.ExitStack() as until_its_end:
         with sigint(inherited):
@@ -120,7 +161,7 @@ def test_sigint_during_start_up_ends_it_also_in_the_background(tmp_path: Path, i
         assert "Traceback" not in running.said()
 
 
-@pytest.mark.parametrize("after_s", [0, 1, 2])
+@pytest.mark.parametrize("after_s", [0, pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path, after_s: float) -> None:
     with started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data")) as running:
         wait_until_listening(running.process.pid)
@@ -163,63 +204,6 @@ def test_an_address_that_is_none_is_said(tmp_path: Path) -> None:
     run = program("serve", "--host", "203.0.113.1", "--port", "0", "--data", str(tmp_path / "data"))
     assert run.returncode == 1
     assert "cannot listen on 203.0.113.1, port 0: cannot assign requested address" in run.stderr
-
-
-def test_a_bootstrap_token_is_used_and_nothing_is_minted(tmp_path: Path) -> None:
-    fixed = "fixed-secret-of-thirty-two-chars"
-    (tmp_path / "token").write_text(fixed + "\n")
-    (tmp_path / "token").chmod(0o600)
-    with served(tmp_path / "data", "--bootstrap-token-file", str(tmp_path / "token")) as running:
-        assert "rd_" not in running.said()
-        assert fixed not in running.said()
-        described, listening = running.said().splitlines()
-        pages = f"Console at {running.url}/console, API documentation at {running.url}/docs"
-        assert described == pages, "and nothing of Ray's"
-        assert listening.startswith(f"Listening on {running.url};")
-        page = httpx.get(running.url, follow_redirects=True, trust_env=False)
-        assert (str(page.url), page.status_code) == (f"{running.url}/docs", 200)
-        assert running.request("GET", "/api/detectors", token=fixed).status_code == 200
-        assert running.request("GET", "/api/detectors", token="other").status_code == 401
-        minted = running.request("POST", "/api/token", token=fixed).json()["result"]
-        assert running.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
-    with served(tmp_path / "data") as again:
-        assert again.request("GET", "/api/detectors", token=fixed).status_code == 401
-        assert again.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
-
-
-def test_a_token_minted_offline_opens_the_service_which_mints_no_other(tmp_path: Path) -> None:
-    minted = program("token", "new", "--data", str(tmp_path / "data"))
-    assert minted.returncode == 0
-    with served(tmp_path / "data") as running:
-        assert running.token == ""
-        assert running.request("GET", "/api/detectors", token=minted.stdout.strip()).status_code == 200
-        refused = program("token", "new", "--data", str(tmp_path / "data"))
-    assert refused.returncode == 1
-    assert "in use" in refused.stderr
-
-
-def test_shutting_down_is_announced_while_requests_are_still_served_and_those_under_way_finish(
-    tmp_path: Path,
-) -> None:
-    with served(tmp_path / "data", "--shutdown-wait-s", "8") as running:
-        detector = with_rule(running)
-        events = [{"fields": {"a": 1, "text": "x" * 500}, "timestamp_ms": n} for n in range(10_000)]
-        answers: list[httpx.Response] = []
-
-        def send() -> None:
-            path = f"/api/detectors/{detector}/evaluate/batch"
-            answers.extend(running.request("POST", path, {"events": events}) for _ in range(3))
-
-        sending = threading.Thread(target=send)
-        sending.start()
-        running.send(signal.SIGTERM)
-        ready = [running.request("GET", "/readyz") for _ in range(20)]
-        assert ready[-1].status_code == 503
-        assert ready[-1].json()["errors"][0]["code"] == 1503
-        assert evaluate(running, detector, 20_000, a=1) == ["the rule"]
-        sending.join()
-        assert [answer.status_code for answer in answers] == [200, 200, 200]
-        assert running.process.wait(40) == 0
 
 
 # demo

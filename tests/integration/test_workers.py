@@ -297,15 +297,6 @@ def test_draining_answers_all_that_was_evaluated(tmp_path, workers, to_all):
     )
 
 
-def test_front_ends_do_not_outlive_a_service_that_is_killed(tmp_path):
-    with served(tmp_path / "data", "--workers", "2") as running:
-        pids = front_ends(running)
-        assert len(pids) == 2
-        running.process.kill()
-        running.process.wait()
-        until(lambda: not any(commandline(pid) for pid in pids))
-
-
 def test_an_address_that_another_service_shares_among_its_front_ends_is_refused(service, tmp_path):
     port = service.url.rpartition(":")[2]
     for workers in ("1", "2"):
