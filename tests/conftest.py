@@ -7,11 +7,13 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 from snapshots import files
+from snapshots.data_folder import mounts
 from tests.skipping_clock import SkippingLoop
 from tests.waiting_clock import WaitingLoop
 
@@ -109,6 +111,14 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         patch.setattr(files, "_sync_data", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="module")
+def any_mount() -> Iterator[None]:
+    """Has data folders not look at the system's mounts, which is a tenth of what a small service costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mounts, "_TABLE", Path(os.devnull))
         yield
 
 

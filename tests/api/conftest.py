@@ -41,8 +41,8 @@ def _routes_are_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _unsynced(unsynced: None) -> None:
-    """Nothing here survives a loss of power."""
+def _on_any_disk(unsynced: None, any_mount: None) -> None:
+    """Nothing here survives a loss of power, or is about a kind of disk."""
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def test_what_is_held_is_the_sum_of_the_claims_and_never_more_than_the_bound() -
     draw = random.Random(1)
     world = World()
     claims: list[Claim] = []
-    for _ in range(20_000):
+    for _ in range(5_000):
         world.now_s += draw.random() / 10
         action = draw.random()
         if action < 0.2:
@@ -174,7 +174,7 @@ def test_what_is_held_is_the_sum_of_the_claims_and_never_more_than_the_bound() -
         claims = [claim for claim in claims if not claim.is_lost]
         assert world.memory.held_bytes == sum(claim.held for claim in claims) <= MEMORY_BYTES
         assert all(claim.held == 0 for claim in world.lost)
-    assert len(world.lost) > 100
+    assert len(world.lost) > 25
     for claim in claims:
         claim.release()
     assert world.memory.held_bytes == 0

@@ -321,7 +321,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=max(10, settings.default.max_examples // 2), deadline=None)
+@settings(max_examples=max(5, settings.default.max_examples // 2), deadline=None)
 @given(steps=st.lists(STEP, min_size=5, max_size=30))
 def test_whatever_fails_what_was_acknowledged_is_there(tmp_path_factory, steps):
     """Five detectors, three at once, two in a worker; each is asked alone, and all at the same time."""
