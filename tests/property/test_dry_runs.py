@@ -70,9 +70,9 @@ def told_as_evaluated(script: Sequence[Step], drawn: random.Random) -> Counter[s
     """Play a script with dry runs in between, and count the events of those that fired rules."""
     pair, met = Pair(), Counter[str]()
     for place, step in enumerate(script):
-        if isinstance(step, Submit) and drawn.random() < 0.3:
+        if isinstance(step, Submit) and drawn.random() < 0.15:
             met["alone"] += event_told_as_evaluated(pair.engine, step)
-        if drawn.random() < 0.1:
+        if drawn.random() < 0.06:
             met["in batches"] += batch_told_as_evaluated(pair.engine, script[place:])
         # The reference never sees a dry run.
         pair.apply(step)

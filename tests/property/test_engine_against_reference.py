@@ -30,10 +30,10 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
 @pytest.mark.parametrize(
     ("world", "count", "shape"),
     [
-        (World, 200, {"depth": 4, "steps_max": 18}),
-        (World, 150, {"depth": 2, "steps_max": 24}),
+        (World, 150, {"depth": 4, "steps_max": 18}),
+        (World, 100, {"depth": 2, "steps_max": 24}),
         (World, 25, {"depth": 3, "steps_max": 60}),
-        (LongHistoriesWorld, 200, {"steps_max": 60}),
+        (LongHistoriesWorld, 100, {"steps_max": 60}),
         (SteadyFactsWorld, 20, {"steps_max": 40}),
         (BecomingIndexedWorld, 10, {"steps_max": 18}),
         (ManyRulesWorld, 5, {"steps_max": 30}),

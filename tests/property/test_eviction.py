@@ -152,7 +152,9 @@ def test_the_keys_that_are_kept_are_those_of_a_dict_that_is_looked_through_each_
     evictions = 0
     with in_mode(mode):
         detector = detector_of(rules, limits)
-        for tick, (now_ms, fields) in enumerate(events_drawn(drawn, keys_max, 4 * keys_max + 600), start=1):
+        for tick, (now_ms, fields) in enumerate(
+            events_drawn(drawn, keys_max, 5 * keys_max // 2 + 300), start=1
+        ):
             evicted = len(naive.observe(tick, now_ms, fields))
             evictions += evicted
             messages = detector.submit(fields, now_ms).messages
@@ -197,7 +199,7 @@ def test_the_keys_that_are_kept_for_their_weight_are_those_of_a_dict_that_is_wei
     naive = Naive(rules, UNBOUNDED, bytes_max)
     detector = detector_of(rules, limits)
     evictions = 0
-    for tick in range(1, 1_500):
+    for tick in range(1, 800):
         now_ms = tick + tick // 300 * 100
         fields = {name: drawn.choice((0, 1)) for name in "pqr"}
         for name in drawn.choice(("u", "v", "uv")):

@@ -58,7 +58,7 @@ def apply(pair: Pair, step: Step) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("world", "count", "steps"),
-    [(World, 40, 18), (LongHistoriesWorld, 20, 40)],
+    [(World, 20, 18), (LongHistoriesWorld, 10, 40)],
     ids=["anything", "long histories"],
 )
 def test_a_fork_and_its_source_go_on_as_the_reference_says(

@@ -60,15 +60,18 @@ def test_it_agrees_with_an_event_that_changes_nothing(mode: str, keyed: bool, se
         told = "q == true" + told[1:] if told.startswith("q ") else told
         conditions[text] = parse(f"per user ({told})" if keyed else told)
     with in_mode(mode):
-        for number in range(30):
+        for number in range(20):
             drawn = random.Random(f"{seed} {mode} {number}")
-            detector = Detector()
-            for text, condition in conditions.items():
-                detector.add_rule(text, condition)
+            if number % 5 == 0:
+                detector, now_ms = Detector(), 0
+                for text, condition in conditions.items():
+                    detector.add_rule(text, condition)
+            # What happened last time goes on, after a pause that outlasts some windows or all of them.
             for fields, timestamp_ms in events(drawn):
-                detector.evaluate(fields, timestamp_ms)
+                detector.evaluate(fields, now_ms + timestamp_ms)
             if detector.clock_us is None:
                 continue
+            now_ms = detector.clock_us // 1_000 + drawn.choice((0, 1_000, 4_000))
             before = detector.dump()
             probe = {"user": "a", "q": True}
             for explained in explain(detector, probe, detector.clock_us / 1_000).rules:
@@ -98,7 +101,7 @@ def test_events_whose_cost_is_sampled_are_evaluated_alike(
 ) -> None:
     monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 1)
     sampled = 0
-    for number in range(25):
+    for number in range(12):
         drawn = random.Random(f"{seed} {mode} {number}")
         with in_mode(mode):
             pair = Pair()
@@ -107,7 +110,7 @@ def test_events_whose_cost_is_sampled_are_evaluated_alike(
             sampled += sum(pair.engine.rule_set.samples.ran.values())
             priorities = {rule.priority for rule in pair.engine.rules()}
             assert {each for each in pair.engine.rule_set.samples.ran if each > 0} <= priorities
-    assert sampled > 10
+    assert sampled > 3
 
 
 def test_an_unknown_rule_has_no_tree() -> None:
@@ -129,7 +132,7 @@ COUNTING = (
 def test_since_when_a_verdict_is_what_it_is(condition: str, seed: int) -> None:
     told: Counter[bool] = Counter()
     parsed = parse(condition)
-    for number in range(40):
+    for number in range(20):
         drawn = random.Random(f"{seed} {number}")
         happened = [*events(drawn), *events(drawn)]
         happened.sort(key=lambda one: one[1])

@@ -59,7 +59,7 @@ def test_what_keys_weigh_is_known_at_any_time(mode: str) -> None:
     with in_mode(mode):
         made = detector(*rules, keys_max=60, state_bytes_max=25_000)
         ids = [rule.id for rule in made.rules()]
-        for number in range(1_500):
+        for number in range(700):
             key = drawn.choice((drawn.randrange(90), f"text {drawn.randrange(40)}", drawn.random() < 0.5))
             fields = {
                 "k": key,
@@ -190,9 +190,9 @@ def test_how_long_a_key_is_live_is_the_same_told_by_page_and_one_by_one(mode: st
     for count in (1, 2, 4, 5):
         with in_mode(mode):
             made = detector(*rules[:count])
-            for number in range(1_500):
+            for number in range(800):
                 fields = {name: drawn.choice((0, 1, 2)) for name in "abt"}
-                made.evaluate({"k": drawn.randrange(700), **fields}, number)
+                made.evaluate({"k": drawn.randrange(330), **fields}, number)
             (table,) = made.state.tables.values()
             one_by_one = [until_us(table, slot) for slot in range(len(table.keys))]
             by_page = [until for number in range(len(table.room)) for until in page_until_us(table, number)]

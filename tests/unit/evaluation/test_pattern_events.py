@@ -10,27 +10,27 @@ LIMITS = Limits(pattern_event_bytes_max=200_000)
 PLAIN = "the quick brown fox 0123456789 " * 300
 
 SHAPES: dict[str, tuple[list[str], dict[str, object]]] = {
-    "alone": ([f"t matches '[a-m][n-z]{number}'" for number in range(100)], {"t": PLAIN}),
-    "many bytes a character": ([f"t matches '[a-m]{number}'" for number in range(100)], {"t": "😀" * 9_000}),
-    "in one rule": ([" or ".join(f"t matches '[a-m]{number}'" for number in range(390))], {"t": PLAIN}),
+    "alone": ([f"t matches '[a-m][n-z]{number}'" for number in range(60)], {"t": PLAIN}),
+    "many bytes a character": ([f"t matches '[a-m]{number}'" for number in range(60)], {"t": "😀" * 9_000}),
+    "in one rule": ([" or ".join(f"t matches '[a-m]{number}'" for number in range(130))], {"t": PLAIN}),
     "on several facts": (
-        [f"t{number % 8} matches '[a-m]{number}'" for number in range(200)],
+        [f"t{number % 8} matches '[a-m]{number}'" for number in range(120)],
         {f"t{number}": PLAIN for number in range(8)},
     ),
     "behind a test": (
-        [f"x == 1 and t matches 'lit{number}.*q'" for number in range(300)],
+        [f"x == 1 and t matches 'lit{number}.*q'" for number in range(80)],
         {"t": PLAIN, "x": 1},
     ),
     "the same in each rule": (
-        [f"x == 1 and (y == {number} or t matches '[a-m][n-z]x')" for number in range(300)],
+        [f"x == 1 and (y == {number} or t matches '[a-m][n-z]x')" for number in range(80)],
         {"t": PLAIN, "x": 1},
     ),
-    "where they are not": ([f"not t matches 'lit{number}'" for number in range(300)], {"t": PLAIN}),
+    "where they are not": ([f"not t matches 'lit{number}'" for number in range(80)], {"t": PLAIN}),
     "all literals there": (
-        [f"t matches 'g{number:03}.*z'" for number in range(300)],
-        {"t": "".join(f"g{number:03}" for number in range(300)) * 6},
+        [f"t matches 'g{number:03}.*z'" for number in range(80)],
+        {"t": "".join(f"g{number:03}" for number in range(80)) * 24},
     ),
-    "within the past": ([f"once t matches '.*{number}.*q'" for number in range(100)], {"t": PLAIN}),
+    "within the past": ([f"once t matches '.*{number}.*q'" for number in range(60)], {"t": PLAIN}),
 }
 
 

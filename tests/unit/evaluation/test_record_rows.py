@@ -80,7 +80,7 @@ def test_rows_read_as_objects_do(paged: pytest.MonkeyPatch, keys_max: int) -> No
     in_rows, in_objects = detector(keys_max), detector(keys_max)
     in_some_row = in_some_object = False
     names = set()
-    for number in range(8):
+    for number in range(5):
         some = events(number, 500, number * 100_000)
         paged.setattr(columns, "PAGED_FROM", PAGED)
         fired = in_rows.evaluate_many(some)
@@ -99,7 +99,7 @@ def test_rows_read_as_objects_do(paged: pytest.MonkeyPatch, keys_max: int) -> No
 
 def test_what_is_restored_goes_on_as_what_was_saved(paged: pytest.MonkeyPatch) -> None:
     saved = detector(keys_max=200)
-    for number in range(8):
+    for number in range(5):
         saved.evaluate_many(events(number, 333, number * 60_000))
         document = saved.dump()
         restored = Detector.load(document, Detector.STATE_VERSION, limits=Limits(keys_max=200))

@@ -62,11 +62,11 @@ def test_values_are_told_apart_by_type_and_long_ones_by_their_digest():
 def test_expiry_gives_memory_back(rule: str, mode: str):
     with in_mode(mode):
         made = detector(f"per k ({rule})")
-        for number in range(6_000):
-            made.evaluate({"k": number % 3_000, "a": 1 + number // 3_000}, number)
+        for number in range(3_000):
+            made.evaluate({"k": number % 1_500, "a": 1 + number // 1_500}, number)
         full, live = made.state.bytes, made.state.live
-        assert live == 3_000
-        for number in range(200):
+        assert live == 1_500
+        for number in range(100):
             made.evaluate({"k": "x", "a": -1}, 2 * HOUR_MS + number)
         assert made.state.live < live // 10
         assert made.state.bytes < full // 10
