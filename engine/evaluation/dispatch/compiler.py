@@ -190,7 +190,7 @@ def _rows(shape: Shape, parts: Abstraction, *, selected: bool) -> list[str]:
     If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
     on the other constants would dominate the cost.
     """
-    writer = RowWriter(parts.quantities)
+    writer = RowWriter(parts.quantities, {})
     first = _first_constants(shape, parts)
     count = len(parts.constants)
     if selected:
@@ -229,7 +229,7 @@ def _rows(shape: Shape, parts: Abstraction, *, selected: bool) -> list[str]:
 
 
 def _rows_source(shape: Shape, parts: Abstraction, *, selected: bool) -> str:
-    lookups = fact_lookups(parts.facts, parts.quantities)
+    lookups = fact_lookups(parts.facts, parts.quantities, ())
     for number, path in enumerate(parts.paths):
         if number in parts.sliced:
             lookups += [f"k{number}, s{number} = table{number}.key, table{number}.slot"]

@@ -10,17 +10,22 @@ from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.shards import SHARDS
 
 
-def fact_lookups(facts: Sequence[str], quantities: Collection[int]) -> list[str]:
-    """Return the statements for facts, some of which are also `quantities`."""
+def fact_lookups(facts: Sequence[str], quantities: Collection[int], late: Collection[int]) -> list[str]:
+    """Return the statements for facts, some of which are also `quantities`, except for the `late` ones."""
     lines = []
     for number, name in enumerate(facts):
-        of_vars, _, steps = split_name(name)
-        values = "vars" if of_vars else "fields"
-        found = f"dig({values}, n{number}, steps{number})" if steps else f"{values}.get(n{number})"
-        lines.append(f"f{number} = {found}")
+        if number not in late:
+            lines.append(f"f{number} = {fact_lookup(number, name)}")
         if number in quantities:
             lines.append(f"q{number} = {quantity_of(number)}")
     return lines
+
+
+def fact_lookup(number: int, name: str) -> str:
+    """Return the expression for a fact."""
+    of_vars, _, steps = split_name(name)
+    values = "vars" if of_vars else "fields"
+    return f"dig({values}, n{number}, steps{number})" if steps else f"{values}.get(n{number})"
 
 
 def slot_lookup(parts: Abstraction, number: int, where: str | None) -> list[str]:

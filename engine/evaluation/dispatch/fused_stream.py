@@ -1,21 +1,21 @@
 """Compiles few rules into one function for many events, once for all detectors that have equal rules."""
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from engine.evaluation.dispatch.event_access import fact_lookups, slot_lookup
+from engine.evaluation.dispatch.event_access import fact_lookup, fact_lookups, slot_lookup
 from engine.evaluation.dispatch.generated_code import block, factory, names_given, numbered
 from engine.evaluation.dispatch.memory_access import EagerWriter
 from engine.evaluation.memory import Regime
-from engine.evaluation.paths import Path, is_filtered
+from engine.evaluation.paths import Path, fact_of, is_filtered
 from engine.evaluation.plan.ir import Abstraction
 from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.plan.shapes import Predicate, Shape, Tally, walk
 from engine.evaluation.state.slices import SETTLE_EVERY, NodeName
 from engine.language.condition import Condition
-
-if TYPE_CHECKING:
-    from engine.evaluation.plan.shapes import Shape
 
 
 class HeldMemory(NamedTuple):
@@ -54,7 +54,6 @@ def bind(given):
  def observe_many(events, detector, results):
   clock = NEVER if detector.clock_us is None else detector.clock_us
   latest, tick, state = detector.latest_us, detector.events_seen, detector.state
-  append, tracking = results.append, state.tracking
   {load}
   try:
    for fields, timestamp_ms, vars in events:
@@ -71,7 +70,7 @@ def bind(given):
     {lines}
     {fired}
     {settle}
-    append(fired)
+    results.append(fired)
   finally:
    {store}
    if clock != NEVER:
@@ -81,7 +80,9 @@ def bind(given):
 
 
 def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str], *, begins: bool) -> str:
-    lookups = (["begin(fields, vars)"] if begins else []) + fact_lookups(parts.facts, writer.quantities)
+    lookups = (["begin(fields, vars)"] if begins else []) + fact_lookups(
+        parts.facts, writer.quantities, writer.lookups
+    )
     tables = ""
     for number, path in enumerate(parts.paths):
         if not is_filtered(path):
@@ -93,15 +94,16 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
     if parts.asks_relations:
         lookups.insert(1, "relations = relations_of(vars)")
     constants, rules = numbered("c", range(len(parts.constants))), numbered("r", range(len(verdicts)))
+    renewed = f"pause, tracking = tick - tick % {SETTLE_EVERY} + {SETTLE_EVERY}, state.tracking"
     settle = [
-        f"if state.due or not tick % {SETTLE_EVERY}:",
+        "if tick >= pause or state.due:",
         " detector.clock_us, detector.events_seen = clock, tick",
         " detector.settle()",
-        " tracking = state.tracking",
+        f" {renewed}",
     ]
     return _MANY.format(
         given=constants + names_given(parts) + rules + tables,
-        load=block([f"m{cell} = cells[{cell}]" for cell in writer.cells], 2),
+        load=block([renewed, *[f"m{cell} = cells[{cell}]" for cell in writer.cells]], 2),
         lookups=block(lookups, 4),
         lines=block(writer.lines, 4),
         fired=block(_fired(verdicts), 4),
@@ -122,6 +124,18 @@ def _fired(verdicts: list[str]) -> list[str]:
 _stream_factory: Final = functools.lru_cache(maxsize=4)(factory)
 
 
+def _read_once(parts: Abstraction, shapes: Sequence[Shape]) -> list[int]:
+    """Return the facts that nothing but a single predicate reads. Often it is not reached."""
+    elsewhere = {parts.facts.index(fact_of(path[-1])) for path in parts.paths}
+    reads: Counter[int] = Counter()
+    for part in itertools.chain.from_iterable(map(walk, shapes)):
+        if isinstance(part, Predicate):
+            reads.update(set(part.facts))
+        elif isinstance(part, Tally):
+            elsewhere.update(part.facts)
+    return [number for number, times in reads.items() if times == 1 and number not in elsewhere]
+
+
 def _fuse(rules: Fusible, *, begins: bool) -> Fused:
     """Compile rules into one function, which calls `begin` with each event if it `begins`."""
     parts = Abstraction(HeldPattern)
@@ -136,11 +150,16 @@ def _fuse(rules: Fusible, *, begins: bool) -> Fused:
             memories[node, path] = held, Regime.SEEN, False
             tables.setdefault(path, memory)
         shapes.append(parts.shape(condition, birth, memories))
-    late = [number for number, path in enumerate(parts.paths) if is_filtered(path)]
+    late = {
+        number: functools.partial(slot_lookup, parts, number)
+        for number, path in enumerate(parts.paths)
+        if is_filtered(path)
+    }
 
     # A fact that is compared as a number only once is often not compared at all.
     quantities = [fact for fact, uses in parts.quantities.items() if uses > 1]
-    writer = EagerWriter(shapes, parts.constants, quantities, late, functools.partial(slot_lookup, parts))
+    once = {number: fact_lookup(number, parts.facts[number]) for number in _read_once(parts, shapes)}
+    writer = EagerWriter(shapes, parts.constants, quantities, once, late)
     verdicts = [writer.verdict(shape) for shape in shapes]
     source = _stream_source(parts, writer, verdicts, begins=begins)
     sliced = [tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced]

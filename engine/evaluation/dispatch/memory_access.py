@@ -1,7 +1,7 @@
 """The code by which generated functions read and write memories; it knows how the state keeps them."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from engine.evaluation.memory import Regime
@@ -48,8 +48,8 @@ class RowWriter(Writer):
 class EagerWriter(RowWriter):
     """Writes for functions that evaluate many events for all rules. Cells are local variables: `m0`, `m1`.
 
-    The keys of the paths in `late` are looked up where they are first needed, by the statements that
-    `key_lookup` gives, because a `where` decides about them.
+    The keys of the paths in `late` are looked up where they are first needed, by the statements that it gives
+    for a `where`, which decides about them.
     """
 
     def __init__(
@@ -57,13 +57,12 @@ class EagerWriter(RowWriter):
         shapes: Sequence[Shape],
         constants: list[Any],
         quantities: Collection[int],
-        late: Collection[int],
-        key_lookup: Callable[[int, str | None], list[str]],
+        lookups: Mapping[int, str],
+        late: Mapping[int, Callable[[str | None], list[str]]],
     ) -> None:
-        super().__init__(quantities)
+        super().__init__(quantities, lookups)
         self._constants = constants
-        self._late = set(late)
-        self._key_lookup = key_lookup
+        self._late = dict(late)
         self.cells: set[int] = set()
         nodes = (part for shape in shapes for part in walk(shape) if isinstance(part, Memory | Tally))
         self._readers = Counter(map(self._identity, nodes))
@@ -71,8 +70,7 @@ class EagerWriter(RowWriter):
     def turn(self, path: int, where: str | None) -> list[str]:
         """Write the statements that look up the key of a path, if they are not written."""
         if path in self._late:
-            self._late.remove(path)
-            self._updates.add(-1, self._key_lookup(path, where))
+            self._updates.add(-1, self._late.pop(path)(where))
         return []
 
     def _identity(self, node: Memory | Tally) -> Hashable:

@@ -5,8 +5,9 @@ updates come last. Everything else has no side effects and becomes an expression
 safe. The source contains no text of a caller: names and values are numbered constants.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple, assert_never
 
 from engine.evaluation.plan.requirements import OPERATORS
@@ -50,9 +51,11 @@ class Writer(ABC):
     `c0` a constant.
     """
 
-    def __init__(self, quantities: Collection[int]) -> None:
+    def __init__(self, quantities: Collection[int], lookups: Mapping[int, str]) -> None:
         self.quantities = quantities
         """The facts that have a variable `q0`."""
+        self.lookups = lookups
+        """For each fact that has no variable before it is read, the expression that looks it up."""
         self._updates = Block()
         self._deferred = Block()
         self._verdicts: dict[Hashable, str] = {}
@@ -67,8 +70,10 @@ class Writer(ABC):
         """Write the updates of a shape, and give an expression without side effects for its truth."""
         match shape:
             case Predicate(expression, facts, constants):
-                quantities = {f"q{place}": self._quantity(number) for place, number in enumerate(facts)}
-                return expression.format_map(_numbers(facts, constants) | quantities)
+                names = _numbers(facts, constants)
+                for place, number in enumerate(facts):
+                    names |= {f"q{place}": self._quantity(number), f"x{place}": self._number(number)}
+                return self._looked_up(facts, expression.format_map(names))
             case Junction(word, members):
                 return "(" + f" {word} ".join([self.verdict(member) for member in members]) + ")"
             case Negation(inner):
@@ -86,6 +91,15 @@ class Writer(ABC):
 
     def _quantity(self, number: int) -> str:
         return f"q{number}" if number in self.quantities else f"({quantity_of(number)})"
+
+    def _number(self, number: int) -> str:
+        return f"q{number}" if number in self.quantities else f"({_number_of(number)})"
+
+    def _looked_up(self, facts: Iterable[int], text: str) -> str:
+        """Have an expression look up the facts that no other expression reads."""
+        for number in set(facts) & self.lookups.keys():
+            text = re.sub(rf"\bf{number}\b", f"(f{number} := {self.lookups[number]})", text, count=1)
+        return text
 
     def _slice(self, piece: Slice) -> str:
         """Return the truth of a slice. What it needs is defined only if the event has a key."""
@@ -183,7 +197,14 @@ def quantity_of(number: int) -> str:
     An integer beyond the doubles is beyond every range.
     """
     fact = f"f{number}"
-    return f"{fact} if type({fact}) is float or type({fact}) is int and LEAST <= {fact} <= MOST else NAN"
+    beyond = f"type({fact}) is not int or not LEAST <= {fact} <= MOST"
+    return f"NAN if type({fact}) is not float and ({beyond}) else {fact}"
+
+
+def _number_of(number: int) -> str:
+    """Return the same for a fact that is compared with both ends of a range, which are doubles."""
+    fact = f"f{number}"
+    return f"NAN if type({fact}) is not int and type({fact}) is not float else {fact}"
 
 
 def _numbers(facts: Iterable[int], constants: Iterable[int]) -> dict[str, str]:

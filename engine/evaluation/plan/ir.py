@@ -257,7 +257,7 @@ class Abstraction:
 
     def _predicate(self, expression: str, facts: list[int], constants: list[Any]) -> Predicate:
         self.looked_up |= {fact for place, fact in enumerate(facts) if f"{{l{place}}}" in expression}
-        self.quantities.update(fact for place, fact in enumerate(facts) if f"{{q{place}}}" in expression)
+        self.quantities.update(fact for place, fact in enumerate(facts) if _asks_number(expression, place))
         return Predicate(expression, tuple(facts), tuple(map(self._constant, constants)))
 
     def _fact(self, name: str) -> int:
@@ -327,6 +327,10 @@ def _counted(op: str, value: int, constants: list[Any], *, windowed: bool) -> st
             return exactly if op == "eq" else f"(not {exactly})"
 
 
+def _asks_number(expression: str, place: int) -> bool:
+    return f"{{q{place}}}" in expression or f"{{x{place}}}" in expression
+
+
 def _junction(word: str, members: list[Shape]) -> Shape:
     left = [member for member in members if member is not (TRUE if word == "and" else FALSE)]
     return left[0] if len(left) == 1 else Junction(word, tuple(left))
@@ -382,7 +386,7 @@ def _within(low: str | float, high: str | float) -> tuple[str, list[str | float]
         return "(type({f0}) is str and {c0} <= {f0} <= {c1})", [low, high]
     if high == LARGEST:
         return "({c0} <= {q0})", [low]
-    return ("({q0} <= {c0})", [high]) if low == -LARGEST else ("({c0} <= {q0} <= {c1})", [low, high])
+    return ("({q0} <= {c0})", [high]) if low == -LARGEST else ("({c0} <= {x0} <= {c1})", [low, high])
 
 
 def _beyond(range_: Condition, other: Condition) -> tuple[str, LeafValue] | None:

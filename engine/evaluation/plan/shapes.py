@@ -12,8 +12,9 @@ from engine.evaluation.memory import Regime
 class Predicate(NamedTuple):
     """A predicate: a Python expression with placeholders.
 
-    `{f0}` … stand for facts, `{q0}` … for the same if they are numbers up to LARGEST, otherwise NaN, `{l0}` …
-    for look-ups of facts, `{c0}` … for constants.
+    `{f0}` … stand for facts, `{x0}` … for the same if they are numbers, otherwise NaN, `{q0}` … if they are
+    numbers up to LARGEST, `{l0}` … for look-ups of facts, `{c0}` … for constants. Of the places of one fact,
+    the first in the text is evaluated first.
     """
 
     expression: str

@@ -103,5 +103,28 @@ def test_a_batch_that_is_refused_as_a_whole_evaluates_nothing(detector, document
     assert detector.events_seen == 0
 
 
+@pytest.mark.parametrize(
+    ("condition", "fields"),
+    [
+        ("pair(x, x)", {"x": 2}),
+        ("x == 1 or pair(x, y)", {"x": 2, "y": 2}),
+        ("y between 1 and 3 and x between 1 and 3", {"x": 2, "y": 3}),
+        ("x > 1 and y < 3", {"x": 10**300, "y": -(10**300)}),
+        (
+            "z == true and not (x > 1 or y < 3 or z between 1 and 3)",
+            {"x": 10**400, "y": -(10**400), "z": True},
+        ),
+        ("per x (y == 2) and a.b == 3 and $v == 2", {"x": 2, "y": 2, "a": {"b": 3}}),
+        ("per x (count(y == 2) within 1m >= 1 and previous z == 5)", {"x": 2, "y": 2, "z": 5}),
+    ],
+)
+def test_a_fact_is_there_wherever_a_condition_reads_it(condition, fields):
+    detector = Detector()
+    detector.add_rule("r", condition)
+    sent = {"pair": [[2, 2]], "v": 2}
+    results = detector.evaluate_many([(fields, 0, sent), (fields, 1, sent), ({}, 2, sent)])
+    assert [bool(fired) for fired in results] == [not condition.startswith("per x (count"), True, False]
+
+
 def test_an_empty_batch_has_no_results(detector):
     assert evaluate_batch_body(detector, body(events=[])) == (Done(b'{"results":[]}'), ())
