@@ -4,9 +4,8 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -24,6 +23,9 @@ NO_ROOM: Final = FULL | {errno.EROFS}
 """The errors of a disk that cannot be written. Some file systems become read-only after a disk error."""
 
 _SYNCS_AT_ONCE: Final = 16
+
+_SHORT_BYTES: Final = 4096
+"""A shorter file is read in one call."""
 
 _KEEP_SIZE: Final = 1
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
@@ -177,17 +179,15 @@ class RealFiles(Files):
             return []
 
     def read(self, path: Path) -> bytes:
+        start = _read_start(path, _SHORT_BYTES)
+        if len(start) < _SHORT_BYTES:
+            return start
         # A buffer would only be copied: everything is read at once.
         with FileIO(path) as file:
             return file.readall()
 
     def read_start(self, path: Path, bytes_: int) -> bytes:
-        # Each activation reads several, and a file object takes longer than its read.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(descriptor, bytes_)
-        finally:
-            os.close(descriptor)
+        return _read_start(path, bytes_)
 
     def changed_us(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000
@@ -245,14 +245,21 @@ def _syncing() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sync")
 
 
-@contextmanager
-def storage_errors(what: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError: NoRoom if the disk takes no writes. `what` begins the message."""
-    try:
-        yield
-    except OSError as error:
-        kind = NoRoom if error.errno in NO_ROOM else StorageError
-        raise kind(f"{what}: {error}") from error
+class storage_errors:  # noqa: N801 -- a function with a decorator takes ten times as long
+    """Turns an OSError into a StorageError: NoRoom if the disk takes no writes. `what` begins the message."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            kind = NoRoom if error.errno in NO_ROOM else StorageError
+            raise kind(f"{self._what}: {error}") from error
 
 
 def close_and_remove(file: OpenFile, path: Path, files: Files) -> None:
@@ -271,6 +278,15 @@ def write_all(file: OpenFile, data: bytes) -> None:
         if taken <= 0:
             raise OSError(f"a write took {taken} of {len(rest)} bytes")
         rest = rest[taken:]
+
+
+def _read_start(path: Path, bytes_: int) -> bytes:
+    # Each activation reads several, and a file object takes longer than its read.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, bytes_)
+    finally:
+        os.close(descriptor)
 
 
 def _write_all_at(descriptor: int, offset: int, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """A folder as its owner uses it: recovers it, appends to its journal, and saves snapshots."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -68,9 +68,8 @@ class Store:
         self._snapshot_sequence = 0
         self.segments_read = 0
         """The number of segments that the recovery read, until a snapshot replaces them."""
-        self.snapshot_us: int | None = None
-        """When the newest snapshot was saved, in microseconds since 1970; None if there is none. Of one that
-        another owner saved, it is when its file was written."""
+        self._saved_us: int | None = None
+        """When this owner saved the newest snapshot; None if it did not."""
 
     def recover(self) -> Recovered:
         """Claim the folder, so that no earlier owner answers any more, and return what is in it.
@@ -107,9 +106,6 @@ class Store:
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
         if plan.snapshot:
             self._snapshot_sequence = plan.snapshot.sequence
-            # A later owner may have removed the file meanwhile. The time is not worth failing for.
-            with suppress(OSError):
-                self.snapshot_us = self._files.changed_us(self.folder / snapshot_name(plan.snapshot.sequence))
         return recovered(plan, self._files, claimed.damage, released=claimed.released)
 
     @property
@@ -137,6 +133,18 @@ class Store:
         return self._snapshot_sequence
 
     @property
+    def snapshot_us(self) -> int | None:
+        """When the newest snapshot was saved, in microseconds since 1970; None if that cannot be known.
+
+        Of one that another owner saved, it is when its file was written.
+        """
+        if self._saved_us is None:
+            # A later owner may have removed the file meanwhile.
+            with suppress(OSError):
+                return self._files.changed_us(self.folder / snapshot_name(self._snapshot_sequence))
+        return self._saved_us
+
+    @property
     def segment_count(self) -> int:
         """The number of segments, including earlier owners' and obsolete ones."""
         with self._lock:
@@ -150,13 +158,13 @@ class Store:
         journal = self._usable()
         if journal.needs_segment:
             self._next_segment_if_possible(journal)
-        with self._breaking():
+        with _Breaking(self):
             return journal.append(payload, version)
 
     def sync(self) -> None:
         """Return once all records are on the disk. Raises SyncFailed; the store is then broken."""
         journal = self._usable()
-        with self._breaking():
+        with _Breaking(self):
             journal.sync()
 
     def check_owner(self) -> None:
@@ -168,8 +176,7 @@ class Store:
         if self._continues:
             # The answer may depend on those records, so this epoch's header must make them count for good.
             self._settle(journal)
-        with self._checking() as claim:
-            claim.check_unread()
+        self._check(Claim.check_unread)
 
     def missing(self) -> Path | None:
         """Return the current segment if its file is gone or has been replaced.
@@ -195,7 +202,7 @@ class Store:
         StorageError if it is impossible, and the journal goes on; SyncFailed, and the store is then broken.
         """
         journal = self._usable()
-        with self._breaking():
+        with _Breaking(self):
             journal.sync()
         # Only the header of a segment says which earlier epoch this one, and so its snapshot, continues.
         self._settle(journal)
@@ -228,7 +235,7 @@ class Store:
         with self._lock:
             self._snapshot_sequence = max(self._snapshot_sequence, sequence)
             self.segments_read = 0
-            self.snapshot_us = self._now_us()
+            self._saved_us = self._now_us()
             self._earlier_parts = [part for part in self._earlier_parts if part[0] > sequence]
             # It may have replaced a damaged snapshot of this number.
             self._obsolete -= {self.folder / snapshot_name(sequence)}
@@ -283,18 +290,16 @@ class Store:
         return SnapshotWriter(self.folder, self.epoch, self._files, self._check_latest)
 
     def _check_latest(self) -> None:
-        with self._checking() as claim:
-            claim.check_latest()
+        self._check(Claim.check_latest)
 
-    @contextmanager
-    def _checking(self) -> Iterator[Claim]:
+    def _check(self, check: Callable[[Claim], None]) -> None:
         claim = self._claim
         if claim is None:
             # The store was closed while another thread was saving.
             raise StorageError(f"{self.folder} takes nothing more: {self.broken}")
         try:
             with storage_errors(f"{self.folder} cannot be read"):
-                yield claim
+                check(claim)
         except Fenced as error:
             self.broken = error
             raise
@@ -302,7 +307,7 @@ class Store:
     def _settle(self, journal: Journal) -> None:
         if journal.segment is None:
             self._next_segment(journal)
-        with self._breaking():
+        with _Breaking(self):
             journal.settle()
 
     def _next_segment_if_possible(self, journal: Journal) -> None:
@@ -317,17 +322,25 @@ class Store:
 
     def _next_segment(self, journal: Journal) -> None:
         closed_bytes, last = journal.bytes_, journal.sequence
-        with self._breaking():
+        with _Breaking(self):
             segment = journal.next_segment()
         if segment is not None:
             with self._lock:
                 self._segments.append(segment)
                 self._earlier_parts.append((last, closed_bytes))
 
-    @contextmanager
-    def _breaking(self) -> Iterator[None]:
-        try:
-            yield
-        except (WriteFailed, SyncFailed) as error:
-            self.broken = error
-            raise
+
+class _Breaking:
+    """Notes in a store that a write or a sync failed."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, WriteFailed | SyncFailed):
+            self._store.broken = error

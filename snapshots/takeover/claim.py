@@ -21,11 +21,12 @@ from snapshots.takeover.set_aside import set_aside
 class Claim:
     """The file that says which epoch owns a folder. It stays open until its owner closes it."""
 
-    def __init__(self, folder: Path, epoch: int, file: OpenFile, files: Files) -> None:
+    def __init__(self, folder: Path, epoch: int, files: Files) -> None:
+        """Create the file. Raises FileExistsError if the epoch has claimed the folder already; OSError."""
         self._folder = folder
         self._epoch = epoch
         self._path = folder / segment_name(epoch, CLAIM_NUMBER)
-        self._file = file
+        self._file = files.create(self._path)
         self._files = files
 
     def check_unread(self) -> None:
@@ -119,7 +120,7 @@ def _make_claim(
     """Create the claim and the first segment: one sync is enough for both names."""
     path = folder / segment_name(epoch, FIRST_NUMBER)
     try:
-        claim = Claim(folder, epoch, files.create(folder / segment_name(epoch, CLAIM_NUMBER)), files)
+        claim = Claim(folder, epoch, files)
         unless_claimed.callback(claim.close)
         segment = files.create(path)
         unless_claimed.callback(close_and_remove, segment, path, files)

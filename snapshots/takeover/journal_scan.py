@@ -31,7 +31,7 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
     reader = SegmentReader(data, segment.path, segment.first, fence)
     begin_offset = HEADER_BYTES
     records: list[Record] = []
-    kept = segment.path in plan.small
+    kept = segment.path.name in plan.small
     for record in reader:
         if record.sequence <= begin:
             begin_offset = record.offset

@@ -96,7 +96,7 @@ class _Planner:
             return None
         sequence = max(snapshots)
         try:
-            newest = self._read_snapshot(self._plan.folder / snapshots[sequence], sequence)
+            newest = self._read_snapshot(snapshots[sequence], sequence)
         except (Damaged, NewerFormat):
             return None
         self._newest = newest
@@ -105,16 +105,16 @@ class _Planner:
     def _choose_snapshot(self) -> None:
         plan, names = self._plan, self._names
         for sequence in sorted(names.snapshots, reverse=True):
-            path = plan.folder / names.snapshots[sequence]
+            name = names.snapshots[sequence]
             try:
-                snapshot = self._read_snapshot(path, sequence)
+                snapshot = self._read_snapshot(name, sequence)
             except Damaged as error:
-                plan.set_aside(path, "damaged", str(error))
+                plan.set_aside(plan.folder / name, "damaged", str(error))
                 continue
             except NewerFormat as error:
-                raise NewerFormat(f"{path} cannot be used: {error}") from error
-            if self._is_fenced(path, snapshot.epoch, sequence):
-                self._fenced.add(path.name)
+                raise NewerFormat(f"{plan.folder / name} cannot be used: {error}") from error
+            if self._is_fenced(name, snapshot.epoch, sequence):
+                self._fenced.add(name)
                 continue
             plan.snapshot = snapshot
             plan.sequence = sequence
@@ -125,21 +125,21 @@ class _Planner:
             reasons = "all were set aside before" if names.damaged_snapshots else "there is none"
         raise NothingUsable(f"{plan.folder} holds no snapshot that can be used: {reasons}")
 
-    def _read_snapshot(self, path: Path, sequence: int) -> Snapshot:
+    def _read_snapshot(self, name: str, sequence: int) -> Snapshot:
         if self._newest is not None and self._newest.sequence == sequence:
             return self._newest
-        snapshot = decode(self._files.read(path))
+        snapshot = decode(self._files.read(self._plan.folder / name))
         if snapshot.sequence != sequence:
             raise Damaged(f"it says that it is number {snapshot.sequence}")
         return snapshot
 
-    def _is_fenced(self, path: Path, epoch: int, sequence: int) -> bool:
+    def _is_fenced(self, name: str, epoch: int, sequence: int) -> bool:
         """Whether a later owner took over before the last record that a file covers. If so, set it aside."""
         fence = self._plan.first_fenced(epoch)
         if fence is None or sequence < fence:
             return False
         reason = f"it is by epoch {epoch}, which was fenced off before record {fence}"
-        self._plan.set_aside(path, "fenced", reason)
+        self._plan.set_aside(self._plan.folder / name, "fenced", reason)
         return True
 
     def _choose_pages(self, now_us: int) -> None:
@@ -154,7 +154,7 @@ class _Planner:
                 header = self._page_header(path, sequence)
                 if header.expires_us < now_us or sequence > plan.sequence:
                     plan.obsolete.append(path)
-                elif not self._is_fenced(path, header.epoch, sequence):
+                elif not self._is_fenced(name, header.epoch, sequence):
                     pages.decode(self._files.read(path))
                     plan.pages.append(path)
             except Damaged as error:

@@ -66,14 +66,14 @@ class RecoveryPlan:
     pages: list[Path] = field(default_factory=list)
     """The pages that belong to the snapshot and have not expired, in order."""
     flaws: list[Flaw] = field(default_factory=list)
-    small: dict[Path, bytes] = field(default_factory=dict)
-    """The small segments as they were read, so that each is read once."""
+    small: dict[str, bytes] = field(default_factory=dict)
+    """The small segments by name, as they were read, so that each is read once."""
     unsynced: Unsynced | None = None
     refusal: StorageError | None = None
 
     def read(self, path: Path, files: Files) -> bytes:
         """Return a whole segment. Raises OSError."""
-        data = self.small.get(path)
+        data = self.small.get(path.name)
         return files.read(path) if data is None else data
 
     def set_aside(self, path: Path, suffix: str, reason: str) -> None:

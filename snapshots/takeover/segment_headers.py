@@ -38,7 +38,7 @@ def read_headers(plan: RecoveryPlan, segments: dict[tuple[int, int], str], files
         path = plan.folder / name
         start = files.read_start(path, _SMALL_BYTES)
         if len(start) < _SMALL_BYTES:
-            plan.small[path] = start
+            plan.small[name] = start
         if not start:
             # It was created for a record that was never written.
             plan.obsolete.append(path)

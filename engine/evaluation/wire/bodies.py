@@ -6,7 +6,7 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import accumulate, islice
 from typing import Annotated, Any, Final, TypeVar
 
@@ -81,12 +81,13 @@ def containers_in(body: bytes) -> int:
     return body.count(b"{") + body.count(b"[")
 
 
-@contextmanager
-def without_collector(body: bytes) -> Iterator[None]:
+def without_collector(body: bytes) -> AbstractContextManager[None]:
     """Suspend garbage collection: it would scan the values of a large body again and again."""
-    if len(body) < _LARGE_BYTES or not gc.isenabled():
-        yield
-        return
+    return nullcontext() if len(body) < _LARGE_BYTES or not gc.isenabled() else _without_collector()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
     gc.disable()
     try:
         yield

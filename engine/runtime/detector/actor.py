@@ -84,7 +84,7 @@ class DetectorActor:
         assert self._active is None, "a worker holds one detector at a time"
         assert self._read_only is None, "a worker holds one detector at a time"
         check_data_folder(self._settings, self._files, self._check_mount)
-        folder = self._settings.data / "detectors" / detector_id
+        folder = self._settings.data.joinpath("detectors", detector_id)
         try:
             return self._take_over(detector_id, folder, epoch)
         except StorageError as error:

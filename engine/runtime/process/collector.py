@@ -67,7 +67,8 @@ class FrozenHeap:
         with self._lock:
             self._active += 1
         if not self._shared:
-            self._large = len(gc.get_objects()) > _LARGE_OBJECTS
+            # Listing the objects takes as long as compiling a small detector.
+            self._large = _objects_at_most() > _LARGE_OBJECTS and len(gc.get_objects()) > _LARGE_OBJECTS
             if self._large:
                 gc.freeze()
 
@@ -94,3 +95,10 @@ class FrozenHeap:
         gc.collect()
         if not self._shared:
             gc.freeze()
+
+
+def _objects_at_most() -> int:
+    """Return how many objects there may be that are not frozen, from what the collector counts."""
+    new, young_rounds, old_rounds = gc.get_count()
+    objects, rounds, _ = gc.get_threshold()
+    return new + objects * (young_rounds + rounds * old_rounds)

@@ -43,6 +43,24 @@ def test_a_large_detector_is_hidden_while_it_is_active_and_looked_through_when_i
     assert freed == ["freed"]
 
 
+def test_objects_are_listed_only_where_there_may_be_many(monkeypatch):
+    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 10_000)
+    collect_seldom()
+    heap = FrozenHeap()
+    hidden = gc.get_freeze_count()
+    with monkeypatch.context() as patched:
+        patched.delattr(gc, "get_objects")
+        heap.activated()
+    heap.gone()
+    for threshold in (50_000, 700):
+        gc.set_threshold(threshold)
+        detector = [Cycle() for _ in range(10_000)]
+        heap.activated()
+        assert gc.get_freeze_count() > hidden + len(detector)
+        del detector
+        heap.gone()
+
+
 def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes(monkeypatch):
     """As many objects as the actor has are hidden before, all the time, and afterwards."""
     monkeypatch.setattr(collector, "_LEFT_SMALL", 0)

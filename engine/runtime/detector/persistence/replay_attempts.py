@@ -103,7 +103,6 @@ class ReplayAttempt:
         crashes_to: Callable[[int | None], None] = lambda _: None,
     ) -> None:
         self._folder = folder
-        self._path = folder / "replaying"
         self._files = files
         self._now_us = now_us
         self._crashes_to = crashes_to
@@ -113,6 +112,10 @@ class ReplayAttempt:
         self._file: OpenFile | None = None
         self._marked = Deaths()
         """What the last mark says."""
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "replaying"
 
     def begin(self) -> None:
         """Read how the previous attempts ended, and mark this one. Raises OSError."""
