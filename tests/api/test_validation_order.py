@@ -117,6 +117,7 @@ DOCUMENTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("service", ["apart"], indirect=True)
 @pytest.mark.parametrize("operation", LADDERS)
 async def test_the_first_kind_of_defect_sets_the_reply(caller: Caller, operation: str) -> None:
     method, path = operation.split()
