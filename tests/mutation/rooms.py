@@ -99,6 +99,7 @@ ROOMS: Final = {
                 "dispatch/rule_set.py",
                 "persistence/saved.py",
                 "plan/ir.py",
+                "plan/known.py",
                 "state/joining.py",
                 "paths.py",
                 "plan/shapes.py",

@@ -43,7 +43,7 @@ TEXTS = (
     *("\ue000", "\uffff", "\U00010000", "\U0010ffff", "x" * 40, "x" * 40 + "a", "x" * 40 + "b", "x" * 41),
 )
 _NUMBERS_OF_RULES = tuple(number for number in NUMBERS if abs(number) <= LARGEST)
-_TEXTS_OF_RULES = tuple(text for text in TEXTS if text.encode("utf-8", "replace").decode() == text)
+TEXTS_OF_RULES = tuple(text for text in TEXTS if text.encode("utf-8", "replace").decode() == text)
 STEPS_US = (0, 1, 300_000, 300_001, 1_000_000)
 
 
@@ -53,7 +53,7 @@ class RangesWorld(SharedWorld):
     def between(self) -> Leaf:
         """Give a range, of numbers for the most part."""
         choose = self.choose
-        ends = choose((_NUMBERS_OF_RULES, _NUMBERS_OF_RULES, _NUMBERS_OF_RULES, _TEXTS_OF_RULES))
+        ends = choose((_NUMBERS_OF_RULES, _NUMBERS_OF_RULES, _NUMBERS_OF_RULES, TEXTS_OF_RULES))
         low, high = sorted((choose(ends), choose(ends)))
         if ends is _NUMBERS_OF_RULES:
             low, high = choose(((low, high), (low, high), (low, LARGEST), (-LARGEST, high)))

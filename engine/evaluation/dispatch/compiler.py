@@ -16,7 +16,8 @@ from engine.evaluation.dispatch.memory_access import RowWriter
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import Relations, split_name
-from engine.evaluation.plan.ir import Abstraction, Known, Memories
+from engine.evaluation.plan.ir import Abstraction, Memories
+from engine.evaluation.plan.known import Known
 from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import NodeName, State

@@ -22,7 +22,8 @@ from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import Texts
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import membership_of
-from engine.evaluation.plan.ir import Known, Memories
+from engine.evaluation.plan.ir import Memories
+from engine.evaluation.plan.known import Known
 from engine.evaluation.plan.requirements import RULE_STAGE, path_depth, requirements_of, size_of, update_stage
 from engine.evaluation.plan.triggers import Analysis, Holding, Triggers, Unstarted, may_meet_several
 from engine.evaluation.rules import Rule
@@ -354,8 +355,8 @@ class RuleSet:
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, self._selected, known)
 
-    def _selected_row(self, member: int) -> SelectedRow:
-        observe, _, constants = self._row(member, None, selected=True)
+    def _selected_row(self, member: int, known: Known | None) -> SelectedRow:
+        observe, _, constants = self._row(member, known, selected=True)
         return (*constants, member, observe)
 
     def _row(self, member: int, known: Known | None, *, selected: bool = False) -> Row:

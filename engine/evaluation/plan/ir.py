@@ -5,14 +5,15 @@ shape are the rows of one loop.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.lookups import WALKED_MAX
-from engine.evaluation.facts.values import key_of, split_name, value_of
+from engine.evaluation.facts.values import split_name, value_of
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.plan.known import Known, truth
 from engine.evaluation.plan.requirements import operands_of, operator_of
 from engine.evaluation.plan.shapes import (
     FALSE,
@@ -33,13 +34,6 @@ from engine.language.operators import COMPARISONS, LARGEST
 
 Memories = Mapping[tuple[Condition, Path], tuple[Any, Regime, bool]]
 """By node and path, the memory of each temporal node, its regime, and whether it is read through a view."""
-
-
-class Known(NamedTuple):
-    """What a bucket knows of its events: the value of one fact, in the form of `key_of`."""
-
-    fact: str
-    value: Hashable
 
 
 Finder = Callable[[str, str], object]
@@ -95,9 +89,9 @@ class Abstraction:
 
     def _shape(self, node: Condition, path: Path) -> Shape:
         # This comes first, because a node that is folded away must leave no constants behind.
-        truth = None if self._known is None else _truth(node, self._known)
-        if truth is not None:
-            return TRUE if truth else FALSE
+        decided = None if self._known is None else truth(node, self._known)
+        if decided is not None:
+            return TRUE if decided else FALSE
         match node:
             case language.Leaf():
                 return self._leaf(node)
@@ -334,26 +328,6 @@ def _asks_number(expression: str, place: int) -> bool:
 def _junction(word: str, members: list[Shape]) -> Shape:
     left = [member for member in members if member is not (TRUE if word == "and" else FALSE)]
     return left[0] if len(left) == 1 else Junction(word, tuple(left))
-
-
-def _truth(node: Condition, known: Known) -> bool | None:
-    """Return the truth of a node if what is known decides it, otherwise None."""
-    match node:
-        case language.Leaf(fact, "eq", value) if fact == known.fact and not isinstance(value, tuple):
-            return bool(key_of(value) == known.value)
-        case language.Leaf(fact, "in", value) if fact == known.fact and isinstance(value, tuple):
-            return known.value in map(key_of, value)
-        case language.All(members) | language.Any(members):
-            decisive = isinstance(node, language.Any)
-            truths = [_truth(member, known) for member in members]
-            if all(truth is not None and truth is not decisive for truth in truths):
-                return not decisive
-            return decisive if decisive in truths else None
-        case language.Not(inner):
-            truth = _truth(inner, known)
-            return None if truth is None else not truth
-        case _:
-            return None
 
 
 def _equals(value: LeafValue) -> str:

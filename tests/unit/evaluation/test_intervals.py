@@ -12,9 +12,10 @@ from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing.intervals import Intervals
 from engine.evaluation.dispatch.indexing.ranges import ordinal
+from engine.language.condition import Leaf
 from engine.language.operators import LARGEST
 from tests.differential import fused
-from tests.worlds.ranges import NUMBERS, TEXTS
+from tests.worlds.ranges import NUMBERS, TEXTS, TEXTS_OF_RULES
 
 
 def _members(intervals: Intervals, number: int) -> list[int]:
@@ -61,7 +62,7 @@ def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) ->
     ordinals = [ordinal(value) for value in ordered]
     assert ordinals == sorted(ordinals)
     assert ordinals[0] >= 0
-    assert ordinals[-1] < (2**64 if values is NUMBERS else 2**256)
+    assert ordinals[-1] < (2**64 if values is NUMBERS else 2**264)
     assert ordinal(-0.0) == ordinal(0) == ordinal(0.0)
     assert len(set(ordinals)) > len(set(values)) // 2, "few values have the same number"
 
@@ -93,6 +94,37 @@ def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch
     assert _evaluated(detector, name="user 0505") == 1
     for value in (True, None, "1", [1], LARGEST, -1):
         assert _evaluated(detector, x=value) == 0
+
+
+@pytest.mark.parametrize("ends", [NUMBERS, TEXTS], ids=["numbers", "texts"])
+def test_ranges_are_exact_wherever_they_end(
+    ends: tuple[str | float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector = Detector()
+    possible = [end for end in ends if -LARGEST <= end <= LARGEST] if ends is NUMBERS else TEXTS_OF_RULES
+    rules = {
+        detector.add_rule("range", Leaf("x", "between", (low, high))): (low, high)
+        for low, high in itertools.combinations_with_replacement(sorted(possible), 2)
+    }
+    most = int(LARGEST)
+    for value in (*ends, most - 1, 1 - most) if ends is NUMBERS else ends:
+        fired = {action["ruleId"] for action in detector.evaluate({"x": value}, 0)}
+        fits = ends is TEXTS or -LARGEST <= value <= LARGEST
+        assert fired == {rule for rule, (low, high) in rules.items() if fits and low <= value <= high}, value
+
+
+def test_that_a_value_is_in_one_range_decides_no_narrower_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector = Detector()
+    detector.add_rule("hole", "x between 1 and 9 and not x between 3 and 5")
+    detector.add_rule("below", "x between 1 and 9 and not (x between 3 and 20 or y == 1)")
+    detector.add_rule("two kinds", 'x between 1 and 9 and not x between "a" and "z"')
+    fired = {
+        value: [action["name"] for action in detector.evaluate({"x": value}, 0)] for value in (0, 1, 4, 7, 12)
+    }
+    of_all = ["hole", "below", "two kinds"]
+    assert fired == {0: [], 1: of_all, 4: ["two kinds"], 7: ["hole", "two kinds"], 12: []}
 
 
 @pytest.mark.parametrize("few", [0, 1_000], ids=["indexed", "fused"])

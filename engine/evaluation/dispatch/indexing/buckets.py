@@ -15,7 +15,7 @@ from engine.evaluation.dispatch.indexing.selection import (
     each_once,
 )
 from engine.evaluation.facts.values import Relations
-from engine.evaluation.plan.ir import Known
+from engine.evaluation.plan.known import Known
 from engine.evaluation.state.storage.columns import ColumnTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1

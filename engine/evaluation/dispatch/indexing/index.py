@@ -14,7 +14,7 @@ from engine.evaluation.dispatch.indexing.selectivity import Selectivity
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.plan.ir import Known
+from engine.evaluation.plan.known import Known, Value
 from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Range, Trigger, Triggers
 from engine.patterns.fact_patterns import FactPatterns
 
@@ -167,7 +167,7 @@ class Index:
         bucket = buckets.get(key)
         if bucket is None:
             is_value = isinstance(trigger, Hit) and trigger.value is not PRESENT
-            bucket = buckets[key] = self._new_bucket(Known(trigger.fact, key) if is_value else None)
+            bucket = buckets[key] = self._new_bucket(Value(trigger.fact, key) if is_value else None)
             fact.count_again()
         return bucket
 

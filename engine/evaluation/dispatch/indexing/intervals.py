@@ -9,6 +9,7 @@ in which similar intervals are neighbours.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from engine.evaluation.dispatch.indexing.selection import SelectedRow, member_of
@@ -122,13 +123,15 @@ def _insert(ends: Ends, rows: list[SelectedRow], end: int, row: SelectedRow) -> 
     if count <= _SMALL_MAX:
         if not count & (count - 1):
             rows[:] = map(_moved, rows)
+            if isinstance(ends, list):
+                ends[:] = _moved(ends)
     elif not count % _ADDED:
         first, last = max(0, place - _NEIGHBOURS), place + _NEIGHBOURS
         rows[first:last] = map(_moved, rows[first:last])
 
 
-def _moved(row: SelectedRow) -> SelectedRow:
-    """Return a copy of a row and of its numbers. Copies that are made together lie together."""
+def _moved(row: Iterable[Any]) -> SelectedRow:
+    """Return a copy of a row or of ends, and of the numbers. Copies that are made together lie together."""
     return tuple([each + 0 if type(each) is int or type(each) is float else each for each in row])
 
 

@@ -15,17 +15,23 @@ from engine.evaluation.dispatch.indexing.selection import (
     Selection,
     member_of,
 )
+from engine.evaluation.plan.known import Within
 from engine.evaluation.plan.triggers import Range
+from engine.language.operators import LARGEST
 
 _TEXT_BYTES: Final = 32
 """Texts are told apart by their first bytes. A range selects too much rather than too little."""
 
 _NUMBER_BITS: Final = 64
+_EXACT_MAX: Final = (1 << 53) - 1
+"""Whole numbers up to this have the ordinals of no others."""
 
 _HALF: Final = 1 << 63
+_MOST: Final = int(LARGEST)
 
 _pack = struct.Struct("<d").pack
 _unpack = struct.Struct("<q").unpack
+_pack_text = struct.Struct(f"{_TEXT_BYTES}sB").pack
 
 
 class Selected(NamedTuple):
@@ -79,7 +85,7 @@ class Ranges:
         kind = type(value)
         if kind is str:
             by_stage = self._texts
-        elif kind is int or kind is float:
+        elif kind is float or (kind is int and -_MOST <= value <= _MOST):
             by_stage = self._numbers
         else:
             return None
@@ -95,12 +101,14 @@ class Ranges:
     def _compile_pending(self) -> None:
         """Compile the members that are pending."""
         for member, (ranges, stage) in self._pending.items():
-            row = self._rows.row(member)
+            (trigger, *_) = ranges
+            exact = _is_exact(trigger.low, -LARGEST) and _is_exact(trigger.high, LARGEST)
+            row = self._rows.row(member, Within(*trigger[:3]) if exact else None)
             for trigger in ranges:
                 is_text = isinstance(trigger.low, str)
                 by_stage = self._texts if is_text else self._numbers
                 if stage not in by_stage:
-                    by_stage[stage] = Intervals(8 * _TEXT_BYTES if is_text else _NUMBER_BITS)
+                    by_stage[stage] = Intervals(8 * (_TEXT_BYTES + 1) if is_text else _NUMBER_BITS)
                 by_stage[stage].add(ordinal(trigger.low), ordinal(trigger.high), row)
         self._pending.clear()
 
@@ -120,15 +128,27 @@ def _each_once(rows: list[SelectedRow]) -> Iterable[SelectedRow]:
     return {member_of(row): row for row in rows}.values()
 
 
+def _is_exact(end: str | float, open_end: float) -> bool:
+    """Return whether the ordinals of values tell exactly on which side of an end of a range they are."""
+    if isinstance(end, str):
+        return len(_encoded(end)) <= _TEXT_BYTES
+    return -_EXACT_MAX <= end <= _EXACT_MAX or end == open_end
+
+
+def _encoded(text: str) -> bytes:
+    """Return the first bytes of a text, and one more if there are more."""
+    return text[: _TEXT_BYTES + 1].encode("utf-8", "surrogatepass")[: _TEXT_BYTES + 1]
+
+
 def ordinal(value: str | float) -> int:
     """Return a whole number for a number or a text, in their order. Neighbours may have the same.
 
     Numbers have that of the nearest double, as 64 bits; texts that of their first bytes as UTF-8, whose order
-    is that of the code points.
+    is that of the code points, and of how many bytes there are.
     """
     if isinstance(value, str):
-        encoded = value[:_TEXT_BYTES].encode("utf-8", "surrogatepass")[:_TEXT_BYTES]
-        return int.from_bytes(encoded) << 8 * (_TEXT_BYTES - len(encoded))
+        encoded = _encoded(value)
+        return int.from_bytes(_pack_text(encoded, len(encoded)))
     try:
         # The sum of -0.0 and 0.0 is 0.0.
         (bits,) = _unpack(_pack(value + 0.0))

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Observe
+from engine.evaluation.plan.known import Known
 
 SelectedRow: TypeAlias = tuple[Any, ...]
 """The constants of a member, the member, and the function of its shape."""
@@ -22,7 +23,7 @@ Shapes: TypeAlias = Mapping[Observe, Rows]
 Selection: TypeAlias = Mapping[int, Shapes]
 """The same by stage; see `requirements.update_stage`."""
 
-CompileSelected = Callable[[int], SelectedRow]
+CompileSelected = Callable[[int, Known | None], SelectedRow]
 
 member_of: Final = itemgetter(-2)
 """Gives the member of a row."""
@@ -54,16 +55,16 @@ class SelectedRows:
         else:
             del self._rows[member]
 
-    def row(self, member: int) -> SelectedRow:
-        """Return the row of a member."""
+    def row(self, member: int, known: Known | None = None) -> SelectedRow:
+        """Return the row of a member; if it has one trigger, for events of which `known` is known."""
         if self._pending:
             self._compile_pending()
-        return self._rows.get(member) or self._compile(member)
+        return self._rows.get(member) or self._compile(member, known)
 
     def _compile_pending(self) -> None:
         """Compile the members that are pending, several at a time, so that they are close in memory."""
         for member in self._pending:
-            self._rows[member] = self._compile(member)
+            self._rows[member] = self._compile(member, None)
         self._pending.clear()
 
 
