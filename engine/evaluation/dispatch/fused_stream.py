@@ -113,12 +113,29 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
 
 
 def _fired(verdicts: list[str]) -> list[str]:
-    """Return the statements that collect the rules that fire. Each rule comes as a tuple of its own."""
+    """Return the statements that collect the rules that fire. Each rule comes as a tuple of its own.
+
+    Adding to a tuple copies it, so every few rules begin another.
+    """
     if not verdicts:
         return ["fired = ()"]
-    lines = [f"fired = r0 if {verdicts[0]} else ()"]
-    return lines + [f"if {verdict}: fired += r{number}" for number, verdict in enumerate(verdicts) if number]
+    lines = []
+    for number, verdict in enumerate(verdicts):
+        if number % _TOGETHER:
+            lines.append(f"if {verdict}: fired += r{number}")
+            continue
+        if number:
+            lines.append("if fired: before += fired")
+        elif len(verdicts) > _TOGETHER:
+            lines.append("before = ()")
+        lines.append(f"fired = r{number} if {verdict} else ()")
+    if len(verdicts) > _TOGETHER:
+        lines.append("fired = before + fired")
+    return lines
 
+
+_TOGETHER: Final = 32
+"""How many rules are added to one tuple."""
 
 # Each change of a rule makes another source of up to a megabyte, which rarely recurs.
 _stream_factory: Final = functools.lru_cache(maxsize=4)(factory)

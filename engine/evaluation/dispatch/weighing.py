@@ -4,9 +4,10 @@ The estimate depends only on the rules, so that a replay makes the same choice. 
 measured with `python -m tests.bench curve`; only their ratios matter.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Hashable
-from typing import Final, NamedTuple
+from collections.abc import Collection, Hashable, Iterable
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.memory import PANES, Sharing
 from engine.evaluation.paths import Path, fact_of
@@ -24,6 +25,7 @@ from engine.evaluation.plan.triggers import (
 )
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, children
+from engine.language.operators import LARGEST
 
 FUSED_NODES_MAX: Final = 1_000
 """With more nodes, rules are indexed whatever an event costs: each change of a rule compiles all of them into
@@ -67,7 +69,11 @@ _KEYED_READ: Final = 80.0
 """To read a memory after its update."""
 _HOLDING: Final = 0.9
 """The share of events at which a memory holds a time: most events have keys that earlier events had."""
-_RANGE: Final = 0.5
+_RANGES: Final = 10_000.0
+"""To search the ranges of a fact, which mostly have some ten different lengths."""
+_IN_RANGE: Final = 100.0
+"""To evaluate a rule that a search of ranges selects."""
+_OPEN_ENDS: Final = (-LARGEST, LARGEST)
 
 
 class Member(NamedTuple):
@@ -115,14 +121,19 @@ def weight_of(condition: Condition, birth: int) -> Weight:
     tests_ns = _RULE + _tests_ns(condition)
     reads_ns = sum(_KEYED_READ if path else _READ for _, path in memories)
     triggers = analysis.of_rule(condition)
-    row_ns = _SELECTED if may_meet_several(triggers) else _ROW
     paths = frozenset(path for _, path in memories if path)
     return Weight(
         tests_ns,
-        Member(row_ns + tests_ns + reads_ns, triggers, paths),
+        Member(_row_ns(triggers) + tests_ns + reads_ns, triggers, paths),
         tuple(_update(node, path, birth, analysis) for node, path in memories),
         paths,
     )
+
+
+def _row_ns(triggers: Triggers | None) -> float:
+    if may_meet_several(triggers):
+        return _SELECTED
+    return _IN_RANGE if any(isinstance(trigger, Range) for trigger in triggers or ()) else _ROW
 
 
 def _update(node: Condition, path: Path, birth: int, analysis: Analysis) -> Update:
@@ -177,40 +188,51 @@ def indexed_ns(weights: Collection[Weight]) -> float:
     """Estimate what an event costs if rules are indexed, beyond what it costs one function for none."""
     updates = {update.indexed_name: update.indexed for weight in weights for update in weight.updates}
     members = [*(weight.indexed for weight in weights), *updates.values()]
-    index = _Indexed()
-    for member in members:
-        index.add(member.triggers)
+    index = _Indexed(trigger for member in members for trigger in member.triggers or ())
     met_ns = sum(member.ns * index.share_met(member.triggers) for member in members)
-    loops = {(member.shape, triggers) for member in members for triggers in _each(member.triggers)}
-    loops_ns = sum(_LOOP * index.share_met(triggers) for _, triggers in loops)
+    loops = {(member.shape, place) for member in members for place in _places(member.triggers)}
+    loops_ns = sum(_LOOP * (1.0 if isinstance(place, str) else index.share_met(place)) for _, place in loops)
     searches_ns = sum(min(_SEARCH, len(of_fact) * _PATTERN) for of_fact in index.patterns.values())
+    searches_ns += _RANGES * len(index.ends)
     tables = len(frozenset().union(*(weight.paths for weight in weights)))
     return _INDEX + _TABLE * tables + searches_ns + loops_ns + met_ns
 
 
-def _each(triggers: Triggers | None) -> list[Triggers | None]:
-    """Return the triggers, each by itself, of a member that is a row of a loop in the bucket of each."""
+def _places(triggers: Triggers | None) -> list[Triggers | str | None]:
+    """Return where a member is a row of a loop: by each trigger, or by the fact whose ranges select it."""
     if may_meet_several(triggers):
         return []
-    return [None] if triggers is None else [frozenset({trigger}) for trigger in triggers]
+    if triggers is None:
+        return [None]
+    return [each.fact if isinstance(each, Range) else frozenset({each}) for each in triggers]
 
 
 class _Indexed:
     """What rules are indexed by."""
 
-    def __init__(self) -> None:
+    def __init__(self, triggers: Iterable[Trigger]) -> None:
         self._values: dict[str, set[object]] = {}
         self.patterns: dict[str, set[str]] = {}
-
-    def add(self, triggers: Triggers | None) -> None:
-        for trigger in triggers or ():
+        self.ends: dict[tuple[str, bool], list[Any]] = {}
+        """The ends of ranges in order, by fact and whether they are texts."""
+        for trigger in triggers:
             if isinstance(trigger, Found):
                 self.patterns.setdefault(trigger.fact, set()).add(trigger.pattern)
             elif isinstance(trigger, Hit | Element):
                 self._values.setdefault(trigger.fact, set()).add(trigger.value)
+            elif isinstance(trigger, Range):
+                self._ends(trigger).extend(end for end in trigger[1:3] if end not in _OPEN_ENDS)
+        for ends in self.ends.values():
+            ends.sort()
+
+    def _ends(self, trigger: Range) -> list[Any]:
+        return self.ends.setdefault((trigger.fact, isinstance(trigger.low, str)), [])
 
     def share_met(self, triggers: Triggers | None) -> float:
-        """Estimate the share of events that meet a trigger, where all values of a fact are as frequent."""
+        """Estimate the share of events that meet a trigger.
+
+        All values of a fact are as frequent, and the ends of ranges stand for the values of their fact.
+        """
         return 1.0 if triggers is None else min(1.0, sum(map(self._share, triggers)))
 
     def _share(self, trigger: Trigger) -> float:
@@ -218,7 +240,10 @@ class _Indexed:
             return 1 / (1 + len(self.patterns[trigger.fact]))
         if isinstance(trigger, Hit | Element):
             return 1.0 if trigger.value is PRESENT else 1 / (1 + len(self._values[trigger.fact]))
-        return _RANGE if isinstance(trigger, Range) else _HOLDING
+        if isinstance(trigger, Range):
+            ends = self._ends(trigger)
+            return (bisect_left(ends, trigger.high) - bisect_left(ends, trigger.low)) / max(1, len(ends))
+        return _HOLDING
 
 
 def _spread(triggers: Triggers) -> float:

@@ -162,6 +162,13 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
         lambda number: f'action == "pay" and per user once within 10m kind == "k{number}"',
         False,
     ),
+    "ranges": (200, lambda number: f"amount between {5 * number} and {5 * number + 10}", False),
+    "many ranges": (800, lambda number: f"amount between {5 * number} and {5 * number + 10}", True),
+    "many ranges that overlap": (
+        800,
+        lambda number: f"amount between {5 * number % 500} and {5 * number % 500 + 500}",
+        False,
+    ),
     "regular expressions": (10, lambda number: f'path matches "/dir{number}/[a-f]+x"', True),
 }
 
@@ -173,6 +180,16 @@ def test_rules_are_indexed_where_that_was_measured_to_cost_less(
     detector = with_rules(condition, count)
     assert detector.state.indexed is indexed
     assert Detector.load(detector.dump(), Detector.STATE_VERSION).state.indexed is indexed
+
+
+def test_many_rules_that_fire_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(EVER))
+    for count in (1, 31, 32, 33, 64, 65, 100):
+        detector = with_rules(lambda number: f"x > {number} or y == {number}", count)
+        names = [rule.name for rule in detector.rules()]
+        for x in (0, 1, 32, 33, 64, 65, 100):
+            expected = [*names[:x], *names[x:][-1:]]
+            assert [each["name"] for each in detector.evaluate({"x": x, "y": count - 1}, 0)] == expected
 
 
 def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> None:
