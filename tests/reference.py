@@ -126,13 +126,15 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
     Then only time has passed: windows end at `at_us`, and no event was there.
     """
     now, count = history[-1], len(history)
-    ages_us = [(now.time_us if at_us is None else at_us) - event.time_us for event in history]
+
+    def ages_us() -> list[int]:
+        return [(now.time_us if at_us is None else at_us) - event.time_us for event in history]
 
     def was(inner: terms.Condition | None) -> list[bool]:
         return [True] * count if inner is None else verdicts(inner, history)
 
     def young(secs: float | None) -> list[bool]:
-        return [secs is None or age <= window_us(secs) for age in ages_us]
+        return [secs is None or age <= window_us(secs) for age in ages_us()]
 
     def panes(secs: float | None) -> tuple[list[int], int]:
         """Give the pane of each event, and the oldest that counts."""
@@ -164,15 +166,17 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
             held, begun = was(left), was(right)
             return any(begun[i] and all(held[i + 1 :]) for i in range(count))
         case terms.OnceWithin(inner, secs):
-            return any(true and age <= window_us(secs) for true, age in zip(was(inner), ages_us, strict=True))
+            return any(
+                true and age <= window_us(secs) for true, age in zip(was(inner), ages_us(), strict=True)
+            )
         case terms.HistoricallyFor(inner, secs, "strong"):
-            held = was(inner)
-            return any(all(held[i:]) for i in range(count) if ages_us[i] >= window_us(secs))
+            held, ages = was(inner), ages_us()
+            return any(all(held[i:]) for i in range(count) if ages[i] >= window_us(secs))
         case terms.HistoricallyFor(inner, secs):
-            return all(true or age > window_us(secs) for true, age in zip(was(inner), ages_us, strict=True))
+            return all(true or age > window_us(secs) for true, age in zip(was(inner), ages_us(), strict=True))
         case terms.SinceWithin(left, right, secs):
-            held, begun = was(left), was(right)
-            return any(begun[i] and all(held[i + 1 :]) for i in range(count) if ages_us[i] <= window_us(secs))
+            held, begun, ages = was(left), was(right), ages_us()
+            return any(begun[i] and all(held[i + 1 :]) for i in range(count) if ages[i] <= window_us(secs))
         case terms.Keyed(inner, key, where):
             kept = was(where)
             there = [event for event, keep in zip(history, kept, strict=True) if keep]
@@ -183,7 +187,7 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
             return any(was(inner)[:-1])
         case terms.EarlierWithin(inner, secs):
             return any(
-                true and age <= window_us(secs) for true, age in zip(was(inner)[:-1], ages_us, strict=False)
+                true and age <= window_us(secs) for true, age in zip(was(inner)[:-1], ages_us(), strict=False)
             )
         case terms.Count(inner, secs, op, value):
             return COMPARISONS[op](sum(map(all, zip(was(inner), young(secs), strict=True))), value)

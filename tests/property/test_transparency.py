@@ -40,7 +40,7 @@ def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("world", "count", "steps_max"),
-    [(World, 25, 18), (LongHistoriesWorld, 15, 40)],
+    [(World, 20, 18), (LongHistoriesWorld, 10, 30)],
     ids=["anything", "long histories"],
 )
 def test_saving_and_loading_before_every_step_changes_nothing(
