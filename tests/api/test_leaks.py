@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc"),
 ]
 
-CALLERS = 300
+CALLERS = 150
 CHUNKED = "Transfer-Encoding: chunked"
 SOME = b"1\r\nx\r\n" * 40
 """More chunks than the server keeps for the application, of a body without end."""

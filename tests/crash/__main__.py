@@ -76,9 +76,9 @@ def main(seconds: float) -> None:
     def bits() -> tuple[int, str]:
         changed = Changed()
         for folder in (small_folder, folder_of_segments, long_folder):
-            changed.flip_every_bit(*folder())
+            changed.flip_bits(*folder())
         for history, image in ends_near_a_sector():
-            changed.flip_every_bit(history, image, last_bytes=62)
+            changed.flip_bits(history, image, last_bytes=62)
         return changed.changed, f"{changed.exact} exact, {changed.refused} refused, 0 less or other"
 
     def prefixes() -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """Corrupts files: every prefix, every flipped bit, sectors of zeros, missing files."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from snapshots.errors import Damaged, StorageError
@@ -55,14 +55,25 @@ class Changed:
     exact: int = 0
     refused: int = 0
 
-    def flip_every_bit(self, history: History, image: Image, last_bytes: int | None = None) -> None:
-        """A flipped bit anywhere gives exactly what was answered, or a refusal. Raises Lost."""
+    def flip_bits(
+        self,
+        history: History,
+        image: Image,
+        bits: Callable[[], Iterable[int]] = lambda: range(8),
+        last_bytes: int | None = None,
+    ) -> None:
+        """A flipped bit of any byte gives exactly what was answered, or a refusal. Raises Lost.
+
+        `bits` says for each byte which of its bits to flip.
+        """
         for name, data in image.items():
             begin = 0 if last_bytes is None else max(0, len(data) - last_bytes)
-            for bit in range(begin * 8, len(data) * 8):
-                flipped = bytearray(data)
-                flipped[bit // 8] ^= 1 << bit % 8
-                self._exact_or_refused(history, {**image, name: bytes(flipped)}, f"bit {bit} of {name}")
+            for place in range(begin, len(data)):
+                for bit in bits():
+                    flipped = bytearray(data)
+                    flipped[place] ^= 1 << bit
+                    told = f"bit {bit} of byte {place} of {name}"
+                    self._exact_or_refused(history, {**image, name: bytes(flipped)}, told)
 
     def zero_every_sector(self, history: History, image: Image) -> None:
         """A sector of zeros loses nothing but the last records, none of which begins after it."""

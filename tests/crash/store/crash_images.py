@@ -11,6 +11,25 @@ from tests.crash.model.memory_disk import Image, MemoryDisk
 from tests.crash.store.runs import Run
 
 
+class Recoveries:
+    """Recovers images, each different one once, for many are left by several moments."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, list[bytes] | StorageError] = {}
+
+    def check(self, image: Image, history: History) -> None:
+        """Raise Lost unless the image holds what was answered, perhaps followed by what was begun."""
+        key = _digest(image)
+        if key not in self._known:
+            self._known[key] = _recovered(image)
+        result = self._known[key]
+        if isinstance(result, StorageError):
+            if history.born:
+                raise Lost(f"it refuses: {result}")
+        else:
+            history.judge(result)
+
+
 @dataclass
 class Images:
     """Recovers the images of runs, each different one once, and counts."""
@@ -25,7 +44,8 @@ class Images:
     different: int = 0
     within_recovery: int = 0
     sampled_moments: int = 0
-    _known: dict[bytes, list[bytes] | StorageError] = field(default_factory=dict)
+    _known: set[bytes] = field(default_factory=set)
+    _recoveries: Recoveries = field(default_factory=Recoveries)
 
     def of(self, run: Run) -> None:
         """Recover what a crash may leave at each moment of a run. Raises Lost."""
@@ -46,15 +66,10 @@ class Images:
         key = _digest(image)
         if key not in self._known:
             self.different += 1
-            self._known[key] = _recovered(image)
+            self._known.add(key)
             if history.born and self.chance.random() < self.again:
                 self._crash_again(image, history)
-        result = self._known[key]
-        if isinstance(result, StorageError):
-            if history.born:
-                raise Lost(f"it refuses: {result}")
-        else:
-            history.judge(result)
+        self._recoveries.check(image, history)
 
     def _crash_again(self, image: Image, history: History) -> None:
         """Crash the recovery of an image, and what comes after it, at each of its moments too."""
@@ -64,7 +79,7 @@ class Images:
         def moment(_: str) -> None:
             for second in disk.images(max(2, self.at_most // 8), self.chance):
                 self.within_recovery += 1
-                known.check(MemoryDisk(second), epoch=2 * LAST_EPOCH)
+                self._recoveries.check(second, known)
 
         disk.after = moment
         Owner(known, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30).snapshot()
@@ -72,7 +87,7 @@ class Images:
 
 def _recovered(image: Image) -> list[bytes] | StorageError:
     try:
-        return payloads_of(Store(FOLDER, epoch=LAST_EPOCH, files=MemoryDisk(image)).recover())
+        return payloads_of(Store(FOLDER, epoch=2 * LAST_EPOCH, files=MemoryDisk(image)).recover())
     except StorageError as error:
         return error
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.crash.model.history import LAST_EPOCH, History, Owner
 from tests.crash.model.memory_disk import MemoryDisk
+from tests.crash.store.crash_images import Recoveries
 from tests.crash.store.runs import Run
 from tests.faulty_files import Died, FaultyFiles
 
@@ -29,6 +30,7 @@ class FileFaults:
     faults: int = 0
     not_met: int = 0
     images: int = 0
+    _recoveries: Recoveries = field(default_factory=Recoveries)
 
     def of(self, run: Run) -> None:
         """Inject every fault into every call of a run. Raises Lost."""
@@ -56,11 +58,11 @@ class FileFaults:
         self.faults += 1
         for image in disk.images(self.images_at_most, self.chance):
             self.images += 1
-            history.check(MemoryDisk(image))
+            self._recoveries.check(image, history)
         if history.born:
             # The next owner builds on whatever was left behind, and then the machine ends.
             Owner(history, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30)
             for image in disk.images(self.images_at_most, self.chance):
                 self.images += 1
-                history.check(MemoryDisk(image), epoch=LAST_EPOCH + 1)
+                self._recoveries.check(image, history)
         return True

@@ -43,7 +43,7 @@ def faults() -> None:
 
 
 def flipped_bits() -> None:
-    Changed().flip_every_bit(*small_folder())
+    Changed().flip_bits(*small_folder())
 
 
 def sectors_of_zeros() -> None:

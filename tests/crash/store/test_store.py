@@ -1,6 +1,7 @@
 """Whatever breaks, what was answered is found again, in order, with nothing else; or the folder refuses."""
 
 import random
+from collections.abc import Callable
 
 import hypothesis
 import pytest
@@ -59,21 +60,30 @@ def test_every_file_call_may_fail_or_be_the_last(run, seed, record_property):
     assert faults.faults > 100
 
 
+@pytest.fixture
+def some_bits(seed: int, scaled: Callable[[int], int]) -> Callable[[], list[int]]:
+    """Draws bits of a byte: two of them in CI, and all with the profile `deep`."""
+    chance = random.Random(seed)
+    return lambda: chance.sample(range(8), min(8, scaled(4)))
+
+
 @pytest.mark.storm
-@pytest.mark.parametrize(("folder", "matter_not"), [(small_folder, 1_000), (folder_of_segments, 0)])
-def test_every_flipped_bit_is_noticed_or_does_not_matter(folder, matter_not, record_property):
+@pytest.mark.parametrize(("folder", "matter_not"), [(small_folder, 100), (folder_of_segments, 0)])
+def test_a_flipped_bit_of_any_byte_is_noticed_or_does_not_matter(
+    folder, matter_not, some_bits, record_property
+):
     changed = Changed()
-    changed.flip_every_bit(*folder())
+    changed.flip_bits(*folder(), some_bits)
     record_property("examples", changed.changed)
     assert changed.exact >= matter_not
-    assert changed.refused > 1_000
+    assert changed.refused > 100
 
 
 @pytest.mark.storm
-def test_every_flipped_bit_of_a_record_at_the_end_of_a_sector_is_noticed(seed, record_property):
+def test_a_flipped_bit_of_a_record_at_the_end_of_a_sector_is_noticed(seed, some_bits, record_property):
     changed = Changed()
     for history, image in random.Random(seed).sample(list(ends_near_a_sector()), 10):
-        changed.flip_every_bit(history, image, last_bytes=62)
+        changed.flip_bits(history, image, some_bits, last_bytes=62)
     record_property("examples", changed.changed)
     assert changed.exact == 0
 
