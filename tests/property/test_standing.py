@@ -113,6 +113,17 @@ def test_events_whose_cost_is_sampled_are_evaluated_alike(
     assert sampled > 3
 
 
+def test_a_member_that_is_met_before_and_after_a_filter_runs_once_at_a_sampled_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 1)
+    with in_mode("indexed"):
+        detector = Detector()
+        detector.add_rule("r", "per k where not p == 1 once within 1s q == 1")
+        detector.evaluate({"q": 1, "k": 1, "p": 1}, 0)
+        assert [len(detector.evaluate({"q": 1, "k": 1}, 1)) for _ in range(3)] == [1, 1, 1]
+
+
 def test_an_unknown_rule_has_no_tree() -> None:
     with pytest.raises(Refusal) as refused:
         standing(Detector(), "0" * 32, {})

@@ -98,7 +98,7 @@ class IndexedStream:
                 fired: list[int] = []
                 if met or turns:
                     if not tick % SAMPLED_EVERY:
-                        met = self.samples.timed(met)
+                        met, turns = self.samples.timed(met, turns)
                     run(met, turns, fields, sent, now, tick, relations, fired.append)
                 whole.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:

@@ -5,12 +5,12 @@ comparison.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.dispatch.compiler import Observe
-from engine.evaluation.dispatch.indexing.buckets import Bucket, Group
+from engine.evaluation.dispatch.indexing.buckets import Bucket, Group, Turn
 from engine.evaluation.dispatch.indexing.ranges import Selected
 from engine.evaluation.dispatch.indexing.selection import member_of
 
@@ -26,6 +26,13 @@ class _Timed(NamedTuple):
     pending: tuple[()] = ()
 
 
+class _TimedTurn(NamedTuple):
+    """A table that has waited, and what it makes the event meet, timed."""
+
+    stage: int
+    met_by: Callable[..., list[Any]]
+
+
 class Samples:
     """How often members ran at the sampled events, and for how long."""
 
@@ -39,11 +46,18 @@ class Samples:
         self.ran.pop(member, None)
         self.time_ns.pop(member, None)
 
-    def timed(self, met: Sequence[Bucket | Selected]) -> list[Any]:
-        """Return what an event meets so that running it is a sample."""
+    def timed(self, met: Sequence[Bucket | Selected], turns: Sequence[Turn]) -> tuple[list[Any], list[Any]]:
+        """Return what an event meets, and the tables that wait, so that running them is a sample."""
         self.events += 1
-        # Members with several triggers are collected by shape before they run.
+        # Members with several triggers are collected by shape before they run, those after a turn too.
         of_rows: dict[Observe, Observe] = {}
+
+        def after(turn: Turn) -> _TimedTurn:
+            return _TimedTurn(turn.stage, lambda *event: self._timed(turn.met_by(*event), of_rows))
+
+        return self._timed(met, of_rows), list(map(after, turns))
+
+    def _timed(self, met: Sequence[Bucket | Selected], of_rows: dict[Observe, Observe]) -> list[Any]:
         found = []
         for bucket in met:
             if bucket.pending and isinstance(bucket, Bucket):
