@@ -18,7 +18,7 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     scaled: Callable[[int], int],
 ) -> None:
     evictions = 0
-    for number, drawn in enumerate(examples(30)):
+    for number, drawn in enumerate(examples(30, at_least=6)):
         world = BoundedWorld.drawn(drawn.choice)
         expected = world.expected()
         with in_mode(list(MODES)[number % len(MODES)]):
@@ -31,7 +31,7 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
 def test_what_has_expired_makes_room_before_anything_is_evicted(
     examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    for number, drawn in enumerate(examples(30)):
+    for number, drawn in enumerate(examples(30, at_least=6)):
         world = BoundedWorld.with_many_keys(drawn.choice)
         with in_mode(list(MODES)[number // 2 % len(MODES)]):
             difference = world.disagreement(reloaded=number % 2 == 1)

@@ -47,13 +47,13 @@ def test_objects_are_listed_only_where_there_may_be_many(monkeypatch):
     monkeypatch.setattr(collector, "_LARGE_OBJECTS", 10_000)
     collect_seldom()
     heap = FrozenHeap()
-    hidden = gc.get_freeze_count()
     with monkeypatch.context() as patched:
         patched.delattr(gc, "get_objects")
         heap.activated()
     heap.gone()
     for threshold in (50_000, 700):
         gc.set_threshold(threshold)
+        hidden = gc.get_freeze_count()
         detector = [Cycle() for _ in range(10_000)]
         heap.activated()
         assert gc.get_freeze_count() > hidden + len(detector)
