@@ -176,7 +176,7 @@ ELSEWHERE = {
     "ray_address": "tests/integration/test_cluster_ray.py::test_a_cluster_that_is_not_there_is_told_at_once",
     "shutdown_grace_s": "tests/api/test_settings_reach.py::test_the_server_is_given_its_times",
     "shutdown_wait_s": "tests/integration/test_command_line.py::"
-    "test_shutting_down_is_announced_while_requests_are_still_served_and_those_under_way_finish",
+    "test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was",
     "workers": "tests/integration/test_workers.py::test_draining_answers_all_that_was_evaluated",
 }
 """The tests in which the settings of the front end have another value than by default."""
