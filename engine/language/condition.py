@@ -67,7 +67,7 @@ class FilteredKey(NamedTuple):
 class ConditionNode:
     """Compares and hashes by typed content: `Leaf("x", "eq", 1)` differs from `Leaf("x", "eq", True)`."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("__weakref__", "_hash")
     _hash: int
     __match_args__: ClassVar[tuple[str, ...]] = ()
 

@@ -8,6 +8,7 @@ triggers. `stream` gives the function for either.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
@@ -16,7 +17,7 @@ from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
 from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.members import Program, Updater
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
-from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, index_pays, weight_of
+from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, Weight, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import Texts
@@ -58,6 +59,8 @@ class RuleSet:
         self.joins = Joins(state)
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
+        self._nodes: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+        """The nodes that have memories. Equal ones are one object, which is equal to itself at a glance."""
         self.nodes = 0
         """The number of nodes in all conditions. Those of a memory that rules share count once."""
         self._stream: ObserveMany | None = None
@@ -108,7 +111,7 @@ class RuleSet:
         parts = requirements_of(rule.condition, birth)
         names = []
         for node, path in parts.memories:
-            names.append(NodeName(node, path, birth))
+            names.append(NodeName(self._nodes.setdefault(node, node), path, birth))
             self._state.acquire(names[-1], tick)
             if self._state.users[names[-1]] > 1:
                 self.nodes -= size_of(node)
@@ -173,9 +176,7 @@ class RuleSet:
             return True
         for priority, program in self._by_priority.items():
             if program.weight is None:
-                self._by_priority[priority] = program._replace(
-                    weight=weight_of(program.rule.condition, program.birth)
-                )
+                self._by_priority[priority] = program._replace(weight=_weight_of(program))
         weights = [program.weight for program in self._by_priority.values() if program.weight is not None]
         return index_pays(weights, indexed=indexed)
 
@@ -324,7 +325,7 @@ class RuleSet:
         """
         program = self._by_priority[priority]
         if not self._state.indexed:
-            return (program.weight or weight_of(program.rule.condition, program.birth)).fused_ns
+            return (program.weight or _weight_of(program)).fused_ns
         took_ns, users = self.samples.time_ns, self._state.users
         found = took_ns.get(priority, 0.0)
         for name in map(self._state.memory_of, program.memories):
@@ -389,3 +390,8 @@ def _uncount(counts: Counter[Any], item: Any) -> None:
     counts[item] -= 1
     if not counts[item]:
         del counts[item]
+
+
+def _weight_of(program: Program) -> Weight:
+    memories = [(name.condition, name.path) for name in program.memories]
+    return weight_of(program.rule.condition, program.birth, memories)

@@ -114,9 +114,8 @@ class Weight(NamedTuple):
         return self.tests_ns + sum(update.fused_ns for update in self.updates)
 
 
-def weight_of(condition: Condition, birth: int) -> Weight:
-    """Weigh a rule."""
-    memories = requirements_of(condition, birth).memories
+def weight_of(condition: Condition, birth: int, memories: Collection[tuple[Condition, Path]]) -> Weight:
+    """Weigh a rule that reads these memories."""
     analysis = Analysis(birth, _spread)
     tests_ns = _RULE + _tests_ns(condition)
     reads_ns = sum(_KEYED_READ if path else _READ for _, path in memories)
