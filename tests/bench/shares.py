@@ -1,7 +1,7 @@
 """How the rate grows with front ends and with nodes, where each has the same share of a core.
 
-    python -m tests.bench.shares             in ten minutes
-    python -m tests.bench.shares --quick     in one: one and two of each, once
+    python -m tests.bench.shares             front ends, then nodes, in twenty minutes
+    python -m tests.bench.shares --quick     one and two of each, once
 
 A machine of two cores has no room for four front ends and their callers. So the kernel gives each front end,
 or each node with its front end and its workers, a small share of a core (control groups, which need root);
@@ -29,9 +29,8 @@ PERIOD_US: Final = 10_000
 """In so short a period nobody waits long for the next share; the kernel takes no share below 1 000."""
 CONNECTIONS: Final = 256
 """Of each front end: with fewer, all of them would often wait for a share at the same time."""
-FRONT_END: Final = 0.1
-NODE: Final = 0.3
-"""The raylet and its agents take some of it."""
+SHARES: Final = {"front-ends": 0.1, "nodes": 0.3}
+"""The cores of each. A node's raylet and its agents take some of its share."""
 WARM_S: Final = 3.0
 FIRST_VERSION: Final = Path("/sys/fs/cgroup/cpu")
 SECOND_VERSION: Final = Path("/sys/fs/cgroup")
@@ -46,7 +45,7 @@ class Size:
     rounds: int
 
 
-FULL: Final = Size(counts=(1, 2, 4), seconds=10, rounds=5)
+FULL: Final = Size(counts=(1, 2, 4), seconds=8, rounds=3)
 QUICK: Final = Size(counts=(1, 2), seconds=4, rounds=1)
 
 
@@ -103,7 +102,7 @@ def rate(count: int, share: float, size: Size, *, whole_nodes: bool) -> float:
             service.token = TOKEN
             group.add(family(service.process.pid))
             services.append(service)
-        ids = detectors(services[0], DETECTORS * (count if whole_nodes else 1))
+        ids = detectors(services[0], count if whole_nodes else DETECTORS)
         load = Load(services, ids, CONNECTIONS * count)
         asyncio.run(load.run(1, WARM_S))
         await_starts([cluster.pid, *(one.process.pid for one in services)])
@@ -122,11 +121,14 @@ def main(given: Sequence[str]) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.shares", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer of each, for a shorter time")
-    size = QUICK if parser.parse_args(given).quick else FULL
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"of {', '.join(SHARES)}; both by default")
+    options = parser.parse_args(given)
+    size = QUICK if options.quick else FULL
     print("| what | evaluations/s, median | least, most | times one |\n|---|---|---|---|")
-    for what, share, whole_nodes in (("front ends", FRONT_END, False), ("nodes", NODE, True)):
+    for what in options.what or SHARES:
+        share = SHARES[what]
         rates = [
-            [rate(count, share, size, whole_nodes=whole_nodes) for count in size.counts]
+            [rate(count, share, size, whole_nodes=what == "nodes") for count in size.counts]
             for _ in range(size.rounds)
         ]
         for number, count in enumerate(size.counts):
