@@ -60,7 +60,7 @@ class RuleSet:
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
         self._nodes: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        """The nodes that have memories. Equal ones are one object, which is equal to itself at a glance."""
+        """The nodes that have memories. Equal nodes are one object, so comparing them walks no trees."""
         self.nodes = 0
         """The number of nodes in all conditions. Those of a memory that rules share count once."""
         self._stream: ObserveMany | None = None
