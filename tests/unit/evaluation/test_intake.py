@@ -178,7 +178,7 @@ REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "time", "sent", "said"), REFUSED, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(("fields", "time", "sent", "said"), REFUSED, ids=lambda value: shown(value)[:30])
 def test_what_json_has_not_is_refused_by_name_and_changes_nothing(
     detector: Detector, fields: Any, time: Any, sent: Any, said: str
 ) -> None:
