@@ -31,6 +31,7 @@ JSON = b"application/json"
         (b"HTTP://host", ""),
         (b"/http://host/a", "/http://host/a"),
         (b"*", "*"),
+        (b"*http://host/a", "*http://host/a"),
         (b"a/b", "a/b"),
     ],
 )

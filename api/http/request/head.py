@@ -141,7 +141,8 @@ def canonical_path(raw_path: bytes) -> str:
     """Return a path with its percent-escapes decoded, except `%2F`, which is part of a segment."""
     if not raw_path.startswith(b"/"):
         # The absolute form, which clients send to proxies.
-        raw_path = _ORIGIN.sub(b"", raw_path, count=1)
+        origin = _ORIGIN.match(raw_path)
+        raw_path = raw_path[origin.end() :] if origin else raw_path
     if b"%" not in raw_path:
         return raw_path.decode("latin-1")
     segments = []
