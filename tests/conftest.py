@@ -157,7 +157,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `-m`, leave out marked tests, except those whose file or name is given."""
-    # The processes of xdist compare their lists of tests, and an object's address differs from one to another.
+    # The processes of xdist compare their lists of tests, and each has an object at another address.
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"a test is named after an address in memory: {unstable[0]}")
     if config.option.markexpr or any(".py" in argument for argument in config.args):

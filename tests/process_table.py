@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _LISTEN = "0A"
+_OTHER_TITLES = ("ray::DirectoryActor", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
 
 class Listener(NamedTuple):
@@ -21,20 +22,35 @@ class Listener(NamedTuple):
     port: int
 
 
-def children(parent: int) -> set[int]:
-    """Give the ids of a process's children."""
-    found = set()
+def parents() -> dict[int, int]:
+    """Give the parent of each process."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The second field is the program's name in parentheses, and may hold anything.
-            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == parent:
-                found.add(int(path.parent.name))
+            found[int(path.parent.name)] = int(path.read_bytes().rpartition(b")")[2].split()[1])
     return found
 
 
 def family(pid: int) -> set[int]:
     """Give a process and all that it started, in any number of steps."""
-    return {pid}.union(*map(family, children(pid)))
+    found, new, parent_of = set[int](), {pid}, parents()
+    while new:
+        found |= new
+        new = {child for child, parent in parent_of.items() if parent in found} - found
+    return found
+
+
+def workers(pid: int) -> list[int]:
+    """Give the detector workers below a process.
+
+    Ray titles a worker with the names of its detectors, and with its class while it has none.
+    """
+    return sorted(
+        one
+        for one in family(pid)
+        if (title := command(one)).startswith("ray::") and not title.startswith(_OTHER_TITLES)
+    )
 
 
 def holders(is_it: Callable[[Path], bool]) -> set[int]:

@@ -1,4 +1,4 @@
-"""What the head of a request costs, also one without a token: work that grows with its bytes and no faster."""
+"""What the head of a request costs, also one without a token: its work grows no faster than its bytes."""
 
 from collections.abc import Callable
 from contextlib import suppress

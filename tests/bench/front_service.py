@@ -10,7 +10,8 @@ from typing import Final
 
 from tests.bench.front_load import Place
 from tests.bench.front_world import RULES
-from tests.bench.processes import cpu_s, descendants, descriptors, held_bytes, peak_bytes, waited_s
+from tests.bench.processes import cpu_s, descriptors, held_bytes, peak_bytes, waited_s
+from tests.process_table import command, family, workers
 from tests.service_process import Served, served
 
 WITHIN_S: Final = 300.0
@@ -58,12 +59,12 @@ class Service:
     @property
     def actors(self) -> list[int]:
         """The workers, active or spare."""
-        return descendants(self._running.process.pid, b"ray::WorkerActor")
+        return workers(self._running.process.pid)
 
     @property
     def workers(self) -> list[int]:
         """The front ends that are processes of their own."""
-        return descendants(self._running.process.pid, b"\0api.process.worker\0")
+        return [pid for pid in family(self._running.process.pid) if "api.process.worker" in command(pid)]
 
     @property
     def workers_cpu_s(self) -> float:

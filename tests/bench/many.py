@@ -24,7 +24,8 @@ from typing import Final
 
 import msgspec
 
-from tests.bench.processes import cpu_s, descendants, held_bytes
+from tests.bench.processes import cpu_s, held_bytes
+from tests.process_table import workers as workers_of
 from tests.service_process import Served, served
 
 PERIOD_S: Final = 2.0
@@ -34,7 +35,6 @@ RULES: Final = (
     'action == "login" and ok == false and per user (count(ok == false) within 1m >= 10)',
     "per user (once within 10m ok == false) and amount > 100",
 )
-_WORKER: Final = b"ray::WorkerActor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ async def busy(running: Served, size: Size) -> tuple[list[str], Seen, Seen]:
     """Keep detectors busy, and kill a worker in the middle; give their ids, and what was before and after."""
     callers = Callers(running)
     await callers.open()
-    while not (spares := descendants(running.process.pid, _WORKER)):  # noqa: ASYNC110 -- no event tells of it
+    while not (spares := workers_of(running.process.pid)):  # noqa: ASYNC110 -- no event tells of it
         await asyncio.sleep(0.1)
     await asyncio.sleep(1)
     empty_bytes = held_bytes(spares[0])
@@ -178,7 +178,7 @@ async def busy(running: Served, size: Size) -> tuple[list[str], Seen, Seen]:
     warm = Seen()
     await load(callers, ids, 2 * PERIOD_S, warm)
     before = Seen(acknowledged=warm.acknowledged, unknown=warm.unknown)
-    workers = descendants(running.process.pid, _WORKER)
+    workers = workers_of(running.process.pid)
     front = running.process.pid
     used_s = sum(map(cpu_s, workers)), cpu_s(front)
     await load(callers, ids, size.seconds / 2, before)

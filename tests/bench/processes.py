@@ -41,29 +41,7 @@ def _status_bytes(pid: int, name: str) -> int:
     raise ProcessLookupError(pid)
 
 
-def descendants(pid: int, title: bytes) -> list[int]:
-    """Give the processes below one whose command has that in it."""
-    below = {pid}
-    parents = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parents[int(folder.name)] = int(_stat(int(folder.name))[1])
-            except OSError:
-                continue
-    while grown := {child for child, parent in parents.items() if parent in below} - below:
-        below |= grown
-    return sorted(one for one in below - {pid} if title in _command(one))
-
-
 def _stat(pid: int) -> list[str]:
     """Give what the kernel says of a process, from its state on."""
     # A command may have blanks and brackets in its name; nothing behind it has.
     return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.nodes import DETECTORS, TOKEN, Load, await_starts, detectors
-from tests.process_table import children, command, family
+from tests.process_table import command, family
 from tests.ray_cluster import ray_cluster
 from tests.service_process import served
 
@@ -92,7 +92,7 @@ def rate(count: int, share: float, size: Size, *, whole_nodes: bool) -> float:
         folder = Path(temporary)
         cluster = stack.enter_context(ray_cluster(folder, count if whole_nodes else 1))
         if whole_nodes:
-            raylets = (pid for pid in sorted(children(cluster.pid)) if "/raylet/raylet " in command(pid))
+            raylets = (pid for pid in sorted(family(cluster.pid)) if "/raylet/raylet " in command(pid))
             for group, raylet in zip(groups, raylets, strict=True):
                 group.add(family(raylet))
         more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled"}

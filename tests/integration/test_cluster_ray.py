@@ -14,7 +14,7 @@ import pytest
 
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
-from engine.runtime.cluster.session.ray_processes import _children
+from tests.process_table import family
 from tests.service_process import program, started
 
 pytestmark = pytest.mark.ray
@@ -50,8 +50,7 @@ finally:
 
 
 def descendants(pid: int) -> set[int]:
-    children = _children(pid)
-    return children.union(*(descendants(child) for child in children))
+    return family(pid) - {pid}
 
 
 def running(pid: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests import process_table
 from tests.service_process import Served, served
 
 DEADLINE_S = 10
@@ -22,7 +23,6 @@ ANSWER_WITHIN_S = DEADLINE_S + 10.0
 RESTART_WITHIN_S = 60.0
 
 WORKER, DIRECTORY, SERVICE = "a worker", "the directory", "the whole service"
-_TITLES = {WORKER: b"ray::WorkerActor", DIRECTORY: b"ray::DirectoryActor"}
 
 
 @dataclass
@@ -108,15 +108,10 @@ class RunningService:
     def pids(self, what: str) -> list[int]:
         """Return the service's processes of a kind."""
         assert self.service is not None
-        below, found = [self.service.process.pid], []
-        children = children_of_all()
-        while below:
-            for pid in children.get(below.pop(), []):
-                below.append(pid)
-                with contextlib.suppress(OSError):
-                    if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(_TITLES[what]):
-                        found.append(pid)
-        return found
+        if what == WORKER:
+            return process_table.workers(self.service.process.pid)
+        below = process_table.family(self.service.process.pid)
+        return [pid for pid in below if process_table.command(pid).startswith("ray::DirectoryActor")]
 
     def active_in(self, pid: int) -> str | None:
         """Return the detector whose journal a process has open."""
@@ -190,16 +185,6 @@ class RetryingClient:
 
     def close(self) -> None:
         self._client.close()
-
-
-def children_of_all() -> dict[int, list[int]]:
-    """Return the children of every process that has any."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int(path.read_bytes().rpartition(b")")[2].split()[1])
-            children.setdefault(parent, []).append(int(path.parent.name))
-    return children
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from tests.bench.effort import FULL, TINY
 from tests.bench.front_load import NS_A_S, ClosedLoop, OpenLoop, Place, Schedule, Stream, Unexpected, callers
 from tests.bench.front_wire import Garbled
 from tests.bench.front_world import head
+from tests.process_table import family
 
 REQUEST = head("/", "token", "application/json", 2) + b"{}"
 
@@ -199,10 +200,8 @@ async def test_a_place_is_read_from_a_url() -> None:
 
 def test_a_process_is_known_by_its_parent_its_time_and_its_memory() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in processes.descendants(os.getpid(), sys.executable.encode())
-        assert child.pid not in processes.descendants(os.getpid(), b"another")
-        assert child.pid not in processes.descendants(child.pid, b"")
-        assert child.pid in processes.descendants(os.getppid(), b"")
+        assert {os.getpid(), child.pid} <= family(os.getppid())
+        assert family(child.pid) == {child.pid}
         child.communicate(b"\n")
     before = processes.cpu_s(os.getpid())
     while processes.cpu_s(os.getpid()) == before:
