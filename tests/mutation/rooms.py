@@ -73,6 +73,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_records.py",
                 "unit/evaluation/test_record_rows.py",
                 "unit/evaluation/test_intervals.py",
+                "unit/evaluation/test_choice_of_dispatch.py",
             ),
             files=(
                 "plan/triggers.py",
@@ -145,6 +146,7 @@ ROOMS: Final = {
             "engine/evaluation/dispatch",
             tests=(
                 "unit/evaluation/test_choice_of_dispatch.py",
+                "unit/evaluation/test_weighing.py",
                 "unit/evaluation/test_intervals.py",
                 "unit/evaluation/test_selectivity.py",
             ),
