@@ -16,10 +16,10 @@ from api.cli.running.moving import drain, move, undrain
 from api.cli.running.retry import retry
 from api.cli.running.serve import serve
 from api.cli.running.token import token
-from api.cli.state import state
 from api.cli.things.detectors import detectors
 from api.cli.things.rules import rules
 from api.cli.things.shadow import shadow
+from api.cli.things.state import state
 from api.cli.things.tokens import tokens
 from api.cli.trying.command import trial
 from api.client import ServiceError

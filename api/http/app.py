@@ -6,14 +6,14 @@ from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
 from api.http.fast_path import FastPath
-from api.http.handlers import Handlers
+from api.http.handling.handlers import Handlers
+from api.http.handling.timeline_stream import TimelineStreams
 from api.http.pipeline import Pipeline
 from api.http.request import timeout
 from api.http.request.asgi import App, Receive, Scope, Send
 from api.http.request.log import RequestLog
 from api.http.router import Handler, Router
 from api.http.slow_path import SlowPath
-from api.http.timeline_stream import TimelineStreams
 from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.observability.request_metrics import RequestMetrics
 from api.schema.envelope import Response

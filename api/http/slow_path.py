@@ -8,6 +8,7 @@ from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
 from api.http.body.reading import read_body, skip_body
+from api.http.handling.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
 from api.http.request.asgi import Receive, Scope
 from api.http.request.head import (
     Head,
@@ -23,7 +24,6 @@ from api.http.request.head import (
 from api.http.request.query import read_key, read_query
 from api.http.request.timeout import OTHER, RequestTimeout
 from api.http.router import Match, QuartCall, Route, Router, no_such_path
-from api.http.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
 from api.schema.envelope import NDJSON, RequestRefusal
 from api.schema.messages.evaluations import BatchQuery
 from api.schema.messages.explanations import TimelineQuery

@@ -9,7 +9,7 @@ from api.schema.messages.comparisons import Comparison, ComparisonQuery
 from api.schema.messages.state import State, StateQuery
 from api.schema.operation import Operation
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
-from engine.evaluation.wire.explanations import ExplainBody
+from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.runtime.contract.measurements.figures import NodeFigures
 
 _CONDITION: Final = (1300, 1301, 1302, 1303)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.http import handlers as routes
+from api.http.handling import handlers as routes
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, Wire, chunked, request
 

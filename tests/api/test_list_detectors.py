@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.http import handlers as routes
 from api.http.app import Application
-from api.http.handlers import Handlers
+from api.http.handling import handlers as routes
+from api.http.handling.handlers import Handlers
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from tests.api.caller import Caller

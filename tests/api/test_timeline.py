@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.http import timeline_stream
 from api.http.app import Application
+from api.http.handling import timeline_stream
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP

@@ -20,7 +20,7 @@ from api.cli.trying import output
 from api.cli.trying.hints import Hints
 from api.cli.trying.trial import Trial
 from engine.language.diagnostics import nearest, quoted
-from engine.language.text.durations import UNITS_MS, duration_seconds
+from engine.language.text.lexical.durations import UNITS_MS, duration_seconds
 
 _NAMES_SHOWN: Final = 10
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")

@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from engine.language.text.words import COMPARISON_TERMINALS, END, LITERALS, NAMES, OPERATOR_TERMINALS, Word
+from engine.language.text.lexical.words import (
+    COMPARISON_TERMINALS,
+    END,
+    LITERALS,
+    NAMES,
+    OPERATOR_TERMINALS,
+    Word,
+)
 
 _PREDICATE_ENDS = {*NAMES, *LITERALS, "CLOSE", "RPAR"}
 

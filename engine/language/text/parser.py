@@ -16,11 +16,11 @@ from engine.language.diagnostics import Source
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, string_value
-from engine.language.text.contextual_keywords import is_keyword
-from engine.language.text.names import CONTEXTUAL_KEYWORDS, is_reserved
+from engine.language.text.lexical.contextual_keywords import is_keyword
+from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, is_reserved
+from engine.language.text.lexical.words import Word
 from engine.language.text.suggestions import WORDS_BACK_MAX, explain, explain_character
 from engine.language.text.transformer import Operand, Part, Transformer, split_duration
-from engine.language.text.words import Word
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated

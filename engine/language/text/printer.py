@@ -7,8 +7,8 @@ from typing import assert_never
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
 from engine.language.operators import COMPARISONS, FORM_OF, LARGEST, OPERATORS
-from engine.language.text.durations import duration_text
-from engine.language.text.names import name_text, relation_text
+from engine.language.text.lexical.durations import duration_text
+from engine.language.text.lexical.names import name_text, relation_text
 
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"

@@ -7,9 +7,8 @@ from typing import NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
 from engine.language.operators import COMPARISONS, INEQUALITIES
-from engine.language.text.names import CONTEXTUAL_KEYWORDS, KEYWORDS, in_backquotes, is_reserved
-from engine.language.text.near_aggregates import about_aggregates, is_after_where
-from engine.language.text.words import (
+from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, KEYWORDS, in_backquotes, is_reserved
+from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
     DURATIONS,
     END,
@@ -18,6 +17,7 @@ from engine.language.text.words import (
     OPERATOR_TERMINALS,
     Word,
 )
+from engine.language.text.near_aggregates import about_aggregates, is_after_where
 
 _CONDITION = {
     *("LPAR", "NOT", "ONCE", "HISTORICALLY", "PER", "PREVIOUS", "EARLIER", "ALL", "ANY"),

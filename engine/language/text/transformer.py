@@ -9,8 +9,8 @@ from lark import Token, v_args
 
 from engine.language.json.spans import SpannedArray, SpannedObject
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
-from engine.language.text.durations import UNITS_MS, duration_seconds
-from engine.language.text.names import from_backquotes
+from engine.language.text.lexical.durations import UNITS_MS, duration_seconds
+from engine.language.text.lexical.names import from_backquotes
 
 _OPERATOR_NAMES = {"=": "eq"} | {operator.text: operator.name for operator in OPERATORS.values()}
 _COMPARISON_NAMES = {"=": "eq"} | {text: name for name, text in COMPARISONS.items()}

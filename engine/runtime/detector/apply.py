@@ -7,13 +7,17 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.comparisons import comparison_asked
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
-from engine.evaluation.wire.explanations import explain_body
-from engine.evaluation.wire.firings import dry_run_batch_body, dry_run_body, evaluate_explained_body
+from engine.evaluation.wire.inspecting.comparisons import comparison_asked
+from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.firings import (
+    dry_run_batch_body,
+    dry_run_body,
+    evaluate_explained_body,
+)
+from engine.evaluation.wire.inspecting.states import state_of
+from engine.evaluation.wire.inspecting.timelines import timeline
 from engine.evaluation.wire.lines import evaluate_lines
-from engine.evaluation.wire.states import state_of
-from engine.evaluation.wire.timelines import timeline
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
 from engine.language.text.printer import format as canonical

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.states import StateAsked
+from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests.operations import STATE, Operation
 from snapshots.store import Store
 

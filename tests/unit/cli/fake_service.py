@@ -9,15 +9,15 @@ import httpx
 import pytest
 
 from api.client import Client
+from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
-from api.http.state_view import state_view
 from api.schema.messages.state import StateQuery
 from engine import Detector, Refusal
 from engine import format as canonical
-from engine.evaluation.wire.comparisons import comparison_of
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.explanations import explain_body
-from engine.evaluation.wire.states import state_of
+from engine.evaluation.wire.inspecting.comparisons import comparison_of
+from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.states import state_of
 from engine.language.json.writer import condition_to_document
 from engine.runtime.contract.requests.operations import Operation
 

@@ -21,7 +21,7 @@ from engine.evaluation.explanation.differences import (
 )
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.rule_book.shadows import EXAMPLES_EACH, EXAMPLES_MAX, EXPLAINED_MAX
-from engine.evaluation.wire.comparisons import comparison_of
+from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from tests.differential.feeding import submitted
 from tests.unit.evaluation.test_timelines import Clock, drawn
 
@@ -150,7 +150,7 @@ def test_few_comparisons_are_watched_at_a_time() -> None:
 
 def test_the_answer_has_the_differences_behind_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     detector, clock, _ = made("once a == 1", "a == 2")
-    monkeypatch.setattr("engine.evaluation.wire.comparisons.time.monotonic", clock)
+    monkeypatch.setattr("engine.evaluation.wire.inspecting.comparisons.time.monotonic", clock)
     detector.submit({"a": 1}, 1)
     detector.submit({"a": 2}, 2)
     detector.submit({"a": random.Random(1).random()}, 3)
@@ -160,7 +160,7 @@ def test_the_answer_has_the_differences_behind_an_event(monkeypatch: pytest.Monk
         (3, "only_rule", False)
     ]
     assert told[0]["rule"]["witness_ms"] == 1
-    monkeypatch.setattr("engine.evaluation.wire.comparisons.TREES_BYTES_MAX", 1)
+    monkeypatch.setattr("engine.evaluation.wire.inspecting.comparisons.TREES_BYTES_MAX", 1)
     both = json.loads(comparison_of(detector, RULE, 0).result)["differences"]
     assert ["rule" in one for one in both] == [True, False]
 

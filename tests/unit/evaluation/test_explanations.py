@@ -10,8 +10,8 @@ from engine.evaluation.explanation import explaining, why_not
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX, shown
-from engine.evaluation.wire import explanations
-from engine.evaluation.wire.explanations import explain_body
+from engine.evaluation.wire.inspecting import explanations
+from engine.evaluation.wire.inspecting.explanations import explain_body
 
 
 def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:

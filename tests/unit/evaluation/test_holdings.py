@@ -21,7 +21,7 @@ from engine.evaluation.explanation.between_events.holdings import (
 from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.rule_book import verdicts
 from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES, key_bytes
-from engine.evaluation.wire.states import StateAsked, after_of, state_of
+from engine.evaluation.wire.inspecting.states import StateAsked, after_of, state_of
 
 
 def ask(detector: Detector, **asked: Any) -> dict[str, Any]:

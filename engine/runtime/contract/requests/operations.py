@@ -4,10 +4,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.evaluation.wire.comparisons import ComparisonAsked
 from engine.evaluation.wire.events import Answer, BatchForm
-from engine.evaluation.wire.states import StateAsked
-from engine.evaluation.wire.timelines import TimelineAsked
+from engine.evaluation.wire.inspecting.comparisons import ComparisonAsked
+from engine.evaluation.wire.inspecting.states import StateAsked
+from engine.evaluation.wire.inspecting.timelines import TimelineAsked
 from engine.language.condition import Scalar
 
 EVALUATE: Final = "evaluate"

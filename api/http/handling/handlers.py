@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from api.http.condition_parsing import parse_condition
+from api.http.handling.condition_parsing import parse_condition
+from api.http.handling.state_view import state_view
 from api.http.request.query import read_key
-from api.http.state_view import state_view
 from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
 from api.schema.messages import catalogue, cluster, evaluations, explanations, rules
 from api.schema.messages.comparisons import ComparisonQuery

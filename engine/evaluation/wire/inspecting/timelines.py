@@ -8,7 +8,7 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.timelines import Timelines
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.explanations import encoded
+from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.condition import Scalar
 from engine.language.text.printer import format as format_condition
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from engine.language.text.names import CONTEXTUAL_KEYWORDS
-from engine.language.text.words import COMPARISON_TERMINALS, LITERALS, NAMES
+from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS
+from engine.language.text.lexical.words import COMPARISON_TERMINALS, LITERALS, NAMES
 
 _AGGREGATES = {"count", "distinct", "sum", "avg"}
 _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}

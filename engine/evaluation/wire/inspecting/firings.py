@@ -18,7 +18,7 @@ from engine.evaluation.wire.events import (
     event_in,
     events_in,
 )
-from engine.evaluation.wire.explanations import BYTES_MAX, encoded
+from engine.evaluation.wire.inspecting.explanations import BYTES_MAX, encoded
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
 

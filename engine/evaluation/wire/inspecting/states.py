@@ -17,7 +17,7 @@ from engine.evaluation.explanation.between_events.holdings import (
 )
 from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.explanations import encoded
+from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.condition import Scalar
 
 PAGE: Final = 100

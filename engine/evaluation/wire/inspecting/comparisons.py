@@ -12,7 +12,7 @@ from engine.evaluation.explanation.differences import Difference, watched
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.explanations import encoded
+from engine.evaluation.wire.inspecting.explanations import encoded
 
 TREES_BYTES_MAX: Final = 4 * 1024 * 1024
 """About the most bytes of the explanations in an answer; the differences after those have none."""

@@ -10,7 +10,7 @@ from api.http.request.query import read_key
 from api.schema.envelope import Response, answered, success
 from api.schema.messages.state import StateQuery
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.states import Ranked, StateAsked, after_of
+from engine.evaluation.wire.inspecting.states import Ranked, StateAsked, after_of
 from engine.runtime.contract.requests.operations import Operation, state
 
 Call = Callable[[Operation], Awaitable[Answer]]

@@ -1,0 +1,1 @@
+"""What operations do: the handlers, and the parts of an answer that are made here."""

@@ -1,0 +1,1 @@
+"""Bodies that ask for explanations, timelines, states and comparisons, and the answers as JSON."""

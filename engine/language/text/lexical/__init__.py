@@ -1,0 +1,1 @@
+"""The words of a text: keywords, names and durations."""
