@@ -71,9 +71,9 @@ class FastPath:
         request_timeout.operation = operation.name
         message = await receive()
         if message.get("more_body", False):
-            claim = self.memory.claim(head.body_bytes, request_timeout.end)
-            body = await read_rest(message, receive, head.body_bytes, claim)
-            claim.release()
+            reservation = self.memory.reserve(head.body_bytes, request_timeout.end)
+            body = await read_rest(message, receive, head.body_bytes, reservation)
+            reservation.release()
         else:
             body = part_of(message)
         request_timeout.body_read()

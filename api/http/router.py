@@ -10,7 +10,7 @@ from quart import Response as QuartResponse
 from quart.routing import QuartRule
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
-from api.http.body.memory import Claim
+from api.http.body.memory import Reservation
 from api.http.request.asgi import App, Message, Receive, Scope, Send
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import DeadlinePassed, RequestRefusal, Response, error_response
@@ -120,14 +120,14 @@ def no_such_path(path: str) -> RequestRefusal:
 class QuartCall:
     """A validated request whose body has been read, for Quart to answer.
 
-    `claim` is the memory that the body holds until the handler is done.
+    `reservation` is the memory that the body holds until the handler is done.
     """
 
     quart: App
     scope: Scope
     path: str
     match: Match
-    claim: Claim
+    reservation: Reservation
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
         """Send the response; give its status and the first part of its body."""
@@ -155,7 +155,7 @@ class QuartCall:
         try:
             await self.quart({**self.scope, **bare}, receive_after_body, send_on)
         finally:
-            self.claim.release()
+            self.reservation.release()
         return status, body
 
 

@@ -84,18 +84,18 @@ class SlowPath:
                 request_timeout.operation = STREAM
                 key = read_key(query.key)
                 return TimelineStream(self.timelines, detector_id, route.ids["id"], key, authorization(head))
-        claim = self.memory.claim(announced_length(head), request_timeout.end)
+        reservation = self.memory.reserve(announced_length(head), request_timeout.end)
         if operation is None or operation.body is None:
             await skip_body(receive, bytes_max)
         else:
-            arguments["body"] = await read_body(receive, bytes_max, claim)
+            arguments["body"] = await read_body(receive, bytes_max, reservation)
         request_timeout.body_read()
         if operation is not None:
             arguments |= self._arguments(operation, head, media_type)
             if operation.is_evaluation:
                 # The bounded queue of the detector counts the body from here on.
-                claim.release()
-        return QuartCall(self.router.quart, scope, path, Match(route.rule, arguments), claim)
+                reservation.release()
+        return QuartCall(self.router.quart, scope, path, Match(route.rule, arguments), reservation)
 
     async def _route(self, head: Head, path: str, method: str, request_timeout: RequestTimeout) -> Route:
         """Authenticate the caller where that is needed, then find the route."""

@@ -13,7 +13,7 @@ import pytest
 
 from api.http.app import Application
 from api.http.body import memory as body_memory
-from api.http.body.memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory, Claim
+from api.http.body.memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory, Reservation
 from api.http.body.reading import read_body
 from api.http.request.asgi import Message
 from api.process import front_end
@@ -31,25 +31,25 @@ LARGE_SHARE = 3 * MIB
 
 
 class World:
-    """A memory, its clock, and the claims that were lost."""
+    """A memory, its clock, and the reservations that were lost."""
 
     def __init__(self, bytes_max: int = MEMORY_BYTES) -> None:
         self.now_s = 100.0
         self.memory = BodyMemory(bytes_max, lambda: self.now_s)
-        self.lost: list[Claim] = []
+        self.lost: list[Reservation] = []
 
-    def claim(self, announced: int | None = MIB) -> Claim:
+    def reserve(self, announced: int | None = MIB) -> Reservation:
         def lose(refusal: RequestRefusal) -> None:
             assert [entry.code for entry in refusal.entries] == [1401]
-            self.lost.append(claim)
+            self.lost.append(reservation)
 
-        claim = self.memory.claim(announced, lose)
-        return claim
+        reservation = self.memory.reserve(announced, lose)
+        return reservation
 
-    def holding(self, bytes_: int, announced: int | None = MIB) -> Claim:
-        claim = self.claim(announced)
-        claim.hold(bytes_)
-        return claim
+    def holding(self, bytes_: int, announced: int | None = MIB) -> Reservation:
+        reservation = self.reserve(announced)
+        reservation.hold(bytes_)
+        return reservation
 
 
 @pytest.fixture
@@ -58,15 +58,15 @@ def world() -> World:
 
 
 def test_a_stalled_body_loses_its_memory_and_the_longest_stalled_goes_first(world: World) -> None:
-    claims = [world.holding(MIB - 1) for _ in range(3)]
+    reservations = [world.holding(MIB - 1) for _ in range(3)]
     world.now_s += STALLED_S / 2
-    claims[0].hold(MIB)
+    reservations[0].hold(MIB)
     world.now_s += STALLED_S / 2 + 0.01
     new = world.holding(MIB)
-    assert world.lost == [claims[1]]
+    assert world.lost == [reservations[1]]
     assert new.held == MIB
     with pytest.raises(RequestRefusal):
-        claims[1].hold(MIB)
+        reservations[1].hold(MIB)
     assert world.memory.held_bytes == 3 * MIB - 1
 
 
@@ -81,16 +81,16 @@ def test_a_body_that_trickles_loses_its_memory_and_one_that_keeps_pace_does_not(
 
 
 def test_where_all_keep_pace_the_youngest_goes_and_the_oldest_come_to_their_end(world: World) -> None:
-    claims = [world.holding(MIB // 2, 2 * MIB) for _ in range(6)]
-    claims[0].hold(MIB)
-    assert world.lost == [claims[5]]
-    claims[0].hold(2 * MIB)
-    assert world.lost == [claims[5], claims[4], claims[3]]
-    new = world.claim()
+    reservations = [world.holding(MIB // 2, 2 * MIB) for _ in range(6)]
+    reservations[0].hold(MIB)
+    assert world.lost == [reservations[5]]
+    reservations[0].hold(2 * MIB)
+    assert world.lost == [reservations[5], reservations[4], reservations[3]]
+    new = world.reserve()
     with pytest.raises(RequestRefusal) as caught:
         new.hold(MIB)
     assert caught.value.headers == ((b"retry-after", b"1"),)
-    assert claims[0].held == 2 * MIB
+    assert reservations[0].held == 2 * MIB
 
 
 def test_large_bodies_take_nothing_from_small_ones(world: World) -> None:
@@ -108,8 +108,8 @@ def test_large_bodies_take_nothing_from_small_ones(world: World) -> None:
 
 def test_a_body_that_has_come_whole_is_not_lost_but_counts(world: World) -> None:
     whole = [world.holding(MIB) for _ in range(3)]
-    for claim in whole:
-        claim.complete()
+    for reservation in whole:
+        reservation.complete()
     world.now_s += 100
     with pytest.raises(RequestRefusal):
         world.holding(MIB)
@@ -132,18 +132,18 @@ def test_who_is_not_to_send_has_not_stalled_but_does_not_hold_on_for_ever(world:
 def test_a_thousand_that_stop_one_byte_short_hold_no_more_than_there_is_and_not_for_long() -> None:
     world = World(256 * MIB)
     size = 16 * MIB
-    claims = [world.claim(size) for _ in range(1_000)]
+    reservations = [world.reserve(size) for _ in range(1_000)]
     for part in range(size // 64, size, size // 64):
-        for claim in claims:
-            if not claim.is_lost:
+        for reservation in reservations:
+            if not reservation.is_lost:
                 try:
-                    claim.hold(min(part, size - 1))
+                    reservation.hold(min(part, size - 1))
                 except RequestRefusal:
-                    assert claim.is_lost
+                    assert reservation.is_lost
             assert world.memory.held_bytes <= 256 * MIB
     for _ in range(100):
         world.now_s += STALLED_S
-        body = world.claim(size)
+        body = world.reserve(size)
         body.hold(size)
         body.release()
 
@@ -151,59 +151,61 @@ def test_a_thousand_that_stop_one_byte_short_hold_no_more_than_there_is_and_not_
 def test_what_is_held_is_the_sum_of_the_claims_and_never_more_than_the_bound() -> None:
     draw = random.Random(1)
     world = World()
-    claims: list[Claim] = []
+    reservations: list[Reservation] = []
     for _ in range(5_000):
         world.now_s += draw.random() / 10
         action = draw.random()
         if action < 0.2:
-            claims.append(world.claim(draw.choice((None, 100, MIB, LARGE_SHARE))))
-        elif claims:
-            claim = draw.choice(claims)
+            reservations.append(world.reserve(draw.choice((None, 100, MIB, LARGE_SHARE))))
+        elif reservations:
+            reservation = draw.choice(reservations)
             if action < 0.9:
                 try:
-                    claim.hold(min(LARGE_SHARE, claim.held + draw.randrange(200_000)))
+                    reservation.hold(min(LARGE_SHARE, reservation.held + draw.randrange(200_000)))
                 except RequestRefusal:
-                    claims.remove(claim)
+                    reservations.remove(reservation)
             else:
-                (claim.complete if action < 0.95 else claim.release)()
-                if not claim.held:
-                    claims.remove(claim)
+                (reservation.complete if action < 0.95 else reservation.release)()
+                if not reservation.held:
+                    reservations.remove(reservation)
                 elif draw.random() < 0.5:
-                    claim.release()
-                    claims.remove(claim)
-        claims = [claim for claim in claims if not claim.is_lost]
-        assert world.memory.held_bytes == sum(claim.held for claim in claims) <= MEMORY_BYTES
-        assert all(claim.held == 0 for claim in world.lost)
+                    reservation.release()
+                    reservations.remove(reservation)
+        reservations = [reservation for reservation in reservations if not reservation.is_lost]
+        assert (
+            world.memory.held_bytes == sum(reservation.held for reservation in reservations) <= MEMORY_BYTES
+        )
+        assert all(reservation.held == 0 for reservation in world.lost)
     assert len(world.lost) > 25
-    for claim in claims:
-        claim.release()
+    for reservation in reservations:
+        reservation.release()
     assert world.memory.held_bytes == 0
 
 
 def test_the_work_for_each_piece_does_not_grow_with_the_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    is_slow = Claim.is_slow
+    is_slow = Reservation.is_slow
 
-    def counted(claim: Claim, now_s: float) -> bool:
+    def counted(reservation: Reservation, now_s: float) -> bool:
         nonlocal looked
         looked += 1
-        return is_slow(claim, now_s)
+        return is_slow(reservation, now_s)
 
-    monkeypatch.setattr(Claim, "is_slow", counted)
+    monkeypatch.setattr(Reservation, "is_slow", counted)
     world = World(256 * MIB)
-    claims = [world.holding(100_000, MIB) for _ in range(1_900)]
+    reservations = [world.holding(100_000, MIB) for _ in range(1_900)]
     for _ in range(1_000):
         # All the time there is no room.
         world.now_s += 0.0001
         with pytest.raises(RequestRefusal):
             world.holding(MIB * 12)
-    assert looked <= 2 * len(claims)
+    assert looked <= 2 * len(reservations)
 
 
 def test_how_far_the_memory_has_fallen_is_told_once(world: World) -> None:
-    claim = world.holding(MIB)
+    reservation = world.holding(MIB)
     assert world.memory.take_fallen() == 0
-    claim.release()
+    reservation.release()
     assert world.memory.take_fallen() == MIB
     assert world.memory.take_fallen() == 0
 
@@ -273,9 +275,9 @@ async def test_bodies_that_stop_short_do_not_keep_others_out(
     most = 0
     hold = body_memory._Share.hold
 
-    def noted(share: body_memory._Share, claim: Claim, bytes_: int) -> None:
+    def noted(share: body_memory._Share, reservation: Reservation, bytes_: int) -> None:
         nonlocal most
-        hold(share, claim, bytes_)
+        hold(share, reservation, bytes_)
         most = max(most, app.memory.held_bytes)
 
     monkeypatch.setattr(body_memory._Share, "hold", noted)
@@ -416,9 +418,9 @@ async def test_the_heap_is_trimmed_after_many_bodies_were_read_and_not_otherwise
     world = World(256 * MIB)
     trimming = asyncio.create_task(front_end._trim_on(world.memory))
     for held, expected in ((10 * MIB, 0), (100 * MIB, 1), (0, 1)):
-        claim = world.holding(held, 200 * MIB)
+        reservation = world.holding(held, 200 * MIB)
         await asyncio.sleep(0.02)
-        claim.release()
+        reservation.release()
         await asyncio.sleep(0.02)
         assert trims == expected
     trimming.cancel()
@@ -440,7 +442,7 @@ async def test_a_body_in_small_pieces_arrives_whole_and_takes_little_more_than_i
 
     tracemalloc.start()
     try:
-        assert await read_body(receive, 300_000, world.claim()) == expected
+        assert await read_body(receive, 300_000, world.reserve()) == expected
         assert tracemalloc.get_traced_memory()[1] < 2 * len(expected)
     finally:
         tracemalloc.stop()

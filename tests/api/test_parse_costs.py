@@ -1,4 +1,4 @@
-"""What the parse of a condition from a stranger costs: work that grows with its body and no faster."""
+"""What parsing an untrusted condition costs: work that grows with the body and no faster."""
 
 import pytest
 

@@ -13,7 +13,7 @@ from engine.language.diagnostics import printable
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
     """Print rows under a header. On a terminal, a row with the second cell `0` is dim.
 
-    Cells may hold what strangers sent: control characters are replaced.
+    Cells may hold what callers sent: control characters are replaced.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     if console.is_terminal:

@@ -17,7 +17,7 @@ from api.cli.recordings.reading import Reading, RecordedEvent
 from api.cli.replaying.feeding import Feeding
 from api.cli.rule_files import NamedCondition, read_rules
 from api.cli.trying import output
-from api.cli.trying.hints import Hints
+from api.cli.trying.mismatches import Mismatches
 from api.cli.trying.trial import Trial
 from engine.language.diagnostics import nearest, quoted
 from engine.language.text.lexical.durations import UNITS_MS, duration_seconds
@@ -115,13 +115,13 @@ def trial(
         return
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
-    hints = Hints(new)
+    mismatches = Mismatches(new)
     with _output(form, target, shown_max, compared=old is not None) as tell:
         run = Trial(new, tell, against=old)
 
         def take(batch: list[RecordedEvent]) -> None:
             for event in batch:
-                hints.add(event.fields)
+                mismatches.add(event.fields)
             run.evaluate(batch)
 
         interrupted = False
@@ -135,7 +135,7 @@ def trial(
     counts = ("fired",) if old is None else ("only new", "only old", "both")
     rows = [output.summary(tally, compared=old is not None) for tally in run.tallies.values()]
     print_table(("rule", *counts, "first at", "last at"), rows, console)
-    for line in [*hints.lines(), *_warnings(run)]:
+    for line in [*mismatches.lines(), *_warnings(run)]:
         warn(line)
     if failure or run.refused:
         refusals = [f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()]

@@ -45,17 +45,17 @@ class BodyMemory:
         """The bytes that all bodies hold."""
         return self.small.held_bytes + self.large.held_bytes
 
-    def claim(self, announced: int | None, lose: Callable[[RequestRefusal], None]) -> "Claim":
-        """Return a claim, which holds nothing yet, for a body of the announced length, if that is known.
+    def reserve(self, announced: int | None, lose: Callable[[RequestRefusal], None]) -> "Reservation":
+        """Return a reservation for a body of the announced length, if that is known. It holds nothing yet.
 
         `lose` is called with the refusal for the caller if the memory goes to another body.
         """
         is_small = announced is None or announced <= SMALL_BYTES_MAX
-        return Claim(self.small if is_small else self.large, self.large, announced, lose)
+        return Reservation(self.small if is_small else self.large, self.large, announced, lose)
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
+class Reservation:
     """The memory of one body. `announced` is its length, None if unknown."""
 
     _share: "_Share"
@@ -101,28 +101,28 @@ class _Share:
     held_bytes: int = 0
     _most_bytes: int = 0
     """The peak since the last `take_fallen`."""
-    _by_age: dict[Claim, None] = field(default_factory=dict)
-    """The claims that may be lost, oldest first."""
-    _by_progress: dict[Claim, None] = field(default_factory=dict)
-    """The same claims, longest without progress first."""
+    _by_age: dict[Reservation, None] = field(default_factory=dict)
+    """The reservations that may be lost, oldest first."""
+    _by_progress: dict[Reservation, None] = field(default_factory=dict)
+    """The same reservations, longest without progress first."""
     _scanned_s: float = -_SCAN_S
 
-    def hold(self, claim: Claim, bytes_: int) -> None:
-        """Let a claim hold `bytes_`; others may lose theirs. Raises RequestRefusal 1401."""
+    def hold(self, reservation: Reservation, bytes_: int) -> None:
+        """Let a reservation hold `bytes_`; others may lose theirs. Raises RequestRefusal 1401."""
         now_s = self.clock_s()
-        if not claim.held:
-            claim.begun_s = now_s
-        claim.progressed_s = now_s
-        self._by_age.setdefault(claim)
-        self._by_progress.pop(claim, None)
-        self._by_progress[claim] = None
-        more = bytes_ - claim.held
-        if self.held_bytes + more > self.bytes_max and not self._has_made_room(claim, more, now_s):
-            self.release(claim)
-            claim.is_lost = True
+        if not reservation.held:
+            reservation.begun_s = now_s
+        reservation.progressed_s = now_s
+        self._by_age.setdefault(reservation)
+        self._by_progress.pop(reservation, None)
+        self._by_progress[reservation] = None
+        more = bytes_ - reservation.held
+        if self.held_bytes + more > self.bytes_max and not self._has_made_room(reservation, more, now_s):
+            self.release(reservation)
+            reservation.is_lost = True
             raise no_room()
         self.held_bytes += more
-        claim.held = bytes_
+        reservation.held = bytes_
         self._most_bytes = max(self._most_bytes, self.held_bytes)
 
     def take_fallen(self) -> int:
@@ -130,45 +130,45 @@ class _Share:
         most, self._most_bytes = self._most_bytes, self.held_bytes
         return most - self.held_bytes
 
-    def keep(self, claim: Claim) -> None:
-        """Exempt a claim from losing its memory."""
-        self._by_age.pop(claim, None)
-        self._by_progress.pop(claim, None)
+    def keep(self, reservation: Reservation) -> None:
+        """Exempt a reservation from losing its memory."""
+        self._by_age.pop(reservation, None)
+        self._by_progress.pop(reservation, None)
 
-    def release(self, claim: Claim) -> None:
-        """Give back the memory of a claim."""
-        self.keep(claim)
-        self.held_bytes -= claim.held
-        claim.held = 0
+    def release(self, reservation: Reservation) -> None:
+        """Give back the memory of a reservation."""
+        self.keep(reservation)
+        self.held_bytes -= reservation.held
+        reservation.held = 0
 
-    def _has_made_room(self, claim: Claim, more: int, now_s: float) -> bool:
+    def _has_made_room(self, reservation: Reservation, more: int, now_s: float) -> bool:
         """Take memory from others until there is room; whether there is."""
         room = self.bytes_max - more
-        while self.held_bytes > room and (stalled := self._stalled(claim, now_s)) is not None:
+        while self.held_bytes > room and (stalled := self._stalled(reservation, now_s)) is not None:
             self._take_from(stalled)
         if self.held_bytes > room and now_s - self._scanned_s >= _SCAN_S:
             self._scanned_s = now_s
-            for slow in [one for one in self._by_age if one is not claim and one.is_slow(now_s)]:
+            for slow in [one for one in self._by_age if one is not reservation and one.is_slow(now_s)]:
                 if self.held_bytes <= room:
                     break
                 self._take_from(slow)
-        while self.held_bytes > room and (youngest := next(reversed(self._by_age))) is not claim:
+        while self.held_bytes > room and (youngest := next(reversed(self._by_age))) is not reservation:
             self._take_from(youngest)
         return self.held_bytes <= room
 
-    def _stalled(self, asking: Claim, now_s: float) -> Claim | None:
-        """Return the claim that has been without progress for longest, if for STALLED_S."""
-        for claim in self._by_progress:
-            if now_s - claim.progressed_s < STALLED_S:
+    def _stalled(self, asking: Reservation, now_s: float) -> Reservation | None:
+        """Return the reservation that has been without progress for longest, if for STALLED_S."""
+        for reservation in self._by_progress:
+            if now_s - reservation.progressed_s < STALLED_S:
                 return None
-            if not claim.is_paused and claim is not asking:
-                return claim
+            if not reservation.is_paused and reservation is not asking:
+                return reservation
         return None
 
-    def _take_from(self, claim: Claim) -> None:
-        self.release(claim)
-        claim.is_lost = True
-        claim.lose(no_room())
+    def _take_from(self, reservation: Reservation) -> None:
+        self.release(reservation)
+        reservation.is_lost = True
+        reservation.lose(no_room())
 
 
 def no_room() -> RequestRefusal:

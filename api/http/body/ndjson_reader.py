@@ -40,7 +40,7 @@ class NdjsonReader:
         self._room = asyncio.Event()
         self._room.set()
         self._given_up = False
-        self._claim = memory.claim(None, self.lose)
+        self._reservation = memory.reserve(None, self.lose)
         self._lost: Exception | None = None
         """Why the held lines were dropped."""
         self._over: Exception | None = None
@@ -90,8 +90,8 @@ class NdjsonReader:
                 raise Refusal(Entry(_OVERDUE, said)) from None
             self.check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
-        # The rest gets a new claim, with the age of the room just made for it.
-        self._claim.release()
+        # The rest gets a new reservation, with the age of the room just made for it.
+        self._reservation.release()
         self._split()
         self._hold()
         # The time in which nothing was read does not count against the caller.
@@ -115,7 +115,7 @@ class NdjsonReader:
         self._ready, self._ready_bytes = [], 0
         self._partial.clear()
         self._rest, self._at = b"", 0
-        self._claim.release()
+        self._reservation.release()
         self._room.set()
         self._news.set()
 
@@ -136,14 +136,14 @@ class NdjsonReader:
         self._news.set()
 
     def _hold(self) -> None:
-        """Claim memory for what is held; drop it if there is none."""
-        self._claim.is_paused = not self._room.is_set()
+        """Reserve memory for what is held; drop it if there is none."""
+        self._reservation.is_paused = not self._room.is_set()
         held_bytes = self.held_bytes
         if not held_bytes:
-            self._claim.release()
+            self._reservation.release()
             return
         try:
-            self._claim.hold(held_bytes)
+            self._reservation.hold(held_bytes)
         except Refusal as refusal:
             self.lose(refusal)
 

@@ -2,45 +2,45 @@
 
 import io
 
-from api.http.body.memory import Claim
+from api.http.body.memory import Reservation
 from api.http.request.asgi import CallerGone, Message, Receive, Send
 from api.http.request.head import too_large
 from api.schema.envelope import Response
 
 
-async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
-    """Return the whole body, of at most `bytes_max` bytes; `claim` accounts for its memory.
+async def read_body(receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:
+    """Return the whole body, of at most `bytes_max` bytes; `reservation` accounts for its memory.
 
     Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: `BodyDiscard`
     reads the rest. Raises CallerGone if the connection ends first.
     """
     message = await receive()
     if message.get("more_body", False):
-        return await read_rest(message, receive, bytes_max, claim)
-    # Most bodies arrive in one piece, and need no claim because nothing more is awaited.
+        return await read_rest(message, receive, bytes_max, reservation)
+    # Most bodies arrive in one piece, and need no reservation because nothing more is awaited.
     body = part_of(message)
     _check_size(len(body), bytes_max)
     return body
 
 
-async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: Claim) -> bytes:
+async def read_rest(message: Message, receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:
     """Return the whole body that begins with `message`, like `read_body`."""
     body = io.BytesIO()
     try:
         body.write(part_of(message))
         while message.get("more_body", False):
             _check_size(body.tell(), bytes_max)
-            claim.hold(body.tell())
+            reservation.hold(body.tell())
             message = await receive()
             body.write(part_of(message))
         _check_size(body.tell(), bytes_max)
-        claim.hold(body.tell())
+        reservation.hold(body.tell())
     except BaseException:
         # The traceback keeps this frame alive, but must not keep the body.
         body.close()
-        claim.release()
+        reservation.release()
         raise
-    claim.complete()
+    reservation.complete()
     return body.getvalue()
 
 

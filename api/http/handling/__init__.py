@@ -1,1 +1,1 @@
-"""What operations do: the handlers, and the parts of an answer that are made here."""
+"""The handlers of the operations, and what they share out to files of their own."""

@@ -1,4 +1,4 @@
-"""What is asked of a detector's state, page by page, and the answer."""
+"""Requests for a detector's state, page by page, and their answers."""
 
 from collections.abc import Awaitable, Callable
 from heapq import nsmallest

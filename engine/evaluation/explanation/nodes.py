@@ -1,4 +1,4 @@
-"""An explanation: for each rule the tree of its condition, with what each node is judged by at one event."""
+"""An explanation: for each rule the tree of its condition, with what decides the verdict of each node at one event."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Node:
     condition: Condition
     future: Future
     nodes: tuple["Node", ...] = ()
-    """Those of its members. Without a key, `keyed` has none: there is no history to judge them by."""
+    """Those of its members. Without a key, `keyed` has none: there is no history to evaluate them on."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """What a predicate looked up, by name, cut where it is long. A name that is not here is missing."""
     key: Mapping[str, Any] | None = None

@@ -17,7 +17,7 @@ from engine.language.condition import Condition
 _Predicates = frozenset[Condition]
 
 TRIED_MAX: Final = 50_000
-"""The most nodes that are judged anew to try sets of predicates."""
+"""The most nodes that are evaluated anew to try sets of predicates."""
 
 
 def why_not(root: Node) -> tuple[Condition, ...] | None:

@@ -17,7 +17,7 @@ from api.cli import main
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.sorting import in_order
 from api.cli.rule_files import conditions_of
-from api.cli.trying.hints import Hints
+from api.cli.trying.mismatches import Mismatches
 from api.cli.trying.trial import Firing, Trial
 
 
@@ -214,17 +214,17 @@ def test_lines_of_text_are_read_with_a_pattern(rules: str) -> None:
     ],
 )
 def test_what_does_not_fit_together_is_told(condition: str, hint: str) -> None:
-    hints = Hints(conditions_of(f"rule: {condition}", "r"))
-    assert list(hints.lines()) == []
-    hints.add({"kind": "failed"})
-    assert [line for line in hints.lines() if hint in line]
+    mismatches = Mismatches(conditions_of(f"rule: {condition}", "r"))
+    assert list(mismatches.lines()) == []
+    mismatches.add({"kind": "failed"})
+    assert [line for line in mismatches.lines() if hint in line]
 
 
 def test_a_fact_with_very_many_values_is_no_enumeration() -> None:
-    hints = Hints(conditions_of('rule: kind == "x"', "r"))
+    mismatches = Mismatches(conditions_of('rule: kind == "x"', "r"))
     for number in range(1_100):
-        hints.add({"kind": str(number)})
-    assert list(hints.lines()) == []
+        mismatches.add({"kind": str(number)})
+    assert list(mismatches.lines()) == []
 
 
 def test_a_rule_that_fires_at_every_event_is_told(events: str) -> None:

@@ -1,4 +1,4 @@
-"""Patterns of strangers: what is found, what is refused, and the bounds that keep a search short."""
+"""Patterns from untrusted callers: what is found, what is refused, and the bounds that keep a search short."""
 
 import pytest
 

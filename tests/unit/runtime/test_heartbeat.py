@@ -14,7 +14,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.nodes.heartbeat import BEATS, Heartbeat
-from engine.runtime.placement.workers.detector_worker import DetectorWorker, Hosted
+from engine.runtime.placement.workers.detector_worker import Callbacks, DetectorWorker
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, LocalService, LocalWorker, local_service, until
 from tests.skipping_clock import Skipping, SkippingLoop
@@ -42,7 +42,7 @@ class Scene:
         worker.port.node = node
         name = worker.port.name
         died = lambda: self.lost.append((name, self.clock.now_s))  # noqa: E731 -- two words
-        worker.host(len(self.actors.started), Hosted(lambda _: None, died))
+        worker.enter(len(self.actors.started), Callbacks(lambda _: None, died))
         return worker
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.workers.detector_worker import Hosted
+from engine.runtime.placement.workers.detector_worker import Callbacks
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, until
 
@@ -158,7 +158,7 @@ async def test_the_death_of_one_in_use_is_told_once(make):
     pool, _ = make()
     told = []
     actor = await pool.take()
-    actor.host(1, Hosted(lambda _: None, lambda: told.append("died")))
+    actor.enter(1, Callbacks(lambda _: None, lambda: told.append("died")))
     actor.port.die()
     await settled()
     assert told == ["died"]
@@ -171,7 +171,7 @@ async def test_the_death_of_one_in_use_is_told_once(make):
 async def test_one_that_is_lost_is_ended_and_nobody_is_told(make):
     pool, _ = make()
     actor = await pool.take()
-    actor.host(1, Hosted(lambda _: None, lambda: pytest.fail("whoever loses it knows")))
+    actor.enter(1, Callbacks(lambda _: None, lambda: pytest.fail("whoever loses it knows")))
     actor.leave(1)
     pool.lose(actor)
     await settled()
@@ -207,7 +207,7 @@ async def test_few_workers_are_filled_and_those_with_room_come_before_new_ones(m
     taken = []
     for epoch in range(7):
         worker = await pool.take()
-        worker.host(epoch, Hosted(lambda _: None, lambda: None))
+        worker.enter(epoch, Callbacks(lambda _: None, lambda: None))
         taken.append(worker)
     await settled()
     assert [worker.port.name for worker in taken] == [f"local-{n}" for n in (0, 0, 0, 1, 1, 1, 2)]
@@ -251,7 +251,7 @@ async def test_the_death_of_a_worker_is_told_to_all_but_who_caused_it(make):
     told = []
     worker = await pool.take()
     for epoch in range(3):
-        worker.host(epoch, Hosted(lambda _: None, lambda epoch=epoch: told.append(epoch)))
+        worker.enter(epoch, Callbacks(lambda _: None, lambda epoch=epoch: told.append(epoch)))
     worker.leave(1)
     pool.lose(worker)
     assert told == [0, 2]
@@ -260,17 +260,17 @@ async def test_the_death_of_a_worker_is_told_to_all_but_who_caused_it(make):
 async def test_who_needs_a_worker_alone_has_it_and_holds_up_nobody(make):
     pool, actors = make(detectors_per_worker=3, spares=0)
     shared = await pool.take()
-    shared.host(1, Hosted(lambda _: None, lambda: None))
+    shared.enter(1, Callbacks(lambda _: None, lambda: None))
     actors.refuse = True
     waits = asyncio.create_task(pool.take(alone=True))
     await settled()
     second = await pool.take()
     assert second is shared
-    second.host(2, Hosted(lambda _: None, lambda: None))
+    second.enter(2, Callbacks(lambda _: None, lambda: None))
     actors.refuse = False
     alone = await asyncio.wait_for(waits, 2)
     assert alone is not shared
-    alone.host(3, Hosted(lambda _: None, lambda: None))
+    alone.enter(3, Callbacks(lambda _: None, lambda: None))
     assert await pool.take() is shared
     assert await pool.take() not in (shared, alone)
     alone.leave(3)

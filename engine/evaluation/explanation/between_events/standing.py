@@ -1,7 +1,7 @@
 """A rule between two events: what its histories say at the detector's clock.
 
-There is no event to judge predicates by. So a verdict is that of an event now at which the operands change
-nothing, and it is unknown where it depends on a predicate.
+Predicates have no event to look at. So each verdict is the one that an event now would have if the operands
+kept their truth, and it is unknown where it depends on a predicate.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Bodies that ask for explanations, timelines, states and comparisons, and the answers as JSON."""
+"""Requests for explanations, timelines, states and comparisons, and their answers as JSON."""

@@ -1,4 +1,4 @@
-"""The bodies that ask why rules fire or not, and their answers as JSON."""
+"""Requests to explain why rules fire or not, and their answers as JSON."""
 
 import json
 from typing import Final

@@ -1,4 +1,4 @@
-"""What asks for the state of a detector, and the answers as JSON."""
+"""Requests for the state of a detector, and their answers as JSON."""
 
 from typing import Any, Final, Literal, assert_never
 
@@ -34,7 +34,7 @@ class StateAsked(msgspec.Struct, forbid_unknown_fields=True):
     """The last entry before the page: the event and the path of a key, the number of a node or a rule, or the
     cost and the number of a rule."""
     place: KeyPlace = KeyPlace()
-    """Where a look at all keys, or at all rules, goes on."""
+    """Where reading all keys, or all rules, continues."""
     rule_id: str = ""
     key: dict[str, Scalar] = {}
 

@@ -1,4 +1,4 @@
-"""What asks for a timeline, and its answer as JSON."""
+"""Requests for a timeline, and their answers as JSON."""
 
 import time
 from typing import Any

@@ -14,7 +14,7 @@ from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.detectors.gate import Gate
 from engine.runtime.placement.detectors.services import Services
-from engine.runtime.placement.workers.detector_worker import DetectorWorker, Hosted
+from engine.runtime.placement.workers.detector_worker import Callbacks, DetectorWorker
 from snapshots.errors import StorageError, WrongFolder
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ class PlacedDetector:
         self._services.slots.adopt(self)
         self._set_active(worker, held.epoch)
         self._at_risk = held.at_risk
-        self._host(worker)
+        self._receive_reports(worker)
 
     async def delete(self) -> None:
         """Refuse all requests with 1200, and drop the detector unsaved."""
@@ -310,12 +310,12 @@ class PlacedDetector:
             if self._worker is None and not unwanted:
                 (workers.give_back if empty else workers.lose)(worker)
         self._services.activated(self.detector_id, activated)
-        self._host(worker)
+        self._receive_reports(worker)
         return True
 
-    def _host(self, worker: DetectorWorker) -> None:
+    def _receive_reports(self, worker: DetectorWorker) -> None:
         """Receive what the worker reports of the detector, and what it has reported already."""
-        worker.host(self._epoch, Hosted(partial(self._reported, worker), self._found_dead))
+        worker.enter(self._epoch, Callbacks(partial(self._reported, worker), self._found_dead))
 
     def _set_active(self, worker: DetectorWorker, epoch: int, told: bool = False) -> None:
         """Note where it is active. If another one waits for the slot, the worker may be `told` already."""

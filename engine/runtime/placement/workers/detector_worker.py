@@ -10,7 +10,7 @@ from engine.runtime.placement.nodes.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
+class Callbacks:
     """The callbacks of a detector that is active in a worker."""
 
     reported: Callable[[Report], None]
@@ -31,36 +31,36 @@ class DetectorWorker:
     worn: bool = False
     """Whether it takes no more detectors, and is ended once it has none."""
     dead: bool = False
-    hosted: dict[int, Hosted] = field(default_factory=dict, repr=False)
+    active: dict[int, Callbacks] = field(default_factory=dict, repr=False)
     """The active detectors, by the epochs of their activations."""
     early: list[Report] = field(default_factory=list, repr=False)
     """Reports of detectors whose activation is not complete yet."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
     heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
 
-    def host(self, epoch: int, hosted: Hosted) -> None:
+    def enter(self, epoch: int, callbacks: Callbacks) -> None:
         """Note that a detector is active in it, and pass on the reports that came early."""
-        self.hosted[epoch] = hosted
+        self.active[epoch] = callbacks
         early = [report for report in self.early if report.epoch == epoch]
         self.early = [report for report in self.early if report.epoch != epoch]
         for report in early:
-            hosted.reported(report)
+            callbacks.reported(report)
 
     def leave(self, epoch: int) -> None:
         """Note that a detector is no longer active in it."""
-        self.hosted.pop(epoch, None)
+        self.active.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
         """Pass a report on to its detector."""
-        if (hosted := self.hosted.get(report.epoch)) is not None:
-            hosted.reported(report)
+        if (callbacks := self.active.get(report.epoch)) is not None:
+            callbacks.reported(report)
         elif self.activating:
             self.early.append(report)
 
     @property
     def activating(self) -> int:
         """The detectors that are about to be active in it."""
-        return self.taken - len(self.hosted)
+        return self.taken - len(self.active)
 
 
 def best(workers: Sequence[DetectorWorker], ranks: Mapping[str, int]) -> DetectorWorker | None:

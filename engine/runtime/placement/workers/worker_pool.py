@@ -175,8 +175,8 @@ class WorkerPool:
             watcher.cancel()
         self._endings.begin(self._end(worker))
         self.fill()
-        hosted, worker.hosted = worker.hosted, {}
-        for one in hosted.values():
+        active, worker.active = worker.active, {}
+        for one in active.values():
             one.on_death()
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ _VALUES_MAX: Final = 1_000
 """The most values of a fact that are kept; a fact with more is not an enumeration."""
 
 
-class Hints:
+class Mismatches:
     """Compares rules with the first events of a recording."""
 
     def __init__(self, rules: Iterable[NamedCondition]) -> None:
