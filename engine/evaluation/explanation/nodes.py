@@ -1,4 +1,4 @@
-"""An explanation: for each rule the tree of its condition, with what decides the verdict of each node at one event."""
+"""An explanation: the tree of each rule's condition, and what decides each verdict at one event."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

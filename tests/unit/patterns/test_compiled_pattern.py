@@ -1,4 +1,4 @@
-"""Patterns from untrusted callers: what is found, what is refused, and the bounds that keep a search short."""
+"""Patterns from untrusted callers: what is found, what is refused, and what bounds the length of a search."""
 
 import pytest
 
