@@ -63,10 +63,10 @@ def several(rounds: int, seconds: float) -> dict[str, float]:
             rates: list[float] = []
             us: dict[str, list[float]] = {"main": [], "front": []}
             for one_round in range(1 + rounds):
-                before_s = ours.front_cpu_s, ours.workers_cpu_s
+                before_s = ours.front_cpu_s, ours.front_ends_cpu_s
                 async with callers(ours.place, CONNECTIONS[-1]) as made:
                     tally = await ClosedLoop(requests).run(made, seconds)
-                after_s = ours.front_cpu_s, ours.workers_cpu_s
+                after_s = ours.front_cpu_s, ours.front_ends_cpu_s
                 answered = tally.kinds["200"]
                 ours.evaluated(path, answered)
                 # What comes first warms up.
@@ -119,7 +119,7 @@ async def _rates(
         for one_round in range(1 + rounds):
             for name, side in sides.items():
                 cpu_before_s, own_before_s = side.cpu_s(), time.process_time()
-                actors_before_s, waited_before_s = ours.actors_cpu_s, ours.waited_s()
+                workers_before_s, waited_before_s = ours.workers_cpu_s, ours.waited_s()
                 async with callers(side.place, connections) as made:
                     tally = await ClosedLoop(side.requests, judge if name == "ours" else succeeded).run(
                         made, seconds if one_round else min(WARM_S, 2 * seconds)
@@ -133,7 +133,7 @@ async def _rates(
                     cost_s[name] += side.cpu_s() - cpu_before_s
                     cost_s["own"] += time.process_time() - own_before_s
                     if name == "ours":
-                        cost_s["actor"] += ours.actors_cpu_s - actors_before_s
+                        cost_s["actor"] += ours.workers_cpu_s - workers_before_s
                         waited_s.update({n: s - waited_before_s[n] for n, s in ours.waited_s().items()})
         answers["own"], answers["actor"] = answers.total(), answers["ours"]
         found |= {f"{name} {connections}": median(each) for name, each in rates.items()}
@@ -276,9 +276,9 @@ async def _batches(ours: Service, rounds: int, seconds: float) -> dict[str, floa
             ]
             gc.collect()
             gc.freeze()
-            before = ours.front_cpu_s, ours.actors_cpu_s, time.process_time()
+            before = ours.front_cpu_s, ours.workers_cpu_s, time.process_time()
             tally = await _sent(ours, paths[form.name], form, bodies, seconds)
-            after = ours.front_cpu_s, ours.actors_cpu_s, time.process_time()
+            after = ours.front_cpu_s, ours.workers_cpu_s, time.process_time()
             gc.unfreeze()
             events = tally.kinds["200"]
             ours.evaluated(paths[form.name], events)

@@ -57,19 +57,19 @@ class Service:
     # -- what it takes ---------------------------------------------------------------------------------------
 
     @property
-    def actors(self) -> list[int]:
+    def workers(self) -> list[int]:
         """The workers, active or spare."""
         return workers(self._running.process.pid)
 
     @property
-    def workers(self) -> list[int]:
+    def front_ends(self) -> list[int]:
         """The front ends that are processes of their own."""
         return [pid for pid in family(self._running.process.pid) if "api.process.worker" in command(pid)]
 
     @property
-    def workers_cpu_s(self) -> float:
+    def front_ends_cpu_s(self) -> float:
         """What all of these together have taken."""
-        return sum(map(cpu_s, self.workers))
+        return sum(map(cpu_s, self.front_ends))
 
     @property
     def front_cpu_s(self) -> float:
@@ -77,13 +77,13 @@ class Service:
         return cpu_s(self._running.process.pid)
 
     @property
-    def actors_cpu_s(self) -> float:
-        """What all actors together have taken."""
-        return sum(map(cpu_s, self.actors))
+    def workers_cpu_s(self) -> float:
+        """What all workers together have taken."""
+        return sum(map(cpu_s, self.workers))
 
     def waited_s(self) -> dict[str, float]:
-        """Give how long the front end, and the busiest actor, have been ready to run and had no processor."""
-        return {"front": waited_s(self._running.process.pid), "actor": waited_s(max(self.actors, key=cpu_s))}
+        """Give how long the front end and the busiest worker have been ready to run without a processor."""
+        return {"front": waited_s(self._running.process.pid), "actor": waited_s(max(self.workers, key=cpu_s))}
 
     @property
     def front_peak_bytes(self) -> int:
@@ -102,8 +102,8 @@ class Service:
 
     @property
     def actor_peak_bytes(self) -> int:
-        """The most memory that any actor has held."""
-        return max(map(peak_bytes, self.actors))
+        """The most memory that any worker has held."""
+        return max(map(peak_bytes, self.workers))
 
 
 @contextmanager

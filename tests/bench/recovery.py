@@ -7,10 +7,10 @@ Every kind of death happens a few times, while one caller sends an evaluation af
 the service is in a cluster of four nodes on this machine, twelve callers have a detector each, and nodes die.
 """
 
+import argparse
 import os
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -168,7 +168,11 @@ def once(what: str) -> list[float]:
 
 def main() -> None:
     """Print the tables."""
-    if sys.argv[1:] == ["--nodes"]:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.recovery", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--nodes", action="store_true", help="nodes die, instead of processes")
+    if parser.parse_args().nodes:
         of_nodes()
         return
     with (
