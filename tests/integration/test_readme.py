@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,17 +23,13 @@ def block(marker: str) -> str:
 
 
 def examples() -> list[tuple[str, str]]:
-    """Command and expected output of each example in the console blocks, in order."""
-    found: list[tuple[str, str]] = []
-    for console in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
-        for example in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
-            lines = example.splitlines()
-            length = 1 + next(
-                (n for n, line in enumerate(lines[1:]) if not line.startswith("> ")), len(lines) - 1
-            )
-            command = "\n".join([lines[0], *(line.removeprefix("> ") for line in lines[1:length])])
-            found.append((command, "\n".join(lines[length:])))
-    return found
+    """Each block of commands without a marker, and what the block after it says that they print."""
+    blocks = re.findall(r"(<!--.*?-->\n)?```(\w*)\n(.*?)```\n", README, re.DOTALL)
+    return [
+        (re.sub(r"export RULE_DETECTOR_URL.*\n", "", commands), output)
+        for (marker, kind, commands), (_, shown_as, output) in pairwise(blocks)
+        if kind == "sh" and not marker and shown_as != "sh"
+    ]
 
 
 def comparable(output: str) -> str:
@@ -73,7 +70,7 @@ def test_the_examples_print_what_is_shown(service: Served) -> None:
     if subprocess.run(["bash", "-c", "command -v curl"], capture_output=True, check=False).returncode != 0:
         pytest.skip("curl is not installed")
     shown = examples()
-    assert len(shown) >= 8
+    assert [len(expected.splitlines()) for _, expected in shown] == [4, 3, 3]
     outputs = run_examples(service, [command for command, _ in shown])
     for (command, expected), output in zip(shown, outputs, strict=True):
         assert comparable(output) == comparable(expected), command
