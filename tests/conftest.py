@@ -17,7 +17,7 @@ from snapshots.data_folder import mounts
 from tests.skipping_clock import SkippingLoop
 from tests.waiting_clock import WaitingLoop
 
-# Containers often set it. Each process would compile the product, and rewrite all tests, anew.
+# Containers often set it. Then each process would compile the product and rewrite all tests anew.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
@@ -83,7 +83,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is collected is no garbage, and need not be looked through for any in each test."""
+    """Freezes the collected tests, so that the garbage collector does not scan them in each test."""
     gc.disable()
     try:
         return (yield)
@@ -94,7 +94,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _settings_stay() -> Iterator[None]:
-    """Has each test leave the settings as they were: the tests after it in its process read them, too."""
+    """Has each test restore the environment's settings, because later tests in its process read them, too."""
 
     def settings() -> dict[bytes, bytes]:
         # As bytes, and their names alone: this is part of every test.
@@ -107,7 +107,7 @@ def _settings_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def unsynced() -> Iterator[None]:
-    """Has files not wait for the disk. Tests of lost power simulate files, or have processes of their own."""
+    """Syncs no files. Tests of power loss simulate files, or have processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         patch.setattr(files, "_sync_data", os.fstat)
@@ -116,7 +116,7 @@ def unsynced() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def any_mount() -> Iterator[None]:
-    """Has data folders not look at the system's mounts, which is a tenth of what a small service costs."""
+    """Keeps data folders from reading the system's mounts, a tenth of what a small service costs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mounts, "_TABLE", Path(os.devnull))
         yield

@@ -1,4 +1,4 @@
-"""The application over a real fleet without Ray, and somebody who calls it."""
+"""The application over a real fleet without Ray, and a client that calls it."""
 
 import dataclasses
 from collections.abc import AsyncIterator, Iterator
@@ -42,7 +42,7 @@ def _routes_are_compiled_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _on_any_disk(unsynced: None, any_mount: None) -> None:
-    """Nothing here survives a loss of power, or is about a kind of disk."""
+    """No test here is about power loss or kinds of disks."""
 
 
 @pytest.fixture
@@ -62,7 +62,8 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
     """The service; `apart`, as a front end has it that is a process of its own."""
     chosen = settings.runtime_settings()
     rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
-    # Unknown tokens and detectors are asked about at once, and no test waits for what hangs at the end.
+    # The directory is asked at once about unknown tokens and detectors, and no test waits at its end for what
+    # hangs.
     rest |= {"ask_s": 0.0, "drain_s": 0.1}
     async with local_service(settings.data, nodes=LocalNodes(**{NODE: 8}), **rest) as service:
         if request.param == "here":

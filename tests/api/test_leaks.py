@@ -1,4 +1,4 @@
-"""Callers who vanish at any moment leave nothing behind: tasks, descriptors, places in queues are counted."""
+"""Callers who vanish at any moment leave no tasks, descriptors or queue entries behind."""
 
 import asyncio
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_callers_who_vanish_leave_nothing(
 )  # fmt: skip
 def test_callers_who_vanish_from_a_queue_leave_their_places(tmp_path: Path, loop: str, sent: str) -> None:
     async def work() -> None:
-        # Whoever has sent more than was read is not heard when he goes, before there is something to send.
+        # If more was sent than was read, the server notices only when it writes that the caller has gone.
         async with world(tmp_path, deadline_s=2 if "many" in sent else 600) as given:
             before = await given.at_rest()
             go_on = asyncio.Event()

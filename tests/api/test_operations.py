@@ -1,4 +1,4 @@
-"""The ten operations to the letter, and the additions beside them."""
+"""The ten operations exactly as specified, and the additions to them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Every setting reaches what it is about: shown by a request that it refuses, or by a test that is named."""
+"""Every setting takes effect: a request that it refuses shows this, or a test that is named here."""
 
 import dataclasses
 import time
@@ -19,7 +19,7 @@ from tests.local_runtime import local_service
 ROOT = Path(__file__).parents[2]
 
 Act = Callable[[Caller, str], Awaitable[set[int]]]
-"""Asks something of a detector, and gives the codes of all errors and messages in the reply."""
+"""Sends a request to a detector, and gives the codes of all errors and messages in the reply."""
 
 
 def codes_in(envelope: Any) -> set[int]:

@@ -2,9 +2,9 @@
 
     python -m tests.linearizability [--seed N] [--rounds N] [SCENARIO…]
 
-Without names, all of them: those that need partitions on three network namespaces, the loss of the head there
-too, with Redis, the others on raylets of the loopback interface. Fails if the order of a detector's journal
-does not explain what was answered, or if no order at all does.
+Without names, it plays all of them. Scenarios with partitions run in three network namespaces, and so does
+the loss of the head, which needs Redis; the others run on raylets of the loopback interface. Fails if the
+order of a detector's journal does not explain what was answered, or if no order at all does.
 """
 
 import argparse
@@ -23,15 +23,16 @@ from tests.linearizability.scenarios import EVERYWHERE, OF_NAMESPACES, WITH_REDI
 
 def main() -> int:
     """Return 1 if a history was not explained."""
-    parser = argparse.ArgumentParser(prog="python -m tests.linearizability")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("scenario", nargs="*")
-    given = parser.parse_args()
     groups = (EVERYWHERE, False, False), (OF_NAMESPACES, True, False), (WITH_REDIS, True, True)
     known = {scenario.__name__ for scenarios, *_ in groups for scenario in scenarios}
+    names = ", ".join(sorted(known))
+    parser = argparse.ArgumentParser(prog="python -m tests.linearizability")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--rounds", type=int, default=1, help="play the scenarios so many times")
+    parser.add_argument("scenario", nargs="*", help=f"play only these: {names}")
+    given = parser.parse_args()
     if unknown := set(given.scenario) - known:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {names}")
     violations = 0
     for number in range(given.rounds):
         for scenarios, partitions, redis in groups:

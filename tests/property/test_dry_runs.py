@@ -1,4 +1,4 @@
-"""Dry runs tell what evaluations then answer and change nothing; evaluations that explain are evaluations."""
+"""Dry runs give the answers of the evaluations that follow, and change nothing. Explaining evaluations do."""
 
 import random
 from collections import Counter
@@ -45,7 +45,7 @@ def batch_told_as_evaluated(engine: Detector, steps: Sequence[Step]) -> int:
 
 
 def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
-    """Foretell an event, evaluate it in two copies, one of which explains, and give how many rules fired."""
+    """Try an event, evaluate it in two copies, one of which explains, and give how many rules fired."""
     event = clean(step)
     before, plain, explaining = engine.dump(), twin(engine), twin(engine)
     (outcome,) = submitted(plain, [event])

@@ -1,4 +1,4 @@
-"""The engine answers every script, event by event, as the executable specification does."""
+"""The engine answers each event of every script as the executable specification does."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def test_engine_and_reference_agree_on_many_random_scripts(
     mode: str,
     examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    """Without hypothesis, which makes them smaller but many times slower."""
+    """Without hypothesis, which would shrink them but is many times slower."""
     for drawn in examples(count, mode):
         script = world(drawn.choice).script(**shape)
         with in_mode(mode):
@@ -66,7 +66,7 @@ def test_engine_and_reference_agree_on_many_random_scripts(
 
 
 def test_scripts_reach_what_they_are_made_for(seed: int) -> None:
-    """Were no rule ever to fire, or no event late, agreement would mean little."""
+    """If no rule ever fired, or no event was late, agreement would mean little."""
     verdicts = {False: 0, True: 0}
     seen = set[str]()
     for number in range(300):

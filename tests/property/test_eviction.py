@@ -1,4 +1,4 @@
-"""Which of thousands of keys are kept: exactly those of a dict that looks through all of them each time."""
+"""Of thousands of keys, exactly those are kept that a dict keeps which scans all of them at each event."""
 
 import random
 from collections.abc import Callable, Iterator

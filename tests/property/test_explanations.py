@@ -1,4 +1,4 @@
-"""An explanation says of an event what the executable specification says, and changes nothing."""
+"""Explanations agree with the executable specification, and change nothing."""
 
 import random
 from collections import Counter
@@ -107,7 +107,7 @@ def test_explanations_agree_with_the_reference(
 
 
 def test_explanations_say_all_that_they_can_say(seed: int) -> None:
-    """Did no verdict ever change with time, or no event settle one, agreement would mean little."""
+    """If no verdict changed with time, or no event settled one, agreement would mean little."""
     met = Counter[str]()
     for number in range(150):
         drawn = random.Random(f"{seed} {number}")

@@ -1,4 +1,4 @@
-"""A fork goes on exactly as its source would have, and neither sees what becomes of the other."""
+"""A fork continues exactly as its source would have, and neither affects the other."""
 
 import copy
 import random
@@ -75,7 +75,7 @@ def test_a_fork_and_its_source_go_on_as_the_reference_says(
                 apply(pair, step)
             snapshot = take_snapshot(pair.engine)
             one, other = drawn(world, choose, steps), drawn(world, choose, steps)
-            # What comes while the folder is made is not in it.
+            # Events that arrive while the folder is made are not in it.
             moment = copy.deepcopy(pair.reference)
             early = [step for step, _ in zip(one, range(3), strict=False)]
             for step in early:

@@ -1,4 +1,4 @@
-"""Rules that share a history see of it what happened since their births, and cannot be told from others."""
+"""Rules that share a memory see only what happened since their births, as if they shared nothing."""
 
 import random
 from collections.abc import Callable, Iterator

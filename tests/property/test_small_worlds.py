@@ -1,6 +1,6 @@
-"""Small worlds, whole: every temporal operator and every pair of them, on every short trace.
+"""Small worlds, exhausted: every temporal operator and every pair of them, on every short trace.
 
-Of indexed rules the last event of each trace is drawn, unless the profile is `deep`.
+For indexed rules, the last event of each trace is drawn, unless the profile is `deep`.
 """
 
 import itertools
@@ -81,7 +81,7 @@ BINARY: tuple[Callable[[Condition, Condition], Condition], ...] = (
 )
 
 Letter = tuple[int, dict[str, Json]]
-"""How long after the event before, in milliseconds, and the fields."""
+"""The milliseconds since the event before, and the fields."""
 
 
 def letters(pauses_ms: tuple[int, ...], **members: tuple[Json, ...]) -> list[Letter]:

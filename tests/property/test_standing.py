@@ -1,4 +1,4 @@
-"""The tree of a rule between two events says what an explanation says of an event that changes nothing."""
+"""The tree of a rule between two events agrees with the explanation of an event that changes nothing."""
 
 import random
 from collections import Counter
@@ -33,7 +33,7 @@ TEMPORAL = (
     "sum(x where p) within 3s > 4",
     "avg(x where p) >= 2",
 )
-"""Of an event at which `q` is true and `p` is not, all these hold what they have held before it."""
+"""An event at which `q` is true and `p` is not leaves the memories of all these unchanged."""
 
 
 def events(drawn: random.Random) -> list[tuple[dict[str, Any], int]]:

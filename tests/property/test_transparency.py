@@ -1,4 +1,4 @@
-"""How a detector is driven cannot be seen in what it answers: saved and loaded midway, or fed in batches."""
+"""Answers do not depend on how a detector is driven: saved and loaded midway, or fed in batches."""
 
 import random
 from collections.abc import Callable, Iterator

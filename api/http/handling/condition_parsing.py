@@ -52,8 +52,8 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
 def _condition_in(body: bytes, limits: Limits) -> bytes:
     """Return the JSON of the member `condition`.
 
-    The validator of conditions checks its depth and its numbers, so the limits of bodies apply to the rest of
-    the body. The whole is JSON exactly when the rest and the condition both are.
+    The validator of conditions checks its depth and its numbers, so the limits of bodies apply to the rest
+    only. The whole is JSON exactly if both parts are.
     """
     start, end = _span(body)
     rest = body[:start] + b"null" + body[end:] if start < end else body

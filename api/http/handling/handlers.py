@@ -41,10 +41,10 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Handlers:
-    """The handlers, each named as its operation, where it is described.
+    """A method for each operation, with its name; `schema/operations.py` describes the operations.
 
-    Each takes the ids of the path and whatever its operation has of query, body, media type and key. The
-    slow path has confirmed that the detector exists.
+    It takes the ids of the path and, if its operation has them, query, body, media type and key. The slow
+    path has confirmed that the detector exists.
     """
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:

@@ -32,7 +32,7 @@ async def state_view(call: Call, query: StateQuery) -> Response:
 
 
 async def _ranked(call: Call, asked: StateAsked, member: str) -> Response:
-    """Read a whole list in several looks, between which events are evaluated; return its first entries."""
+    """Read a whole list in several calls, with events evaluated in between; return its first entries."""
     found: list[tuple[int, int, Any]] = []
     while True:
         answer = await call(state(asked))

@@ -62,7 +62,7 @@ class TimelineStreams:
 
 @dataclass(eq=False)
 class TimelineStream:
-    """One stream. An event has what was not sent yet; a comment shows that the stream lives."""
+    """One stream. Each event has what was not sent yet; comments show that the stream is alive."""
 
     streams: TimelineStreams
     detector_id: str
@@ -107,7 +107,7 @@ class TimelineStream:
                     await self._ended.wait()
 
     async def _look(self, after: int) -> bytes:
-        """Return what the timeline has behind an event. Raises what the last event reports."""
+        """Return what the timeline has after an event. Raises the error that ends the stream."""
         if (objection := self.streams.authenticator.objection(self.authorization)) is not None:
             raise objection
         answer = await self.streams.fleet.call(self.detector_id, timeline(self.rule_id, self.key, after))

@@ -6,8 +6,8 @@
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
     sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
               there are none, and in older documents; older programs ignore it
-    shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. With
-              `comparisons` absent if there are none: then the document is of version 7 as well
+    shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. Absent
+              if there are none, as are `comparisons`; the document then counts as version 7
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]

@@ -184,7 +184,7 @@ def _check_digits(body: bytes, digits_max: int) -> None:
 def _has_digits(body: bytes, digits_max: int) -> bool:
     """Return whether there are more than `digits_max` digits in a row.
 
-    Of so many, one stands at a multiple of their number, so only what surrounds those places is looked at.
+    Such a run covers one of the visited places, so only their surroundings are searched.
     """
     for place in range(digits_max, len(body), digits_max + 1):
         if body[place] in _DIGITS:

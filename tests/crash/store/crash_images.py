@@ -12,7 +12,7 @@ from tests.crash.store.runs import Run
 
 
 class Recoveries:
-    """Recovers images, each different one once, for many are left by several moments."""
+    """Recovers each different image once, since several moments can leave the same one."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, list[bytes] | StorageError] = {}

@@ -1,4 +1,4 @@
-"""Whatever breaks, what was answered is found again, in order, with nothing else; or the folder refuses."""
+"""Whatever breaks, a recovery finds exactly what was answered, in order, or refuses the folder."""
 
 import random
 from collections.abc import Callable

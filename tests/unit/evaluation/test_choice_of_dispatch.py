@@ -1,4 +1,4 @@
-"""Nobody can tell how rules are evaluated, and they are indexed no longer once others were removed."""
+"""Answers are the same whether rules are indexed or not, and indexing ends when few rules are left."""
 
 import functools
 import random

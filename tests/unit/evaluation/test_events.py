@@ -1,4 +1,4 @@
-"""Bodies in, answers out: the bytes that stand in the envelope."""
+"""From bodies to answers: the bytes that the envelope contains."""
 
 import json
 

@@ -33,7 +33,7 @@ def fires(made: Detector, time_ms: int, **fields: Any) -> bool:
 
 
 def weighed(made: Detector) -> int:
-    """Weigh anew all that is remembered by key."""
+    """Compute the size of all keys and their memories anew."""
     total = 0
     for table in made.state.tables.values():
         total += sum(SLOT_BYTES + key_bytes(key) for key in table.keys if key is not None)
@@ -241,7 +241,7 @@ def test_the_work_of_an_eviction_does_not_grow_with_the_keys(
     made.state.swept_from = swept_from
     work = Work(monkeypatch)
     worst = 0
-    # They come; all are seen again, in another order, and remembered for longer; one half is not seen again.
+    # All keys come, and come again in another order, remembered for longer; half of them never come again.
     for number in range(keys):
         worst = max(worst, work.of(made, {"k": number, "a": 1}, number * 50_000 // keys))
     for number in range(keys):
@@ -249,7 +249,7 @@ def test_the_work_of_an_eviction_does_not_grow_with_the_keys(
     for number in range(keys // 2):
         worst = max(worst, work.of(made, {"k": number, "a": 0}, 100_000))
     assert work.done > keys
-    # New ones come; then, the windows of the first ones over, more.
+    # New keys come; then more, when the windows of the first ones are over.
     for time_ms in (100_000, 175_000):
         for number in range(keys // 3):
             worst = max(worst, work.of(made, {"k": f"{time_ms} {number}", "a": 1}, time_ms))
@@ -316,7 +316,7 @@ def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str, m
 def test_what_is_evicted_for_bytes_depends_on_the_past_alone(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has expired is weighed until it is dropped: it must go at the same event after a load."""
+    """Expired keys count until they are dropped, so they must go at the same event after a load."""
     monkeypatch.setattr(columns, "PAGED_FROM", 20)
     rules = (
         "per k once within 50ms a == 1",

@@ -66,7 +66,7 @@ def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def ways(detector: Detector) -> list[Callable[..., list[str]]]:
-    """All ways in, each giving the names of the rules that fire. What is refused is raised."""
+    """Every function that takes events. Each gives the names of the rules that fire, or raises Refusal."""
 
     def many(*event: Any) -> list[str]:
         return [rule.name for rule in detector.evaluate_many([event])[0]]

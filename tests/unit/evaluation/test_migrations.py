@@ -53,7 +53,7 @@ def evaluate(detector: Detector, number: int) -> list[str]:
 
 
 def newly_made(rules: tuple[str, ...]) -> Detector:
-    """Give a detector that has lived through what the golden ones had when they were saved."""
+    """Give a detector that has seen the same events as the golden ones when they were saved."""
     numbers = itertools.count()
     made = Detector(limits=LIMITS, new_id=lambda: f"{next(numbers):032x}")
     for number, rule in enumerate(rules):

@@ -32,7 +32,7 @@ def errors(work: Callable[[], object]) -> list[tuple[int, str]]:
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is judged, one after the other."""
+    """The patterns that are compiled, in order."""
     seen: list[str] = []
     judge = values.judged_pattern
 

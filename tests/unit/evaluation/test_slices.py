@@ -90,7 +90,7 @@ def test_memory_is_bounded_by_the_keys_active_within_the_window(rule, remembers,
 
 
 def test_slices_that_only_their_clock_keeps_are_given_back_after_the_window():
-    """Where rules are indexed, each key that comes is live until its last event is too old to matter."""
+    """If rules are indexed, each key is live until its last event is too old to matter."""
     with in_mode("indexed"):
         made = detector(1_000_000, "t == 1 and per k once within 1s not a == 1")
         made.state.swept_from = 100
@@ -208,7 +208,7 @@ def test_slots_may_be_given_back_while_a_sweep_still_speaks_of_them():
 
 
 def test_evictions_go_on_as_before_after_a_reload():
-    """What is evicted depends on the past alone, not on whether the detector was at rest in between."""
+    """What is evicted depends on the past alone, not on whether the detector was passive in between."""
     rules = ["per k once a == 1", "per k per j once within 50ms a == 1", "per j historically for 20ms a == 1"]
     steps = [
         ({"k": (time_ms * 7919) % 97, "j": (time_ms * 31) % 11, "a": time_ms % 3}, time_ms)

@@ -1,4 +1,4 @@
-"""A timeline tells of each event what the reference says of the rule and of its temporal conditions."""
+"""At each event, a timeline agrees with the reference about the rule and its temporal conditions."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the garbage collector looks through in an actor, while a detector is active and when it has gone."""
+"""What the garbage collector scans in an actor, while a detector is active and afterwards."""
 
 import gc
 from collections.abc import Iterator

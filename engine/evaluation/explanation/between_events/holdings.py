@@ -1,7 +1,7 @@
 """What a detector holds: the whole in numbers, and pages of its keys, its memories and its rules.
 
-Each look is bounded, so that it delays no event by more than a few milliseconds: the keys of a large detector
-are read in several looks, one after another.
+Each call is bounded, so that it delays no event by more than a few milliseconds: the keys of a large detector
+are read in several calls.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from engine.language.text.printer import format as format_condition
 
 SLOTS_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
-"""The most slots, and rules, that are read in one look."""
+"""The most slots, and rules, that are read in one call."""
 PATHS_SHOWN: Final = 100
 USERS_SHOWN: Final = 20
 
@@ -53,14 +53,14 @@ def overview(detector: Detector) -> dict[str, Any]:
 
 
 class KeyPlace(NamedTuple):
-    """Where a look at the keys goes on: the number of a path and a slot."""
+    """Where reading the keys continues: the number of a path and a slot."""
 
     path: int = 0
     slot: int = 0
 
 
 class SeenKey(NamedTuple):
-    """A live key, in the order of when it was seen: that which was seen last comes first."""
+    """A live key. Keys are sorted by when they were seen last, the latest first."""
 
     event: int
     """The number of the last event that had the key."""
@@ -73,10 +73,10 @@ class SeenKey(NamedTuple):
 def seen_keys(
     state: State, prefix: str, before: tuple[int, int], limit: int, place: KeyPlace
 ) -> tuple[list[SeenKey], KeyPlace | None]:
-    """Return the keys that were seen last, of those from a place on that one look reads, and the next place.
+    """Read some keys from a place on. Return those of them that were seen last, and the next place.
 
-    `before` has the event and path of the last key of the page before. A key fits the prefix if the value of
-    one of its facts begins so.
+    `before` has the event and path of the last key of the page before. A key has the prefix if the value of
+    one of its facts begins with it.
     """
     tables = _tables(state)
     if place.path >= len(tables):
@@ -195,7 +195,7 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list
 def costliest(
     detector: Detector, prefix: str, before: tuple[int, int], limit: int, after: int
 ) -> tuple[list[tuple[int, int, dict[str, Any]]], int | None]:
-    """Return the costliest of the rules that one look reads after a priority, and where to go on.
+    """Read some rules after a priority. Return the costliest of them, and where to continue.
 
     Each comes with its share of the time in SHARE_UNITS and its priority; `before` has those of the last rule
     of the page before.
@@ -212,14 +212,14 @@ def costliest(
 
 
 def _look(detector: Detector, after: int) -> tuple[list[LiveRule], int | None]:
-    """Return the rules that one look reads after a priority, and the priority of the last if it is full."""
+    """Return the rules that one call reads after a priority; the last one's priority if more may follow."""
     following = (live for live in detector.live.values() if live.rule.priority > after)
     found = list(islice(following, RULES_AT_ONCE))
     return found, found[-1].rule.priority if len(found) == RULES_AT_ONCE else None
 
 
 class _Costs:
-    """What each rule cost, at the time of one look."""
+    """What each rule cost, at the time of one call."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector

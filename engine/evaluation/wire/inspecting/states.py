@@ -40,12 +40,12 @@ class StateAsked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Ranked(msgspec.Struct):
-    """What one look has found of a list that needs several, and where the next one goes on."""
+    """What one call has read of a long list, and where the next call continues."""
 
     entries: list[tuple[int, int, msgspec.Raw]]
-    """The event at which each key was seen last and its path, or the cost of each rule and its number, and
-    the entry as it is shown. Those with the highest first number come first; of equal ones, those with the
-    lowest second."""
+    """Two numbers to sort by, and the entry as it is shown. Of a key, they are the event at which it was seen
+    last and its path; of a rule, its cost and its number. The highest first number comes first; among equal
+    ones, the lowest second number."""
     place: KeyPlace | None = None
 
 
@@ -87,7 +87,7 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
 
 
 def after_of(text: str) -> tuple[int, int]:
-    """Return what `StateAsked.after` is for the text that a page gave."""
+    """Return `StateAsked.after` for the text that a page gave."""
     number, _, path = text.partition("-")
     return int(number), int(path or 0)
 

@@ -45,7 +45,7 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
         case "LPAR":
             return not _is_call(tokens, index + 1)
         case "NOT":
-            # An early end may go on with `in`.
+            # At the end of the text, `in` may still follow.
             return _terminal(tokens, index + 2) not in {"IN", ""}
         case "WITHIN" | "FOR":
             return word == "earlier"
@@ -64,7 +64,7 @@ def _terminal(tokens: Sequence[Typed], index: int) -> str:
 def _is_call(tokens: Sequence[Typed], index: int) -> bool:
     """Return whether a parenthesis encloses the arguments of a relation, and not a condition.
 
-    Where the text ends too early to tell, it may be a relation.
+    If the text ends too early to tell, it counts as a relation.
     """
     first, second = _terminal(tokens, index + 1), _terminal(tokens, index + 2)
     return first in {"RPAR", "", *LITERALS} or (first in NAMES and second in {"COMMA", "RPAR", ""})
