@@ -1,5 +1,6 @@
 """Timelines: which conditions of a rule were true at the last events, for as long as somebody looks."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -19,6 +20,12 @@ TIMELINES_MAX: Final = 8
 LOOKED_AT_S: Final = 30.0
 """A timeline ends when nobody has looked at it for this long."""
 
+SHARE: Final = 0.1
+"""The share of a processor that the timelines of a detector may take in the long run. An explanation takes
+a hundred times as long as an evaluation, so that looking would keep the detector from its events."""
+BURST_S: Final = 0.5
+"""The most processor time that they may take at once."""
+
 _TOO_MANY: Final = 1400
 
 
@@ -26,7 +33,7 @@ class Moment(NamedTuple):
     """An event on a timeline."""
 
     number: int
-    """Counts the events of the timeline, from 1."""
+    """Counts the events of the timeline, from 1. Numbers that are missing are events that were left out."""
     time_us: int
     verdict: bool
     """Whether the rule fires."""
@@ -46,8 +53,9 @@ class Timeline:
         """The temporal conditions with the keys around them, outer ones first."""
         self.moments = deque[Moment](maxlen=EVENTS_KEPT)
         self.looked_at_s = 0.0
+        self.count = 0
+        """The events so far, with those that were left out."""
         self._key = [(split_name(name), value) for name, value in key.items()]
-        self._count = 0
 
     def concerns(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
         """Whether an event has the key."""
@@ -58,17 +66,26 @@ class Timeline:
         nodes = dict(_nodes(node, ()))
         verdicts = {row: each.verdict for row, each in nodes.items()}
         key = next((each.key for each in nodes.values() if each.key), {})
-        self._count += 1
+        self.count += 1
         rows = tuple(map(verdicts.get, self.rows))
-        self.moments.append(Moment(self._count, time_us, node.verdict, rows, key))
+        self.moments.append(Moment(self.count, time_us, node.verdict, rows, key))
 
 
 class Timelines:
-    """The timelines of a detector. While there are any, it explains each event before it is evaluated."""
+    """The timelines of a detector. While there are any, it explains events before they are evaluated.
 
-    def __init__(self, detector: Detector, clock_s: Callable[[], float]) -> None:
+    `work_s` is the processor time of the thread: a busy machine does not make an explanation dearer.
+    """
+
+    def __init__(
+        self,
+        detector: Detector,
+        clock_s: Callable[[], float],
+        work_s: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._detector = detector
-        self._clock_s = clock_s
+        self._clock_s, self._work_s = clock_s, work_s
+        self._credit_s, self._credited_at_s = BURST_S, clock_s()
         self._timelines: dict[tuple[str, str], Timeline] = {}
 
     def look(self, rule_id: str, key: Mapping[str, Any]) -> Timeline:
@@ -91,19 +108,40 @@ class Timelines:
         return timeline
 
     def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
-        """Add an event to the timelines that it concerns."""
+        """Add an event to the timelines that it concerns, as far as there is time to explain it."""
         self._end_unseen()
+        self._add_credit()
         for (rule_id, _), timeline in self._timelines.items():
             if not timeline.concerns(fields, sent):
                 continue
-            try:
-                explanation = explain_clean(self._detector, fields, timestamp_ms, sent, rule_id=rule_id)
-            except Refusal:
-                # The event will be refused, or the rule is gone.
+            if self._credit_s <= 0:
+                timeline.count += 1
                 continue
-            [explained] = explanation.rules
-            if explained.rule.enabled and explained.rule.condition is timeline.condition:
-                timeline.add(explained.node, explanation.time_us)
+            begun_s = self._work_s()
+            self._explain(rule_id, timeline, fields, timestamp_ms, sent)
+            self._credit_s -= self._work_s() - begun_s
+
+    def _explain(
+        self,
+        rule_id: str,
+        timeline: Timeline,
+        fields: Mapping[str, Any],
+        timestamp_ms: float,
+        sent: Mapping[str, Any],
+    ) -> None:
+        try:
+            explanation = explain_clean(self._detector, fields, timestamp_ms, sent, rule_id=rule_id)
+        except Refusal:
+            # The event will be refused, or the rule is gone.
+            return
+        [explained] = explanation.rules
+        if explained.rule.enabled and explained.rule.condition is timeline.condition:
+            timeline.add(explained.node, explanation.time_us)
+
+    def _add_credit(self) -> None:
+        now_s = self._clock_s()
+        self._credit_s = min(BURST_S, self._credit_s + SHARE * (now_s - self._credited_at_s))
+        self._credited_at_s = now_s
 
     def _end_unseen(self) -> None:
         unseen_since_s = self._clock_s() - LOOKED_AT_S

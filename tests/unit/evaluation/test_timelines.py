@@ -7,7 +7,14 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.explanation.timelines import EVENTS_KEPT, LOOKED_AT_S, TIMELINES_MAX, Timelines
+from engine.evaluation.explanation.timelines import (
+    BURST_S,
+    EVENTS_KEPT,
+    LOOKED_AT_S,
+    SHARE,
+    TIMELINES_MAX,
+    Timelines,
+)
 from engine.language.diagnostics import Refusal
 from tests import reference
 from tests.differential import fused
@@ -157,3 +164,32 @@ def test_what_it_keeps_is_bounded() -> None:
         timelines.look(rule_id, {"user": number})
     with pytest.raises(Refusal):
         timelines.look(rule_id, {"user": "one more"})
+
+
+def test_it_takes_no_more_than_a_share_of_the_processor_and_leaves_out_the_rest() -> None:
+    detector, clock, took_s = Detector(), Clock(), Clock()
+    rule_id = detector.add_rule("rule", "once a == 1")
+
+    def work_s() -> float:
+        """Let each explanation take an eighth of a second."""
+        took_s.now_s += 0.125
+        return took_s.now_s
+
+    timeline = Timelines(detector, clock, work_s).look(rule_id, {})
+    several = round(BURST_S / 0.125)
+    for number in range(several + 10):
+        detector.submit({"a": 1}, number)
+    assert [moment.number for moment in timeline.moments] == list(range(1, several + 1))
+    # Its share of a second is less than an explanation, which it may borrow.
+    clock.now_s += 1
+    for number in range(3):
+        detector.submit({"a": 1}, 100 + number)
+    assert [moment.number for moment in timeline.moments][several:] == [several + 11]
+    clock.now_s += 0.1
+    detector.submit({"a": 1}, 200)
+    assert len(timeline.moments) == several + 1
+    # What it did not use is kept for a burst, and no more.
+    clock.now_s += LOOKED_AT_S / 2
+    for number in range(several + 10):
+        detector.submit({"a": 1}, 300 + number)
+    assert len(timeline.moments) == 2 * several + 1
