@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
@@ -13,8 +14,7 @@ from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.past.decisive_events import Temporal, settle
 from engine.evaluation.explanation.past.futures import Future, every, negated, some
 from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.explanation.past.tallies import Entry as Counted
-from engine.evaluation.explanation.past.tallies import entries_of, future_of, told_at
+from engine.evaluation.explanation.past.tallies import Tally, future_of, tally_of, told_at
 from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.why_not import why_not
 from engine.evaluation.facts.shown import Shown
@@ -222,22 +222,24 @@ class _Explaining:
         if isinstance(node.value, ScaledFact):
             names.append(node.value.fact)
 
-        def entries(truths: tuple[bool, ...]) -> list[Counted]:
-            return entries_of(node, past, now_us, value, adds=all(truths))
+        def tally(adds: bool) -> Tally:
+            return tally_of(node, past, now_us, value, adds=adds)
 
-        def decide(truths: tuple[bool, ...]) -> bool:
-            return future_of(node, entries(truths), now_us, value_of).verdict
+        # Cached, since thousands of sets of predicates may be tried.
+        @cache
+        def future(adds: bool) -> Future:
+            return future_of(node, tally(adds), now_us, value_of)
 
-        now = entries(tuple(child.verdict for child in nodes))
+        adds = all(child.verdict for child in nodes)
         shown = self._predicates.shown(names)
         return Node(
             condition=node,
-            future=future_of(node, now, now_us, value_of),
+            future=future(adds),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
-            found=told_at(node, now, now_us),
+            found=told_at(node, tally(adds), now_us),
             note="; ".join(_cut(shown)) or None,
-            decide=decide if nodes else None,
+            decide=(lambda truths: future(all(truths)).verdict) if nodes else None,
         )
 
 

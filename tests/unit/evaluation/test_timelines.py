@@ -11,7 +11,6 @@ from engine.evaluation.explanation.timelines import (
     BURST_S,
     EVENTS_KEPT,
     LOOKED_AT_S,
-    SHARE,
     TIMELINES_MAX,
     Timelines,
 )

@@ -12,7 +12,7 @@ from engine.evaluation.explanation.between_events.document import milliseconds
 from engine.evaluation.explanation.past.decisive_events import Settled, Temporal, settle
 from engine.evaluation.explanation.past.futures import Future, every, negated
 from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.explanation.past.tallies import entries_of, future_of, since_of, told_at
+from engine.evaluation.explanation.past.tallies import future_of, since_of, tally_of, told_at
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import key_of, split_name, value_of
 from engine.evaluation.paths import Path, fact_of, step_of
@@ -93,7 +93,7 @@ class _Tree:
 
     def _comparison(self, node: Comparison, path: Path) -> _Standing:
         past = self._remembered.past(NodeName(node, path, self._birth))
-        counted = entries_of(node, past, self._now_us, None, adds=False)
+        counted = tally_of(node, past, self._now_us, None, adds=False)
         # What is compared with a fact needs an event.
         knows = not isinstance(node.value, ScaledFact)
         future = future_of(node, counted, self._now_us, lambda _: None) if knows else None

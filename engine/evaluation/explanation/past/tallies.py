@@ -1,6 +1,14 @@
-"""What a comparison with a number over the past finds at an event, and how its verdict changes with time."""
+"""What a comparison with a number over the past finds at an event, and how its verdict changes with time.
 
-from collections.abc import Callable, Sequence
+A record can hold 15 000 times or values, and a condition hundreds of records: all that is done with them is
+linear.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from functools import reduce
+from math import ceil, floor
+from operator import add
 from typing import Any, NamedTuple, assert_never
 
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
@@ -12,16 +20,6 @@ from engine.evaluation.state.aggregates.panes import Sum
 from engine.language import condition as language
 
 
-class Entry(NamedTuple):
-    """What counts as one: an event, a value, or a pane of numbers. The latest entries come last."""
-
-    what: Any
-    until_us: int
-    """The last time at which it counts."""
-    total: float = 0.0
-    numbers: int = 1
-
-
 class Past(NamedTuple):
     """The record of a node for the event's slice, before the event."""
 
@@ -30,105 +28,133 @@ class Past(NamedTuple):
     """Only later times count."""
 
 
-def entries_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: bool) -> list[Entry]:
-    """Return what counts at an event, oldest first. `value` is that of the node's fact, if it has one."""
+class Tally(NamedTuple):
+    """What counts at an event: times, values or panes of numbers, oldest first."""
+
+    untils_us: list[int]
+    """The last time at which each counts."""
+    totals: list[float]
+    """Of each pane, the sum."""
+    numbers: list[int]
+    """Of each pane, how many numbers it has."""
+
+
+def tally_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: bool) -> Tally:
+    """Return what counts at an event. `value` is that of the node's fact, if it has one."""
     window_us = LATEST_US * 3 if node.window_us is None else node.window_us
+    since_us = past.since_us
+    added = [now_us + window_us] if adds else []
     match node:
         case language.Count():
-            times = [] if past.record is None else [each for each in past.record if each > past.since_us]
-            return [Entry(None, each + window_us) for each in [*times, *([now_us] if adds else [])]]
+            times = [] if past.record is None else past.record
+            return Tally([*[each + window_us for each in times if each > since_us], *added], [], [])
         case language.Distinct():
-            seen = dict(past.record or {})
-            key = slice_key_of(value)
-            if adds and key is not None:
-                seen.pop(key, None)
-                seen[key] = now_us
-            return [Entry(each, at_us + window_us) for each, at_us in seen.items() if at_us > past.since_us]
+            seen = past.record or {}
+            key = slice_key_of(value) if adds else None
+            if key is None:
+                added = []
+            elif key in seen:
+                seen = {other: at_us for other, at_us in seen.items() if other != key}
+            untils_us = [at_us + window_us for at_us in seen.values() if at_us > since_us]
+            return Tally(sorted(untils_us) + added, [], [])
         case language.Sum() | language.Avg():
             return _panes(node, past.record, now_us, double(value) if adds else None)
         case _:
             assert_never(node)
 
 
-def _panes(
-    node: language.Sum | language.Avg, record: Sum | None, now_us: int, number: float | None
-) -> list[Entry]:
+def _panes(node: language.Sum | language.Avg, record: Sum | None, now_us: int, number: float | None) -> Tally:
     window_us = node.window_us
     width_us = 0 if window_us is None else pane_us(window_us)
-
-    def entry(pane: int, total: float, count: int) -> Entry:
-        until_us = LATEST_US * 3 if window_us is None else (pane + 1) * width_us + window_us - 1
-        return Entry(pane, until_us, total, count)
-
-    panes: list[Entry] = []
+    panes: list[int] = []
+    totals: list[float] = []
+    numbers: list[int] = []
     if record is not None:
-        counts = record.counts or [1] * len(record.panes)
-        panes = list(map(entry, record.panes, record.sums, counts))
+        panes, totals = list(record.panes), list(record.sums)
+        numbers = list(record.counts or [1] * len(panes))
     if number is not None:
         pane = 0 if window_us is None else now_us // width_us
-        if panes and panes[-1].what == pane:
-            last = panes.pop()
-            panes.append(entry(pane, last.total + number, last.numbers + 1))
-        else:
-            panes.append(entry(pane, 0.0 + number, 1))
-    return panes
+        if not (panes and panes[-1] == pane):
+            panes.append(pane)
+            totals.append(0.0)
+            numbers.append(0)
+        totals[-1] += number
+        numbers[-1] += 1
+    if window_us is None:
+        return Tally([LATEST_US * 3] * len(panes), totals, numbers)
+    return Tally([(pane + 1) * width_us + window_us - 1 for pane in panes], totals, numbers)
 
 
-def found_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | None:
-    """Return the number that is compared at a time, or None for the mean of nothing."""
-    counting = [entry for entry in entries if entry.until_us >= at_us]
+def _found(node: Comparison, tally: Tally, start: int) -> float | None:
+    """Return the number that is compared if what is before `start` counts no more.
+
+    None for the mean of nothing. Numbers are added in the order in which an evaluation adds them.
+    """
     if isinstance(node, language.Count | language.Distinct):
-        return len(counting)
-    total = 0.0
-    for entry in counting:
-        total += entry.total
+        return len(tally.untils_us) - start
+    total = reduce(add, tally.totals[start:], 0.0)
     if isinstance(node, language.Sum):
         return total
-    return total / sum(entry.numbers for entry in counting) if counting else None
+    count = sum(tally.numbers[start:])
+    return total / count if count else None
 
 
-def told_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | None:
+def told_at(node: Comparison, tally: Tally, at_us: int) -> float | None:
     """Return the number that is compared at a time, no more of a count than the comparison needs."""
-    found, recorded = found_at(node, entries, at_us), recorded_of(node)
+    found, recorded = _found(node, tally, bisect_left(tally.untils_us, at_us)), recorded_of(node)
     if found is None or recorded is None or not recorded.most:
         return found
     # The record may hold more than that.
     return min(found, recorded.most)
 
 
-def future_of(
-    node: Comparison, entries: Sequence[Entry], now_us: int, value_of: Callable[[str], Any]
-) -> Future:
+def future_of(node: Comparison, tally: Tally, now_us: int, value_of: Callable[[str], Any]) -> Future:
     """Return the verdict now, and when it changes."""
     limit: float | None
     if isinstance(node.value, language.ScaledFact):
         limit = scaled(value_of(node.value.fact), float(node.value.factor))
     else:
         limit = node.value
+    if limit is None:
+        return Future(verdict=False)
+    compare, untils_us = COMPARISONS[node.op], tally.untils_us
 
-    def verdict_at(at_us: int) -> bool:
-        found = found_at(node, entries, at_us)
-        return found is not None and limit is not None and COMPARISONS[node.op](found, limit)
+    def verdict_from(start: int) -> bool:
+        found = _found(node, tally, start)
+        return found is not None and compare(found, limit)
 
-    verdict = before = verdict_at(now_us)
+    start = bisect_left(untils_us, now_us)
+    verdict = before = verdict_from(start)
     flips = []
-    for until_us in sorted({entry.until_us for entry in entries if now_us <= entry.until_us < LATEST_US}):
-        after = verdict_at(until_us + 1)
-        if after is not before:
-            flips.append(until_us)
-            before = after
+    for place in _expiring(node, untils_us, start, limit):
+        if verdict_from(place + 1) is not before:
+            flips.append(untils_us[place])
+            before = not before
     return Future(verdict, tuple(flips))
 
 
-def since_of(node: Comparison, entries: Sequence[Entry], now_us: int) -> int | None:
+def _expiring(node: Comparison, untils_us: list[int], start: int, limit: float) -> list[int]:
+    """Return the last places of those times at which the verdict may change, in order."""
+    end = bisect_left(untils_us, LATEST_US)
+    places: Iterable[int] = range(start, end)
+    if isinstance(node, language.Count | language.Distinct):
+        # It changes only where the number falls to the limit, and below it.
+        number = len(untils_us) - 1
+        at_limit = number - min(max(limit, -1.0), number + 1.0)
+        crossing = {max(start, ceil(at_limit)), max(start, floor(at_limit) + 1)}
+        places = [place for place in crossing if place < end]
+    return sorted({bisect_right(untils_us, untils_us[place]) - 1 for place in places})
+
+
+def since_of(node: Comparison, tally: Tally, now_us: int) -> int | None:
     """Return since when the verdict is what it is now, at least, if nothing has counted since the last entry.
 
-    None if nothing counts, or if it is not known when it last did. `entries` may include expired ones. The
-    node compares with a number.
+    None if nothing counts, or if it is not known when it last did. The tally may include what has expired.
+    The node compares with a number.
     """
-    if not entries or (node.window_us is None and isinstance(node, language.Sum | language.Avg)):
+    if not tally.untils_us or (node.window_us is None and isinstance(node, language.Sum | language.Avg)):
         return None
     window_us = LATEST_US * 3 if node.window_us is None else node.window_us
-    last_us = min(now_us, max(entry.until_us for entry in entries) - window_us)
-    flips = future_of(node, entries, last_us, lambda _: None).flips
+    last_us = min(now_us, tally.untils_us[-1] - window_us)
+    flips = future_of(node, tally, last_us, lambda _: None).flips
     return max([last_us, *(flip_us + 1 for flip_us in flips if flip_us < now_us)])
