@@ -72,6 +72,21 @@ async def test_lines_are_the_same_wherever_they_are_cut() -> None:
         assert await all_of(Body(empty)) == []
 
 
+@pytest.mark.parametrize("blank", [b"\n", b" \n", b"\r\n", b" \t \r\n"])
+async def test_blank_lines_are_passed_over_together(blank: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A connection is read some 320 KiB ahead. Line by line, that takes a third of a second.
+    put: list[bytes] = []
+    monkeypatch.setattr(NdjsonReader, "_put", lambda _, line: put.append(line))
+    await all_of(Body([b"{}\n" + blank * 100_000 + b"{}\n" + blank * 100_000]))
+    assert put == [b"{}", b"{}", b""]
+
+
+async def test_a_blank_line_that_is_too_long_leaves_its_place_wherever_it_is_cut() -> None:
+    text = b"\n" + b" " * 10 + b"\n" + b" " * 11 + b"\n\n" + b" " * 11
+    for first in range(len(text) + 1):
+        assert await all_of(Body([text[:first], text[first:]]), line_bytes_max=10) == [None, None]
+
+
 @pytest.mark.parametrize("step", [1, 3, 7, 1_000])
 async def test_a_line_that_is_too_long_leaves_its_place_and_no_other_suffers(step: int) -> None:
     text = b"ok\n" + b"y" * 11 + b"\n" + b"z" * 10 + b"\n" + b" " * 50 + b"\nok\n" + b"w" * 3_000

@@ -1,6 +1,7 @@
 """The NDJSON reader: the lines of a body that is still arriving, at most one batch ahead."""
 
 import asyncio
+import re
 from typing import Final
 
 from api.http.body.memory import BodyMemory
@@ -27,6 +28,8 @@ class NdjsonReader:
         """Whether the body was read to its end."""
         self._receive = receive
         self._line_bytes_max = line_bytes_max
+        self._blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n)++" % line_bytes_max)
+        """Blank lines one after another, which are passed over together: there may be very many."""
         self._patience_s = patience_s
         self._ready: list[bytes | None] = []
         self._ready_bytes = 0
@@ -167,6 +170,8 @@ class NdjsonReader:
                 break
             self._put(rest[at:end])
             at = end + 1
+            if blank := self._blank_lines.match(rest, at):
+                at = blank.end()
         self._rest, self._at = rest, at
         if rest or len(self._ready) >= LINES_MAX or self._ready_bytes >= _BATCH_BYTES:
             self._room.clear()
