@@ -10,7 +10,7 @@ import msgspec
 
 from api.cli.counted import counted
 from api.cli.failures import CommandError
-from api.cli.recordings.reading import Reading, Recording
+from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import named_conditions, read_text
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
@@ -74,7 +74,7 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
         return None
     sample = Sample()
     for path in recordings:
-        reading = Reading(needs_time=False, tell=partial(click.echo, err=True))
+        reading = ReadingOptions(needs_time=False, tell=partial(click.echo, err=True))
         with Recording(path, sys.stdin.buffer, reading) as recording:
             for event in islice(recording.events(), SAMPLE_EVENTS):
                 sample.add(event.fields)

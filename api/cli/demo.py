@@ -11,7 +11,7 @@ from rich.console import Console
 
 from api.cli.failures import CommandError
 from api.cli.lookup import add_rules
-from api.cli.recordings.reading import Reading
+from api.cli.recordings.reading import ReadingOptions
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
@@ -77,7 +77,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
         click.echo(f"\nThe detector `{DETECTOR}` has {len(conditions)} rules. One of them, `{shown.name}`:\n")
         click.echo("  " + shown.text.strip().replace("\n", "\n  ") + "\n")
         replay = Replay(client, detector_id, console)
-        failed = replay.run([str(RECORDING)], Reading("time"))
+        failed = replay.run([str(RECORDING)], ReadingOptions("time"))
         if failed is not None:
             raise ServiceError(failed)
         click.echo()

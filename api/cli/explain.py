@@ -12,7 +12,7 @@ from api.cli.lookup import find_detector, find_rule
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.printing.explained_rules import lines_of
-from api.cli.recordings.reading import Reading, RecordedEvent, Recording
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.rows import RecordingError
 from api.client import Client, ExplainedRule, calls
 from api.client.results import ExplainedRules
@@ -52,7 +52,7 @@ def explain(
     data: Path | None,
     detector: str,
     rule: str | None,
-    reading: Reading,
+    reading: ReadingOptions,
     output: str,
 ) -> None:
     """Explain why rules would fire at an event, or not. Nothing is recorded.
@@ -100,7 +100,7 @@ def _call(detector_id: str, event: RecordedEvent, rule_id: str | None) -> calls.
     return calls.explain(detector_id, msgspec.Raw(event.json), event.time_us / 1_000, rule_id=rule_id)
 
 
-def _event(file: str, number: int, reading: Reading) -> RecordedEvent:
+def _event(file: str, number: int, reading: ReadingOptions) -> RecordedEvent:
     """Return one event of a recording. Raises RecordingError."""
     with Recording(file, sys.stdin.buffer, reading) as recording:
         event = next(islice(recording.events(), number - 1, None), None)

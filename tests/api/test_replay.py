@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.replaying.firings import Report
+from api.cli.replaying.firings import FiringsReport
 from api.cli.replaying.run import Replay
 from api.client import Client, ServiceError, calls
 from api.client.sending import Batches
@@ -86,7 +86,7 @@ async def test_every_event_is_evaluated_and_none_twice(
     caller: Caller, service: LocalService, settings: Settings, seed: int
 ) -> None:
     detector = await detector_of(caller)
-    report = Report()
+    report = FiringsReport()
 
     def replayed(port: int) -> None:
         with Client(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there:

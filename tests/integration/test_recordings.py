@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.recordings.reading import Reading, Recording
+from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import conditions_of
 from tests.service_process import Served, program, served
 
@@ -82,7 +82,7 @@ def test_each_rule_fires_at_exactly_the_events_that_a_plain_search_finds(
 
 
 def evaluated(service: Served, detector: str, path: Path, time_field: str) -> Iterator[Any]:
-    with Recording(str(path), None, Reading(time_field)) as opened:  # type: ignore[arg-type]
+    with Recording(str(path), None, ReadingOptions(time_field)) as opened:  # type: ignore[arg-type]
         events = [{"fields": event.fields, "timestamp_ms": event.time_us / 1000} for event in opened.events()]
     for start in range(0, len(events), 500):
         body = {"events": events[start : start + 500]}

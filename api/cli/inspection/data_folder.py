@@ -13,9 +13,9 @@ from api.cli.inspection.folder_files import Look, look_at
 from api.cli.inspection.report import (
     Catalogue,
     Contents,
+    DataFolderReport,
     Defect,
-    DetectorEntry,
-    FolderReport,
+    DetectorReport,
     KnownToken,
     RuleEntry,
     Storage,
@@ -49,7 +49,7 @@ class NoDataFolder(CommandError):
     """There is no data folder, or it lacks what was asked for; the message says which."""
 
 
-def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> FolderReport:
+def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> DataFolderReport:
     """Report what a data folder holds, or `only` the detector with that id. Raises NoDataFolder."""
     try:
         return _Reader(data, with_rules=with_rules).read(only)
@@ -68,7 +68,7 @@ class _Reader:
         self._damage: list[Defect] = []
         self._warnings: list[str] = []
 
-    def read(self, only: str | None) -> FolderReport:
+    def read(self, only: str | None) -> DataFolderReport:
         directory = self._data / "directory"
         if not directory.is_dir():
             raise NoDataFolder(f"{self._data} is no data folder: there is no folder {directory}")
@@ -96,7 +96,7 @@ class _Reader:
             if name in struck
         ]
         orphans = [self._detectors_folder / name for name in others if name not in struck]
-        return FolderReport(
+        return DataFolderReport(
             data=str(self._data),
             identity=identity,
             catalogue=catalogue,
@@ -137,11 +137,11 @@ class _Reader:
         tokens = [KnownToken(id=token_id, hint=token.hint) for token_id, token in state.tokens.items()]
         return Catalogue(storage=look.storage, tokens=tokens, detectors=len(state.detectors)), state
 
-    def _detector(self, detector_id: str, name: str | None) -> DetectorEntry | None:
+    def _detector(self, detector_id: str, name: str | None) -> DetectorReport | None:
         """Report one detector; None if it was deleted meanwhile."""
         folder = self._detectors_folder / detector_id
         if not self._gives_folders and not folder.exists():
-            return DetectorEntry(
+            return DetectorReport(
                 id=detector_id,
                 name=name,
                 storage=Storage(folder=str(folder), position=0),
@@ -165,7 +165,7 @@ class _Reader:
         self._note(look)
         if contents is not None and contents.diverged is not None:
             self._warnings.append(contents.diverged)
-        return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
+        return DetectorReport(id=detector_id, name=name, storage=look.storage, contents=contents)
 
     def _is_deleted(self, detector_id: str) -> bool:
         _, state = looked_at(self._data / "directory", recovered_state)

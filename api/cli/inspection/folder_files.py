@@ -26,7 +26,7 @@ class Look:
 def look_at(folder: Path) -> Look:
     """Read the files of a folder without changing anything. Raises StorageError."""
     found = inspect_folder(folder)
-    damage, warnings = _judged(found)
+    damage, warnings = _findings(found)
     return Look(
         storage=Storage(
             folder=str(folder),
@@ -57,7 +57,7 @@ def look_at(folder: Path) -> Look:
     )
 
 
-def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
+def _findings(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
     """Separate damage from notes: an unfinished write, or a defect in what no recovery needs."""
     folder = found.folder
     damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]

@@ -101,7 +101,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """Only if requested."""
 
 
-class DetectorEntry(msgspec.Struct, frozen=True, kw_only=True):
+class DetectorReport(msgspec.Struct, frozen=True, kw_only=True):
     """A detector; None stands for what is unreadable."""
 
     id: str
@@ -110,14 +110,14 @@ class DetectorEntry(msgspec.Struct, frozen=True, kw_only=True):
     contents: Contents | None
 
 
-class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
+class DataFolderReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything found in a data folder."""
 
     data: str
     identity: str | None = None
     """The folder's id; None if it has none yet or if it is unreadable."""
     catalogue: Catalogue
-    detectors: list[DetectorEntry]
+    detectors: list[DetectorReport]
     orphans: list[str] = []
     """Folders of detectors that are not in the catalogue."""
     warnings: list[str] = []
@@ -130,13 +130,13 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.damage
 
 
-def to_json(report: FolderReport) -> str:
+def to_json(report: DataFolderReport) -> str:
     """Return the report as one JSON object, indented."""
     document = {"whole": report.whole, **msgspec.to_builtins(report)}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def to_lines(report: FolderReport) -> Iterator[str]:
+def to_lines(report: DataFolderReport) -> Iterator[str]:
     """Yield the report line by line."""
     yield f"{report.data}: {'whole' if report.whole else 'DAMAGED, see the end'}"
     yield f"id {report.identity or 'none'}"
@@ -167,7 +167,7 @@ def _catalogue_lines(catalogue: Catalogue) -> Iterator[str]:
     yield from _storage_lines(catalogue.storage)
 
 
-def _detector_lines(detector: DetectorEntry) -> Iterator[str]:
+def _detector_lines(detector: DetectorReport) -> Iterator[str]:
     held = detector.contents
     if held is None:
         yield from _storage_lines(detector.storage)

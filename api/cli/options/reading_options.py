@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from api.cli.recordings.columns import COLUMN_TYPES, ColumnType
-from api.cli.recordings.reading import TIME_FIELDS, Reading
+from api.cli.recordings.reading import TIME_FIELDS, ReadingOptions
 
 
 def _column_types(
@@ -82,7 +82,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         pattern: re.Pattern[str] | None,
         **given: Any,
     ) -> None:
-        reading = Reading(
+        reading = ReadingOptions(
             time_field,
             types=types,
             tell=functools.partial(click.echo, err=True),

@@ -21,7 +21,7 @@ from api.cli.recordings.rows import (
     pattern_rows,
     reason_of,
 )
-from api.cli.recordings.times import NotATimeError, Times, is_number, iso
+from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
 
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "timestamp_ms", "time", "ts")
 """The fields that may hold the time, unless one is named."""
@@ -61,7 +61,7 @@ _READ_AS_CSV: Final = ". It was read as CSV, whose first line names the columns;
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingOptions:
     """Options for reading recordings."""
 
     time_field: str | None = None
@@ -75,7 +75,7 @@ class Reading:
     accept_old: Callable[[str], bool] = lambda _: True
     """Decides, given a sentence about it, whether an implausibly early first time is right."""
     time_format: str | None = None
-    """How times are written, as `strptime` says it; None for the forms that `Times` knows."""
+    """How times are written, as `strptime` says it; None for the forms that `TimeParser` knows."""
     pattern: re.Pattern[str] | None = None
     """A regular expression whose named groups are the fields of each line; None for NDJSON and CSV."""
 
@@ -87,9 +87,9 @@ class Recording:
     a brace.
     """
 
-    def __init__(self, path: str, standard_input: IO[bytes], reading: Reading | None = None) -> None:
+    def __init__(self, path: str, standard_input: IO[bytes], reading: ReadingOptions | None = None) -> None:
         """Open a file, or take standard input for `-`. Raises RecordingError."""
-        self._reading = reading or Reading()
+        self._reading = reading or ReadingOptions()
         self.name = "standard input" if path == "-" else path
         self.size: int | None = None
         """Size of the file in bytes, as stored; None for a pipe."""
@@ -169,10 +169,10 @@ class Recording:
             return csv_rows(self._bytes, self.name, reading.types, reading.tell)
         return json_rows(self._bytes, self.name)
 
-    def _times(self) -> Times:
+    def _times(self) -> TimeParser:
         """Return the reader of times. Those without a year are at most as late as the file."""
         written_s = Path(self.name).stat().st_mtime if self.size is not None else time.time()
-        return Times(self._reading.time_format, latest_us=int(written_s * 1_000_000))
+        return TimeParser(self._reading.time_format, latest_us=int(written_s * 1_000_000))
 
 
 def _opened(path: str) -> io.BufferedReader:

@@ -30,7 +30,7 @@ class NotATimeError(ValueError):
     """A value is not a time; the message says what was expected."""
 
 
-class Times:
+class TimeParser:
     """Parses the times of one recording.
 
     `form` says how they are written, as `strptime` does. Without it a time is ISO 8601, which is UTC unless

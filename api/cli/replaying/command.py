@@ -9,7 +9,7 @@ from api.cli.failures import CommandError
 from api.cli.lookup import add_rules, find_detector
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
-from api.cli.recordings.reading import Reading
+from api.cli.recordings.reading import ReadingOptions
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import read_rules
 from api.client import Client, calls
@@ -44,7 +44,7 @@ def replay(
     client: Client,
     detector: str,
     create: bool,
-    reading: Reading,
+    reading: ReadingOptions,
     rule_files: tuple[str, ...],
 ) -> None:
     """Send recorded events to a running service and print which rules fire.

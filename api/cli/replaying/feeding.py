@@ -10,7 +10,7 @@ from rich.console import Console
 
 from api.cli.printing.progress import BarGauge, Gauge, LineGauge
 from api.cli.recordings.live_input import LiveInput
-from api.cli.recordings.reading import Reading, RecordedEvent, Recording
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES, RecordingError
 from api.cli.recordings.sorting import in_order
 from api.client.sending import Batches
@@ -20,7 +20,7 @@ from api.client.sending import Batches
 class Feeding:
     """How recordings are read and batched. The console shows the progress."""
 
-    reading: Reading
+    reading: ReadingOptions
     console: Console
     late_us_max: int = 0
     """Events that come out of order by up to this much are sorted."""

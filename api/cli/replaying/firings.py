@@ -21,7 +21,7 @@ class Firing:
 
 
 @dataclass(slots=True)
-class Report:
+class FiringsReport:
     """The tally of a replay, filled event by event."""
 
     events: int = 0

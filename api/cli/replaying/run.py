@@ -9,10 +9,10 @@ import msgspec
 from rich.console import Console
 
 from api.cli.printing.tables import print_table
-from api.cli.recordings.reading import Reading, RecordedEvent
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.replaying.feeding import Feeding
-from api.cli.replaying.firings import Firing, Report
+from api.cli.replaying.firings import Firing, FiringsReport
 from api.client import Client, ServiceError, calls
 from api.client.sending import Event
 
@@ -26,9 +26,9 @@ class Replay:
     client: Client
     detector_id: str
     console: Console
-    report: Report = field(default_factory=Report)
+    report: FiringsReport = field(default_factory=FiringsReport)
 
-    def run(self, files: Sequence[str], reading: Reading) -> str | None:
+    def run(self, files: Sequence[str], reading: ReadingOptions) -> str | None:
         """Send the recordings one after another; give the error that stopped it, or None."""
         feeding = Feeding(reading, self.console, size_bytes=lambda event: len(event.json))
         try:

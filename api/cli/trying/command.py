@@ -13,7 +13,7 @@ from api.cli.counted import counted
 from api.cli.failures import CommandError, warn
 from api.cli.options.reading_options import reading_options
 from api.cli.printing.tables import print_table
-from api.cli.recordings.reading import Reading, RecordedEvent
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.replaying.feeding import Feeding
 from api.cli.rule_files import NamedCondition, read_rules
 from api.cli.trying import output
@@ -81,7 +81,7 @@ def trial(
     *,
     rules: str,
     files: tuple[str, ...],
-    reading: Reading,
+    reading: ReadingOptions,
     late_us_max: int,
     against: str | None,
     shown_max: int,

@@ -33,7 +33,7 @@ _START: Final = {
 _NOTHING_NEW: Final = {"type": "http.response.body", "body": b":\n\n", "more_body": True}
 
 
-class Seen(msgspec.Struct):
+class Continuation(msgspec.Struct):
     """The part of a timeline that says where to continue."""
 
     class Moment(msgspec.Struct):
@@ -99,7 +99,7 @@ class TimelineStream:
                 errors = encode_entries(tuple(entries_of(error)))
                 await send(_event(b'{"errors":' + errors + b"}"))
                 return
-            moments = msgspec.json.decode(found, type=Seen).moments
+            moments = msgspec.json.decode(found, type=Continuation).moments
             await send(_event(found) if moments or after is None else _NOTHING_NEW)
             after = moments[-1].number if moments else after or 0
             with suppress(TimeoutError):

@@ -20,7 +20,7 @@ from engine.language.text.lexical.contextual_keywords import is_keyword
 from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, is_reserved
 from engine.language.text.lexical.words import Word
 from engine.language.text.suggestions import WORDS_BACK_MAX, explain, explain_character
-from engine.language.text.transformer import Operand, Part, Transformer, split_duration
+from engine.language.text.transformer import AggregateOperand, Part, Transformer, split_duration
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
@@ -223,7 +223,7 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
                 check_size(values[index - 1], limits, opened)
             case Token(type=terminal) if terminal in _PREFIXES and not _is_operator(values, index):
                 opened += 1
-            case Operand(where=SpannedObject() as where):
+            case AggregateOperand(where=SpannedObject() as where):
                 check_size(where, limits, opened + 1)
             case Token(type="WHERE") if not _is_keyed(values, index):
                 # Without a condition, `sum(x)` is as deep as a leaf.

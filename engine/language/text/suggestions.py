@@ -93,14 +93,14 @@ class Trials(Protocol):
         """Return whether the text can be read up to the token at `last` with that terminal at `index`."""
 
 
-class Explanation(NamedTuple):
+class SyntaxExplanation(NamedTuple):
     """Where a text cannot be read, and why."""
 
     offset: int
     sentence: str
 
 
-def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Explanation:
+def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> SyntaxExplanation:
     """Explain why the word at index `failed` is not accepted. The error may be a few words earlier."""
     word = words[failed]
     accepted = trials.accepted(failed)
@@ -125,13 +125,13 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Ex
     return _explanation(word, accepted, next(_suggestions(words, failed, accepted), ""))
 
 
-def explain_character(text: str, words: Sequence[Word], offset: int, trials: Trials) -> Explanation:
+def explain_character(text: str, words: Sequence[Word], offset: int, trials: Trials) -> SyntaxExplanation:
     """Explain why no word of the language begins at `offset`, where no double-quoted string begins either."""
     char = text[offset]
     if char == "'":
-        return Explanation(offset, "expected a closing `'` on the same line")
+        return SyntaxExplanation(offset, "expected a closing `'` on the same line")
     if char == "`":
-        return Explanation(offset, "expected a closing backquote after the name")
+        return SyntaxExplanation(offset, "expected a closing backquote after the name")
     operator = _misspelled_operator(text, offset)
     if operator:
         index = sum(word.offset < operator.offset for word in words)
@@ -169,10 +169,10 @@ def expected(accepted: AbstractSet[str]) -> str:
     return enumerated(phrases)
 
 
-def _explanation(word: Word, accepted: AbstractSet[str], suggestion: str) -> Explanation:
+def _explanation(word: Word, accepted: AbstractSet[str], suggestion: str) -> SyntaxExplanation:
     got = "the end of the text" if word.terminal == END else found(word.text)
     tail = f"; {suggestion}" if suggestion else ""
-    return Explanation(word.offset, f"expected {expected(accepted)}, got {got}{tail}")
+    return SyntaxExplanation(word.offset, f"expected {expected(accepted)}, got {got}{tail}")
 
 
 def _misspelled_operator(text: str, offset: int) -> Word | None:

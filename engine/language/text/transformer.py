@@ -23,7 +23,7 @@ class Part(NamedTuple):
     offset: int
 
 
-class Operand(NamedTuple):
+class AggregateOperand(NamedTuple):
     """The fact between the parentheses of an aggregate, and the condition after its `where`."""
 
     fact: Part
@@ -74,14 +74,14 @@ class Transformer(lark.Transformer[Any, Any]):
         """`count(a) within 10m >= 5`, `count(a) >= 5`."""
         return _form(str(word), inner=inner, **_comparison(*compared))
 
-    def aggregate(self, word: Token, over: Operand, *compared: Any) -> SpannedObject:
+    def aggregate(self, word: Token, over: AggregateOperand, *compared: Any) -> SpannedObject:
         """`distinct(x) within 1h > 20`, `sum(x where a) > 1000`, `avg(x) > 0.3 * y`."""
         given = {} if over.where is None else {"where": over.where}
         return _form(str(word), fact=over.fact, **given, **_comparison(*compared))
 
-    def operand(self, fact: Part, *filtered: Any) -> Operand:
+    def operand(self, fact: Part, *filtered: Any) -> AggregateOperand:
         """`x`, `x where a` between the parentheses of an aggregate."""
-        return Operand(fact, filtered[1] if filtered else None)
+        return AggregateOperand(fact, filtered[1] if filtered else None)
 
     def span(self, window: Part | None = None) -> Part | None:
         """`within 10m`, or nothing."""

@@ -8,7 +8,7 @@ from engine.language.diagnostics import ConditionError, Source, did_you_mean, js
 from engine.language.limits import Limits
 from engine.language.operators import COMPARISONS, FORMS, OPERATORS, SCALED_FACT, Content
 from engine.language.validation.size import check_size
-from engine.language.validation.values import Values, is_array
+from engine.language.validation.values import ValueValidator, is_array
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
 
 _Check = Callable[[Any, Location], object]
@@ -28,7 +28,7 @@ def validated(
     """
     check_size(document, limits)
     violations = Violations(source)
-    values = Values(violations, limits, is_stored=is_stored)
+    values = ValueValidator(violations, limits, is_stored=is_stored)
     condition = _Validator(violations, values).condition(document, violations.root())
     if isinstance(condition, Invalid):
         raise ConditionError(*violations.entries)
@@ -38,7 +38,7 @@ def validated(
 class _Validator:
     """Validates the conditions of one document."""
 
-    def __init__(self, violations: Violations, values: Values) -> None:
+    def __init__(self, violations: Violations, values: ValueValidator) -> None:
         self._report = violations.report
         self._values = values
         self._checks: dict[Content, _Check] = {

@@ -25,7 +25,7 @@ _NUMBERS = (int, float)
 _SCALARS = (str, int, float)
 
 
-class Values:
+class ValueValidator:
     """Validates the values of one document. Each method gives the value, or reports why it is invalid.
 
     Callers in the same process may pass subclasses of `str`, `int` and `float`, such as enumerations. The

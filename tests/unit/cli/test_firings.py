@@ -3,7 +3,7 @@ import json
 import msgspec
 
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.replaying.firings import Report
+from api.cli.replaying.firings import FiringsReport
 from api.client import Action, Entry, Event, EventResult, Rule
 
 
@@ -17,7 +17,7 @@ def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:
 
 
 def test_the_report_tells_count_and_first_place_of_rules_that_fired_and_of_those_that_did_not() -> None:
-    report = Report()
+    report = FiringsReport()
     fired = EventResult([Action("match", "r", "rule", 1, notify=False)], messages=[Entry(2001, "late")])
     for n, result in enumerate([EventResult([]), EventResult([]), fired, fired, fired], 1):
         report.count(RecordedEvent("e", n, {}, n * 1000, b"{}"), result)
@@ -34,7 +34,7 @@ def test_the_report_tells_count_and_first_place_of_rules_that_fired_and_of_those
 
 
 def test_the_report_tells_how_many_events_were_refused_and_why() -> None:
-    report = Report()
+    report = FiringsReport()
     for n in range(1, 8):
         errors = [Entry(1001, "the reason")] if n in {3, 6} else []
         report.count(RecordedEvent("e", n, {}, n * 1000, b"{}"), EventResult([], errors))

@@ -5,9 +5,9 @@ import msgspec
 from api.cli.inspection.report import (
     Catalogue,
     Contents,
+    DataFolderReport,
     Defect,
-    DetectorEntry,
-    FolderReport,
+    DetectorReport,
     KnownToken,
     RuleEntry,
     SegmentFile,
@@ -41,7 +41,7 @@ HELD = Contents(
     rule_count=2,
     rules_enabled=1,
 )
-WHOLE = FolderReport(
+WHOLE = DataFolderReport(
     data="/d",
     identity=RULE_ID,
     catalogue=Catalogue(
@@ -49,11 +49,11 @@ WHOLE = FolderReport(
         tokens=[KnownToken(id="t1", hint="aB3_"), KnownToken(id="t2", hint="-9xY")],
         detectors=1,
     ),
-    detectors=[DetectorEntry(id=ID, name="shop", storage=STORAGE, contents=HELD)],
+    detectors=[DetectorReport(id=ID, name="shop", storage=STORAGE, contents=HELD)],
 )
 
 
-def changed(report: FolderReport, **detector: object) -> FolderReport:
+def changed(report: DataFolderReport, **detector: object) -> DataFolderReport:
     entry = msgspec.structs.replace(report.detectors[0], **detector)
     return msgspec.structs.replace(report, detectors=[entry])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.cli.recordings.columns import ColumnType
-from api.cli.recordings.reading import Reading, RecordedEvent, Recording
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.rows import RecordingError
 
 TWO = b'{"time": 1, "a": "x"}\n\n  {"time": 2.5, "a": {"b": 1e2}}  \n'
@@ -17,7 +17,7 @@ TWO = b'{"time": 1, "a": "x"}\n\n  {"time": 2.5, "a": {"b": 1e2}}  \n'
 def read(
     path: Path | str, time_field: str | None = None, piped: bytes = b"", **options: Any
 ) -> list[RecordedEvent]:
-    reading = Reading(time_field, **options)
+    reading = ReadingOptions(time_field, **options)
     with Recording(str(path), io.BufferedReader(io.BytesIO(piped)), reading) as recording:  # type: ignore[arg-type]
         return list(recording.events())
 

@@ -1,7 +1,7 @@
 import gzip
 import json
 
-from api.cli.recordings.reading import Reading, Recording
+from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
 from engine.language.json.writer import condition_to_document
@@ -13,7 +13,7 @@ def test_the_committed_recording_is_the_one_that_the_script_writes() -> None:
 
 
 def test_the_recording_is_in_order_of_time_and_of_modest_size() -> None:
-    with Recording(str(RECORDING), None, Reading("time")) as sample:  # type: ignore[arg-type]
+    with Recording(str(RECORDING), None, ReadingOptions("time")) as sample:  # type: ignore[arg-type]
         times_us = [event.time_us for event in sample.events()]
     assert times_us == sorted(times_us)
     assert 1_000 < len(times_us) < 5_000

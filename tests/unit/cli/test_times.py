@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from api.cli.recordings.times import NotATimeError, Times, iso
+from api.cli.recordings.times import NotATimeError, TimeParser, iso
 
 SECONDS = 1_588_205_198
 
@@ -30,7 +30,7 @@ SECONDS = 1_588_205_198
     ],
 )
 def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us: int) -> None:
-    assert Times().microseconds_of(value, "when") == expected_us
+    assert TimeParser().microseconds_of(value, "when") == expected_us
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us:
     ],
 )
 def test_logs_write_times_in_their_own_ways(value: str, expected: str) -> None:
-    latest_us = Times().microseconds_of("2024-01-02T03:04:05.5", "now")
-    assert iso(Times(latest_us=latest_us).microseconds_of(value, "when")) == expected
+    latest_us = TimeParser().microseconds_of("2024-01-02T03:04:05.5", "now")
+    assert iso(TimeParser(latest_us=latest_us).microseconds_of(value, "when")) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_logs_write_times_in_their_own_ways(value: str, expected: str) -> None:
     ],
 )
 def test_a_form_says_how_times_are_written(form: str, value: str, expected: str) -> None:
-    latest_us = Times().microseconds_of("2024-01-02", "now")
-    assert iso(Times(form, latest_us=latest_us).microseconds_of(value, "when")) == expected
+    latest_us = TimeParser().microseconds_of("2024-01-02", "now")
+    assert iso(TimeParser(form, latest_us=latest_us).microseconds_of(value, "when")) == expected
 
 
 def test_a_time_of_another_form_is_refused() -> None:
     with pytest.raises(NotATimeError, match="`when`: expected a time like %Y, got `soon`"):
-        Times("%Y").microseconds_of("soon", "when")
+        TimeParser("%Y").microseconds_of("soon", "when")
 
 
 def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
@@ -72,15 +72,15 @@ def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        assert Times().microseconds_of("2020-04-30T00:06:38", "when") == SECONDS * 1_000_000
+        assert TimeParser().microseconds_of("2020-04-30T00:06:38", "when") == SECONDS * 1_000_000
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
 def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
-    assert Times().microseconds_of(1500, "timestamp_ms") == 1_500_000
-    assert Times().microseconds_of(1500, "timestamp") == 1_500_000_000
+    assert TimeParser().microseconds_of(1500, "timestamp_ms") == 1_500_000
+    assert TimeParser().microseconds_of(1500, "timestamp") == 1_500_000_000
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
 )
 def test_what_is_no_time_is_refused(value: object) -> None:
     with pytest.raises(NotATimeError):
-        Times().microseconds_of(value, "when")
+        TimeParser().microseconds_of(value, "when")
 
 
 @pytest.mark.parametrize("time_us", [0, 1_588_205_198_899_710, -1, -62_135_596_800_000_000])
 def test_what_is_shown_is_the_same_moment_to_the_millisecond(time_us: int) -> None:
     shown = iso(time_us)
     assert shown.endswith("Z")
-    assert 0 <= time_us - Times().microseconds_of(shown, "when") < 1_000
+    assert 0 <= time_us - TimeParser().microseconds_of(shown, "when") < 1_000
 
 
 def test_a_time_beyond_the_calendar_is_shown_in_milliseconds() -> None:
