@@ -43,7 +43,7 @@ def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
 
 
 def _names(things: Sequence[Detector | Rule]) -> str:
-    """Say what there is, or the first of it."""
+    """Name the things that exist, or the first of them."""
     names = ", ".join(quoted(thing.name) for thing in things[:_NAMES_SHOWN])
     more = ", …" if len(things) > _NAMES_SHOWN else ""
     return f"there are {names}{more}" if names else "there is none yet"

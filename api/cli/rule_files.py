@@ -26,7 +26,7 @@ class RuleFileError(CommandError):
 
 
 class NamedCondition(NamedTuple):
-    """One rule of a file: name, text and parsed condition, and what the file says besides."""
+    """One rule of a file: name, text and parsed condition, and its other members in the file."""
 
     name: str
     text: str

@@ -12,7 +12,7 @@ _NOTHING_ELSE: Final = "a rule has `condition`, `notify`, `shadow` and `draftOf`
 
 
 class RuleMembers(msgspec.Struct, frozen=True):
-    """What a file says of a rule besides its name. None is what it leaves open."""
+    """What a file says about a rule apart from its name. None stands for what it leaves out."""
 
     condition: str
     """As sent to the service: text or JSON."""

@@ -54,11 +54,11 @@ async def serve_on(
         refusal = asyncio.get_running_loop().call_later(grace_s(), app.refuse_all)
 
     settle()
-    besides = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_tally_on(app))]
+    background = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_tally_on(app))]
     try:
         await serve(app, config, until_ended, limit)
     finally:
-        for task in besides:
+        for task in background:
             task.cancel()
         if refusal is not None:
             refusal.cancel()

@@ -10,7 +10,7 @@ STALLED_S = 15.0
 """The interval between two checks that a caller reads what is sent."""
 
 _TAKEN_BYTES_MIN: Final = 16 * 1024
-"""How much must be read between two checks, if so much is unsent."""
+"""The bytes that the caller must read between two checks, if that many are unsent."""
 
 _LAST_LOOK_S: Final = 0.02
 """The delay before an idle connection is ended: what has arrived may not have been read yet."""

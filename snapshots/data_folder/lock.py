@@ -18,7 +18,7 @@ _LOOK_AGAIN_S: Final = 0.05
 _PID_CHARS: Final = 10
 """The most digits of a pid, so that each text overwrites the one before."""
 _CLUSTER_CHARS: Final = 64
-"""The longest id of a cluster, likewise."""
+"""The most characters of a cluster's id, for the same reason."""
 
 
 class FolderLock:

@@ -9,7 +9,7 @@ import pytest
 from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
-from engine.evaluation.explanation.firings import evaluate_explained, foretell
+from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
@@ -37,11 +37,11 @@ def batch_told_as_evaluated(engine: Detector, steps: Sequence[Step]) -> int:
     """Fork the detector for the next events, and give how many of them fired rules."""
     events = [clean(step) for step in steps[:BATCH] if isinstance(step, Submit)]
     before, whole = engine.dump(), twin(engine)
-    foretold = list(map(told, submitted(engine.fork(events), events)))
+    expected = list(map(told, submitted(engine.fork(events), events)))
     assert engine.dump() == before
-    assert foretold == list(map(told, submitted(whole, events)))
+    assert expected == list(map(told, submitted(whole, events)))
     whole.forget_lookups()
-    return sum(one[0] not in {(), "refused"} for one in foretold)
+    return sum(one[0] not in {(), "refused"} for one in expected)
 
 
 def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
@@ -51,16 +51,16 @@ def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
     (outcome,) = submitted(plain, [event])
     if isinstance(outcome, Refusal):
         with pytest.raises(Refusal) as refused:
-            foretell(engine, *event)
+            dry_run(engine, *event)
         assert refused.value.entries == outcome.entries
         assert engine.dump() == before
         return 0
-    foretold = foretell(engine, *event)
+    expected = dry_run(engine, *event)
     explanations = explain(engine, *event).rules
     assert engine.dump() == before
     fired = evaluate_explained(explaining, *event)
     assert told(outcome) == (tuple(rule.id for rule in fired.rules), fired.messages)
-    assert foretold == fired
+    assert expected == fired
     assert fired.nodes == tuple(one.node for one in explanations if one.verdict)
     assert explaining.dump() == plain.dump()
     return len(fired.rules)

@@ -66,7 +66,7 @@ def csv_rows(
         )
         raise RecordingError(f"{place}: {reason_of(error)}") from None
     finally:
-        # Whoever opened the bytes closes them.
+        # The caller has opened the bytes, and closes them.
         text.detach()
 
 

@@ -70,7 +70,7 @@ def serve(**given: object) -> None:
     async def announce(running: Running) -> bool:
         lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
         lines.append(f"Console at {running.url}/console, API documentation at {running.url}/docs")
-        # One write, and this line last: whoever waits for it has seen the token.
+        # One write, with this line last, so that a program that waits for it has the token.
         click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
         return True
 

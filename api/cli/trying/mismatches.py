@@ -39,7 +39,7 @@ class Mismatches:
                 values.add(value)
 
     def lines(self) -> Iterator[str]:
-        """Yield what is worth a look, rule by rule."""
+        """Yield the mismatches as text, rule by rule."""
         events = SAMPLE_EVENTS - self._left
         if not events:
             return

@@ -40,7 +40,7 @@ class BodyDiscard:
             await send({"type": "http.response.body", "body": b""})
 
     async def finish(self, receive: Receive, send: Send, left_s: float) -> None:
-        """End a response whose body has been sent, and discard the body of its request likewise."""
+        """End a response whose body has been sent, and discard the body of its request, too."""
         async with self._discarding(receive) as body:
             await self._until_over(body, left_s)
             await send({"type": "http.response.body", "body": b""})

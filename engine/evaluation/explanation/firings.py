@@ -1,4 +1,4 @@
-"""The rules that fire at an event, explained: as it is evaluated, or foretold without evaluating it."""
+"""The rules that fire at an event, explained: when it is evaluated, or in a dry run."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -11,8 +11,8 @@ from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Entry, Refusal
 
-FORETOLD_NODES_MAX: Final = 40_000
-"""The most nodes of rules that are foretold at once; each takes 10 to 40 µs."""
+DRY_RUN_NODES_MAX: Final = 40_000
+"""The most nodes of rules in a dry run; each takes 10 to 40 µs."""
 
 
 class Firings(NamedTuple):
@@ -39,14 +39,14 @@ def evaluate_explained(
     return Firings(outcome.fired, tuple(outcome.messages), tuple(nodes))
 
 
-def foretell(
+def dry_run(
     detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
 ) -> Firings:
     """Return which rules would fire at an event that consists of JSON values. Nothing is changed.
 
     Raises Refusal as an evaluation does, and 1400 if there are too many rules.
     """
-    check_nodes(detector, FORETOLD_NODES_MAX)
+    check_nodes(detector, DRY_RUN_NODES_MAX)
     with reading(detector, fields, timestamp_ms, sent) as event:
         firing = [
             (live.rule, node)

@@ -101,7 +101,7 @@ def test_rules_beyond_the_bounds_have_no_node_or_are_no_longer_tried(
     assert isinstance(answer, Done)
     assert ["node" in action for action in json.loads(answer.result)["actions"]] == [True, False, False]
     for module, name, operation in (
-        (firings, "FORETOLD_NODES_MAX", ops.dry_run(body({}))),
+        (firings, "DRY_RUN_NODES_MAX", ops.dry_run(body({}))),
         (wire, "DRY_BATCH_NODES_MAX", ops.dry_run_batch(body({}, {}))),
     ):
         monkeypatch.setattr(module, name, 3)

@@ -4,7 +4,7 @@ from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import node_document
-from engine.evaluation.explanation.firings import Firings, check_nodes, evaluate_explained, foretell
+from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import (
@@ -37,7 +37,7 @@ def evaluate_explained_body(detector: Detector, body: bytes) -> Answer:
 
 def dry_run_body(detector: Detector, body: bytes, *, explained: bool) -> Done:
     """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
-    firings = foretell(detector, *event_in(decode_evaluate(body, detector.limits)))
+    firings = dry_run(detector, *event_in(decode_evaluate(body, detector.limits)))
     return _answer(firings, explained=explained)
 
 
