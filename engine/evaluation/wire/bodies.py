@@ -51,7 +51,7 @@ def decode(
     gives an upper bound for the depth of a value and its body. If the bound is within the limit, the depth is
     not computed.
     """
-    _check_count(body, limits.body_values_max)
+    check_count(body, limits.body_values_max)
     try:
         with without_collector(body):
             value: T | None = None
@@ -63,7 +63,7 @@ def decode(
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_depth(body, limits.body_depth_max)
-        _check_digits(body, limits.digits_max)
+        check_digits(body, limits.digits_max)
         # The decoder checks all duplicates of a member. The document has only the last, and that one counts.
         if (value_of_last := converted(document, type_)) is not None:
             return value_of_last
@@ -72,7 +72,7 @@ def decode(
         raise _unreadable(body, error) from None
     if nesting_at_most(value, body) > limits.body_depth_max:
         _check_depth(body, limits.body_depth_max)
-    _check_digits(body, limits.digits_max)
+    check_digits(body, limits.digits_max)
     return value
 
 
@@ -148,7 +148,7 @@ def _breaks_off_at_a_surrogate(body: bytes) -> bool:
     return True
 
 
-def _check_count(body: bytes, values_max: int) -> None:
+def check_count(body: bytes, values_max: int) -> None:
     """Raise Refusal 1000 if the decoded body would take too much memory."""
     # A value and the separator after it take at least two bytes.
     if len(body) > 2 * values_max and _values_at_most(body) > values_max:
@@ -172,7 +172,8 @@ def _check_depth(body: bytes, depth_max: int) -> None:
         raise Refusal(Entry(1000, f"the body is nested more than {depth_max} deep"))
 
 
-def _check_digits(body: bytes, digits_max: int) -> None:
+def check_digits(body: bytes, digits_max: int) -> None:
+    """Raise Refusal 1000 if valid JSON has an integer of too many digits."""
     # A cheap test that ordinary bodies pass comes first.
     if _has_digits(body, digits_max):
         for number in _NUMBER.finditer(_without_strings(body)):

@@ -1,6 +1,9 @@
 """The bodies of evaluations and batches, and their answers as JSON."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from math import isfinite
 from typing import Annotated, Any, Final, Literal, assert_never
 
 import msgspec
@@ -45,7 +48,7 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
 
-class _FlatEvent(EventBody, forbid_unknown_fields=True):
+class FlatEvent(EventBody, forbid_unknown_fields=True):
     """An event of which decoding alone tells that its fields do not nest and that its time is in range."""
 
     fields: dict[str, str | int | float | bool | None]
@@ -58,7 +61,7 @@ class _FlatEvent(EventBody, forbid_unknown_fields=True):
 class _FlatBatch(BatchBody, forbid_unknown_fields=True):
     """A batch of such events."""
 
-    events: list[_FlatEvent]  # type: ignore[assignment]  # nobody adds other events
+    events: list[FlatEvent]  # type: ignore[assignment]  # nobody adds other events
 
 
 _FLAT_DEPTH: Final = 4
@@ -94,7 +97,8 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
         case "json":
             decoded = decode(body, BatchBody, limits, narrow=_FlatBatch, nesting_at_most=_nesting_at_most)
         case "msgpack":
-            decoded = decode_msgpack(body, BatchBody, limits)
+            is_plain = partial(_is_plain, depth_max=limits.body_depth_max)
+            decoded = decode_msgpack(body, BatchBody, limits, narrow=_FlatBatch, is_plain=is_plain)
         case _:
             assert_never(form)
     if not isinstance(decoded, _FlatBatch):
@@ -107,6 +111,14 @@ def _nesting_at_most(batch: BatchBody, body: bytes) -> int:
     if isinstance(batch, _FlatBatch) and batch.context is msgspec.UNSET:
         return _FLAT_DEPTH
     return containers_in(body) - 2 * max(0, len(batch.events) - 1)
+
+
+def _is_plain(batch: BatchBody, depth_max: int) -> bool:
+    """Return whether a batch of flat events has no context, and no number that JSON does not have."""
+    if batch.context is not msgspec.UNSET or depth_max < _FLAT_DEPTH:
+        return False
+    values = chain.from_iterable([event.fields.values() for event in batch.events])
+    return all(map(isfinite, [value for value in values if type(value) is float]))
 
 
 def evaluate_body(detector: Detector, body: bytes) -> Answer:

@@ -1,6 +1,8 @@
 """Decodes msgpack from callers, with the bounds of JSON and only the values that JSON has."""
 
 import functools
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
 from math import isfinite
 from typing import Any, Final, NoReturn, TypeVar
@@ -45,13 +47,23 @@ _SIZES: Final = _sizes()
 _SCALARS: Final = frozenset({str, bool, int, float, type(None), msgspec.UnsetType})
 
 
-def decode_msgpack(body: bytes, type_: type[T], limits: Limits = DEFAULT_LIMITS) -> T:
+def decode_msgpack(
+    body: bytes,
+    type_: type[T],
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    narrow: type[T] | None = None,
+    is_plain: Callable[[T], bool] = lambda _: False,
+) -> T:
     """Decode a msgpack body as a value of a type.
 
     Raises Refusal 1000 if the body is not msgpack, nests too deep, contains too many values (here names of
     members count, too) or what JSON cannot express: binary and extension values, names that are not strings,
     NaN and infinities. Raises Refusal 1001 with every violation if the body does not fit the type. Of
     duplicate members only the last counts.
+
+    `narrow` is a type that most bodies fit; it is tried first. A value of it that `is_plain` is not checked
+    again: it nests no deeper than the limit, and all of its numbers are finite.
     """
     _check_framing(body)
     depth_max, values_max = limits.body_depth_max, limits.body_values_max
@@ -60,6 +72,11 @@ def decode_msgpack(body: bytes, type_: type[T], limits: Limits = DEFAULT_LIMITS)
         raise too_many_values(values_max)
     try:
         with without_collector(body):
+            if narrow is not None:
+                with suppress(msgspec.ValidationError):
+                    plain: T = _decoder(narrow).decode(body)  # type: ignore[arg-type]  # as below
+                    if is_plain(plain):
+                        return plain
             value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)

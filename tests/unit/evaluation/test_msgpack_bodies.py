@@ -25,6 +25,10 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 def refused(body: bytes, type_: Any = BatchBody) -> list[tuple[int, str]]:
     with pytest.raises(Refusal) as caught:
         decode_msgpack(body, type_)
+    if type_ is BatchBody:
+        with pytest.raises(Refusal) as of_batch:
+            decode_batch(body, DEFAULT_LIMITS, "msgpack")
+        assert of_batch.value.entries == caught.value.entries
     return [tuple(entry) for entry in caught.value.entries]
 
 
@@ -139,6 +143,21 @@ def test_nesting_is_bounded_as_that_of_json(opening: str, closing: str, end: str
         # The body, the events, the event and its fields are four; an empty object is one, a number none.
         too_deep = 4 + levels * each + (end != "1") > 64
         assert (outcomes[0] == (Entry(1000, "the body is nested more than 64 deep"),)) is too_deep
+
+
+def test_a_batch_that_nests_as_little_as_one_can_is_bounded_as_well() -> None:
+    for depth_max in range(1, 6):
+        outcomes = []
+        for form, body in (
+            ("json", b'{"events":[{"fields":{"a":1},"timestamp_ms":0}]}'),
+            ("msgpack", batch(1)),
+        ):
+            try:
+                outcomes.append(decode_batch(body, Limits(body_depth_max=depth_max), form))
+            except Refusal as refusal:
+                outcomes.append(refusal.entries)
+        assert outcomes[0] == outcomes[1]
+        assert isinstance(outcomes[0], BatchBody) == (depth_max >= 4)
 
 
 def test_of_members_of_one_name_the_last_counts() -> None:
