@@ -85,6 +85,7 @@ class Settings:
     )
 
     max_detectors: int = _setting(100_000, "The maximum number of detectors.")
+    max_tokens: int = _setting(10_000, "The maximum number of tokens.")
     max_resident: int = _setting(50, "The maximum number of active detectors.")
     detectors_per_worker: int = _setting(
         1,
@@ -271,6 +272,7 @@ class Settings:
             deadline_s=self.deadline_s,
             node_timeout_s=self.node_timeout_s,
             detectors_max=self.max_detectors,
+            tokens_max=self.max_tokens,
             max_resident=self.max_resident,
             detectors_per_worker=self.detectors_per_worker,
             worker_cpus=0.0 if self.ray_address == "local" else self.worker_cpus,

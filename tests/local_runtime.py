@@ -417,6 +417,7 @@ class LocalDirectories:
             lock_wait_s=0,
             folder_id=settings.folder_id,
             detectors_max=settings.detectors_max,
+            tokens_max=settings.tokens_max,
         )
         directory = Directory(known, files=self._files)
         handle = LocalDirectoryHandle(directory)

@@ -82,6 +82,13 @@ async def one_more_detector(caller: Caller, _: str) -> set[int]:
     return codes_in((await caller("POST", "/api/detectors", {"name": "one more"})).envelope)
 
 
+async def two_more_tokens(caller: Caller, _: str) -> set[int]:
+    named = {"name": "one more"}
+    return codes_in((await caller("POST", "/api/token")).envelope) | codes_in(
+        (await caller("POST", "/api/tokens", named)).envelope
+    )
+
+
 def deep(levels: int) -> object:
     return [deep(levels - 1)] if levels else 1
 
@@ -124,6 +131,7 @@ REFUSED: dict[str, Reach] = {
         100, 1400, in_a_batch(event(), event(), event(), rule="historically a != 1 or not a == 1")
     ),
     "max_detectors": Reach(1, 1400, one_more_detector),
+    "max_tokens": Reach(1, 1400, two_more_tokens),
     "max_state_bytes": Reach(
         10_000, 2002, in_a_batch(*(event(k=str(n) * 90) for n in range(1_000)), rule="per k once k == k")
     ),

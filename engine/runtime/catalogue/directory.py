@@ -1,6 +1,7 @@
 """The single owner of tokens, catalogue and leases, as a plain class."""
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,8 +66,8 @@ class DirectorySettings:
     """The id that the data folder must have; None accepts any."""
     cluster: str = ""
     """The cluster in which this directory may succeed another one that still holds the lock."""
-    detectors_max: int | None = None
-    """The maximum number of detectors; None for no limit."""
+    detectors_max: int = sys.maxsize
+    tokens_max: int = sys.maxsize
 
 
 class Directory:
@@ -77,19 +78,17 @@ class Directory:
     """
 
     def __init__(self, settings: DirectorySettings, *, files: Files | None = None) -> None:
+        self._settings = settings
         self._files = files or RealFiles()
         self._folder = settings.data / "directory"
         self._detectors_folder = settings.data / "detectors"
         self._data = settings.data
-        self._folder_id = settings.folder_id
         self._lock = FolderLock(
             settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s, cluster=settings.cluster
         )
         self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
         self._state = CatalogueState()
-        self._opening = 0
-        self._granted = 0
-        self._detectors_max = settings.detectors_max
+        self._opening = self._granted = 0
         self._tokens = TableVersions[bytes](0)
         self._detectors = TableVersions[str](0)
         self._snapshot_bytes = 0
@@ -115,8 +114,8 @@ class Directory:
 
     def _check_folder(self) -> None:
         """Raise WrongFolder if the data folder is not the expected one. Raises OSError."""
-        if self._folder_id is not None:
-            check_identity(self._data, self._folder_id, self._files)
+        if self._settings.folder_id is not None:
+            check_identity(self._data, self._settings.folder_id, self._files)
 
     def _open(self) -> Opened:
         self._begin()
@@ -203,10 +202,12 @@ class Directory:
             tuple(self._warnings),
         )
 
-    def add_token(self, token_id: str, token: StoredToken) -> int:
-        """Store a token; return the version of the tokens that includes it."""
+    def add_token(self, token_id: str, token: StoredToken) -> int | None:
+        """Store a token; return the version of the tokens that includes it, None if the limit is reached."""
         self._check_owner()
         if token_id not in self._state.tokens:
+            if len(self._state.tokens) >= self._settings.tokens_max:
+                return None
             self._change(TokenAdded(token_id, *astuple(token)))
             self._tokens.note(token.digest, token_id)
         return self._tokens.version
@@ -244,8 +245,7 @@ class Directory:
         self._check_owner()
         known = self._state.detectors
         new = [detector_id for detector_id in names if detector_id not in known]
-        if self._detectors_max is not None:
-            del new[max(0, self._detectors_max - len(known)) :]
+        del new[max(0, self._settings.detectors_max - len(known)) :]
         if new:
             self._store.reserve(len(new) * _RECORD_BYTES_MAX)
             # The folders come first: one without a detector is deleted at the next opening, but a detector
@@ -265,7 +265,7 @@ class Directory:
         """
         self._check_owner()
         if detector_id not in self._state.detectors:
-            if self._detectors_max is not None and len(self._state.detectors) >= self._detectors_max:
+            if len(self._state.detectors) >= self._settings.detectors_max:
                 return None
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
                 raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")

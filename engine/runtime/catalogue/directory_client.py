@@ -17,6 +17,7 @@ from engine.runtime.contract.errors import (
     no_such_token,
     shutting_down,
     too_many_detectors,
+    too_many_tokens,
 )
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.batches import Batches
@@ -99,7 +100,10 @@ class DirectoryClient:
         return await self._ask(Directory.changes, tokens_seen, detectors_seen)
 
     async def add_token(self, token_id: str, token: StoredToken) -> int:
+        """Store a token; return the version of the tokens that includes it. Raises Refusal 1400."""
         version, _ = await self._change(Directory.add_token, token_id, token)
+        if version is None:
+            raise too_many_tokens(self._settings.tokens_max)
         return version
 
     async def revoke_token(self, token_id: str) -> int:

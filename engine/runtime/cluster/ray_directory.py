@@ -61,6 +61,7 @@ class RayDirectory:
             folder_id=settings.folder_id,
             cluster=_cluster_id(),
             detectors_max=settings.detectors_max,
+            tokens_max=settings.tokens_max,
         )
         self._folder = str(data)
         self._name = f"directory-{settings.folder_id}"

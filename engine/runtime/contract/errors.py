@@ -41,6 +41,11 @@ def too_many_detectors(detectors_max: int) -> Refusal:
     return Refusal(Entry(TOO_MANY, f"the service has {detectors_max} detectors, which is the limit"))
 
 
+def too_many_tokens(tokens_max: int) -> Refusal:
+    """Return the refusal for a token past the limit."""
+    return Refusal(Entry(TOO_MANY, f"the service has {tokens_max} tokens, which is the limit"))
+
+
 def no_such_token(token_id: str) -> Refusal:
     """Return the refusal for a token that does not exist."""
     return Refusal(Entry(NO_SUCH_TOKEN, f"there is no token `{token_id}`"))

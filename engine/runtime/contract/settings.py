@@ -23,6 +23,7 @@ class RuntimeSettings:
     """From a request's arrival to its answer."""
 
     detectors_max: int = 100_000
+    tokens_max: int = 10_000
     max_resident: int = 50
     """Detectors that are active at once."""
     detectors_per_worker: int = 1

@@ -355,6 +355,23 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
     again.close()
 
 
+def test_no_more_tokens_are_added_than_there_may_be(tmp_path):
+    directory = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, tokens_max=2))
+    directory.open()
+    tokens = {one: StoredToken(one.encode(), "hint") for one in (A, B, C)}
+    versions = [directory.add_token(one, tokens[one]) for one in (A, B)]
+    assert directory.add_token(C, tokens[C]) is None
+    assert directory.add_token(B, tokens[B]) == versions[1], "to add twice is to add once"
+    directory.revoke_token(A)
+    assert directory.add_token(C, tokens[C]) is not None
+    directory.close()
+    again = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, tokens_max=1))
+    again.open()
+    assert again.add_token(A, tokens[A]) is None
+    assert [token.id for token in again.tokens()] == [B, C], "a lower limit takes nothing away"
+    again.close()
+
+
 def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
     old = catalogue_state.CatalogueState({A: StoredToken(b"a", "hint")}, {A: "a", B: "b"})
     create_folder(tmp_path / "directory", catalogue_state.encode_state(old), version=1)
