@@ -73,7 +73,7 @@ class World:
         return found
 
     def held(self) -> Held:
-        waiting = self.service.fleet.router._channels[self.detector]._mailbox
+        waiting = self.service.fleet.channels._channels[self.detector]._mailbox
         timeouts = self.app.pipeline.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),

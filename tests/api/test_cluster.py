@@ -80,7 +80,7 @@ async def test_what_waits_is_shown_with_its_age_even_while_a_batch_hangs(tmp_pat
         calls = [asyncio.create_task(caller.evaluate(detector, {})) for _ in range(3)]
         await until(lambda: worker.in_flight)
         calls += [asyncio.create_task(caller.evaluate(detector, {})) for _ in range(3)]
-        await until(lambda: service.fleet.router.waiting()[0] == 6)
+        await until(lambda: service.fleet.channels.waiting()[0] == 6)
         await asyncio.sleep(0.05)
         forget(service)
         # Another front end shows the same.

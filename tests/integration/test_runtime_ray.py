@@ -124,7 +124,7 @@ def stopped(pid: int) -> bool:
 
 def connection_of(fleet: Fleet, detector_id: str) -> LinkClient:
     """The connection on which batches travel to the detector's worker."""
-    client = fleet.router._channels[detector_id]._client
+    client = fleet.channels._channels[detector_id]._client
     assert client is not None
     return client
 

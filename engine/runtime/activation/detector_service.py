@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from engine.runtime.activation.detector_queue import DetectorQueue, Submission
 from engine.runtime.activation.loads import Load, leaver
+from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.background import Background
 from engine.runtime.process.usage import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import MOVED, LinkServer, Outcome

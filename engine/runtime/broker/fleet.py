@@ -6,9 +6,10 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.broker import Broker, Status, Tallies
-from engine.runtime.broker.router import Connect, Router
+from engine.runtime.broker.channels import Channels, Connect
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
+from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
 from engine.runtime.contract.measurements.figures import (
@@ -21,7 +22,6 @@ from engine.runtime.contract.measurements.figures import (
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.loop_lag import LoopLag
 from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
 
@@ -43,7 +43,7 @@ class Fleet:
     ) -> None:
         """Start with an empty cache. With `shared`, other front ends change tokens and catalogue too."""
         self.broker = broker
-        self.router = Router(settings, broker.route, connect)
+        self.channels = Channels(settings, broker.route, connect)
         self._shared = shared
         self._cache = CatalogueCache(broker, settings)
         self._lag = LoopLag()
@@ -59,7 +59,7 @@ class Fleet:
         """Refuse all waiting, running and future requests: the time to serve them is over."""
         self._closing = True
         self.broker.refuse_all()
-        self.router.refuse_all()
+        self.channels.refuse_all()
 
     async def close(self) -> list[str]:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
@@ -67,9 +67,9 @@ class Fleet:
         self._lag.end()
         # The cache comes first: its next poll would start a closed directory again.
         await self._cache.close()
-        await self.router.drain()
+        await self.channels.drain()
         unsaved = await self.broker.close()
-        await self.router.close()
+        await self.channels.close()
         return unsaved
 
     # -- status ----------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Fleet:
         await self.broker.tell(self._figures())
 
     def _figures(self) -> FrontEndFigures:
-        waiting, waiting_s = self.router.waiting()
+        waiting, waiting_s = self.channels.waiting()
         return FrontEndFigures(
             ProcessFigures(*usage()), waiting, waiting_s, self._cache.word_age_s, self._lag.longest_s
         )
@@ -205,7 +205,7 @@ class Fleet:
         """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
         version = await self.broker.delete_detector(detector_id)
         self._cache.detector_deleted(detector_id, version)
-        self.router.deleted(detector_id)
+        self.channels.deleted(detector_id)
 
     async def move_detector(self, detector_id: str, node: str) -> Route:
         """Move a detector to a node, or with an empty one to any but its own; return its route.
@@ -243,4 +243,4 @@ class Fleet:
             await self.confirm(detector_id)
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-        return await self.router.call(detector_id, operation)
+        return await self.channels.call(detector_id, operation)

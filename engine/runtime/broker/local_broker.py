@@ -8,6 +8,7 @@ import msgspec
 
 from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
+from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     STARTING,
@@ -29,7 +30,6 @@ from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.rebalancer import Rebalancer
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.worker_pool import WorkerPool
-from engine.runtime.process.background import Background
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)

@@ -9,6 +9,8 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.broker import Broker, Status, Tallies
+from engine.runtime.concurrency.background import mark_retrieved
+from engine.runtime.concurrency.open_calls import OpenCalls
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
@@ -20,8 +22,6 @@ from engine.runtime.contract.errors import (
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.background import mark_retrieved
-from engine.runtime.process.open_calls import OpenCalls
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import Methods
 from engine.runtime.transport.messages import Note

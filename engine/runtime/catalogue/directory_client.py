@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from engine.runtime.catalogue.directory import Directory
+from engine.runtime.concurrency.batches import Batches
+from engine.runtime.concurrency.open_calls import OpenCalls
 from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
@@ -20,8 +22,6 @@ from engine.runtime.contract.errors import (
     too_many_tokens,
 )
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.batches import Batches
-from engine.runtime.process.open_calls import OpenCalls
 from snapshots.errors import ClaimRemoved, NoRoom, StorageError, WriteFailed
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.process.threads import Threads
+from engine.runtime.concurrency.threads import Threads
 from snapshots.errors import Fenced
 
 P = ParamSpec("P")

@@ -9,9 +9,9 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from engine.runtime.concurrency.background import mark_retrieved
+from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.process.background import mark_retrieved
-from engine.runtime.process.threads import off_loop
 
 WATCH: Final = "watch"
 """The concurrency group of `watch`, which never returns."""

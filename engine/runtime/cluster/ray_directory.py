@@ -19,11 +19,11 @@ from engine.runtime.catalogue.directory import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
+from engine.runtime.concurrency.background import mark_retrieved
+from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.background import mark_retrieved
-from engine.runtime.process.threads import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
 

@@ -8,9 +8,9 @@ from ray._private import state
 from ray._private import worker as ray_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
-from engine.runtime.process.threads import off_loop
 
 _KEYS: Final = b"rule-detector"
 _DRAINED: Final = b"drained-"

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     DetectorFigures,
@@ -21,7 +22,6 @@ from engine.runtime.contract.measurements.figures import (
 )
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
-from engine.runtime.process.threads import off_loop
 from engine.runtime.process.usage import usage
 
 T = TypeVar("T")

@@ -151,7 +151,7 @@ async def cut_off(worker: LocalWorker, fleet: Fleet) -> None:
     """
     worker.silent, worker.end = True, _nothing
     await asyncio.sleep(2 * NODE_TIMEOUT_S)
-    if (client := fleet.router._clients.get(worker.name)) is not None:
+    if (client := fleet.channels._clients.get(worker.name)) is not None:
         client.link.abort()
 
 

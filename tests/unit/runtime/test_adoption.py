@@ -43,8 +43,8 @@ async def succeeded(service: LocalService) -> AsyncIterator[LocalBroker]:
     broker = LocalBroker(service.settings, actors, LocalDirectories(service.settings))
     await broker.start()
     service.fleet.broker = broker
-    service.fleet.router._locate = broker.route
-    for channel in service.fleet.router._channels.values():
+    service.fleet.channels._locate = broker.route
+    for channel in service.fleet.channels._channels.values():
         channel._locate = broker.route
     service.fleet._cache._source = broker
     try:

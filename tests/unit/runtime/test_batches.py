@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.runtime.process.batches import Batches
+from engine.runtime.concurrency.batches import Batches
 
 
 class Squares:

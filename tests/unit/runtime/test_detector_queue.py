@@ -194,7 +194,7 @@ async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
         await asyncio.sleep(0)
         s.gate.open()
         assert await outcomes(after) == ["done"]
-        channel = s.fleet.router._channels[s.detector_id]
+        channel = s.fleet.channels._channels[s.detector_id]
         assert (len(channel._mailbox), channel._mailbox.bytes, channel._in_flight) == (0, 0, [])
 
 

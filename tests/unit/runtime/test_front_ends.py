@@ -47,12 +47,12 @@ def held_back(service: LocalService) -> asyncio.Event:
 
 def waiting(apart: FrontEnd, detector_id: str) -> tuple[int, int]:
     """The number and the bytes of the requests that wait in a front end."""
-    mailbox = apart.fleet.router._channels[detector_id]._mailbox
+    mailbox = apart.fleet.channels._channels[detector_id]._mailbox
     return len(mailbox), mailbox.bytes
 
 
 def in_flight(apart: FrontEnd, detector_id: str) -> int:
-    return len(apart.fleet.router._channels[detector_id]._in_flight)
+    return len(apart.fleet.channels._channels[detector_id]._in_flight)
 
 
 def open_asks(apart: FrontEnd) -> tuple[int, int]:
@@ -163,7 +163,7 @@ async def test_a_front_end_that_dies_takes_its_batch_with_it_and_no_other_notice
         kept = [asyncio.create_task(other.fleet.call(detector_id, event(3))) for _ in range(20)]
         await until(lambda: actor.waiting == 2)
         dying.asks._client.link.abort()
-        (client,) = dying.fleet.router._clients.values()
+        (client,) = dying.fleet.channels._clients.values()
         client.link.abort()
         await until(lambda: set(dying.lost) == {"front end", "server"})
         assert dying.serves.under_way == 0

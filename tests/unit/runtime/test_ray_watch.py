@@ -13,7 +13,7 @@ import pytest
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses
 from engine.runtime.cluster.session.ray_watch import RayGoneError, RayWatch
-from engine.runtime.process.threads import off_loop
+from engine.runtime.concurrency.threads import off_loop
 from tests.local_runtime import until
 
 # -- whether it answers --------------------------------------------------------------------------------------

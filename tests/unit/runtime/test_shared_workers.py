@@ -112,7 +112,7 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
                 assert await fired(service, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
-        channels = service.fleet.router._channels
+        channels = service.fleet.channels._channels
         assert channels[idle]._client is None, "its front end was told"
         assert channels[busy]._client is not None
         assert await fired(service, idle, 2) == ["seen"]

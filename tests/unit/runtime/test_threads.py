@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from engine.runtime.process.threads import Threads
+from engine.runtime.concurrency.threads import Threads
 from tests.local_runtime import until
 
 

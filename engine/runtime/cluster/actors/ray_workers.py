@@ -14,14 +14,14 @@ from engine.runtime.activation.detector_service import MAKE_ROOM
 from engine.runtime.cluster.actors.worker import WorkerActor
 from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, created, first_line
 from engine.runtime.cluster.ray_nodes import not_on, on_node
+from engine.runtime.concurrency.background import Background
+from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import WorkerAnswer
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.background import Background
-from engine.runtime.process.threads import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 

@@ -12,6 +12,7 @@ from engine.runtime.activation.detector_service import DetectorService
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.actors.shown_detectors import ShownDetectors
 from engine.runtime.cluster.ray_calls import SHOWN
+from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
@@ -22,7 +23,6 @@ from engine.runtime.detector.measured_actor import MeasuredActor
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks
-from engine.runtime.process.threads import Threads
 from engine.runtime.transport.link import Link
 from snapshots.data_folder.mounts import mount_check
 from snapshots.files import RealFiles

@@ -25,8 +25,8 @@ _LOOK_S: Final = 0.01
 _CHECKS_PER_TIMEOUT: Final = 4
 
 
-class Router:
-    """Passes operations on. For one event loop."""
+class Channels:
+    """Passes operations on to detectors. For one event loop."""
 
     def __init__(self, settings: RuntimeSettings, locate: Locate, connect: Connect) -> None:
         self._settings = settings

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from engine.runtime.process.background import Background
+from engine.runtime.concurrency.background import Background
 
 T = TypeVar("T")
 R = TypeVar("R")
