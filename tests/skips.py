@@ -1,4 +1,4 @@
-"""Lists the tests that were skipped, why, and what is untested for it; fails where a reason is not expected.
+"""Lists the tests that were skipped, why, and what is therefore untested; fails if a reason is not expected.
 
 python tests/skips.py RESULTS.xml…    reads what pytest --junitxml wrote
 
