@@ -22,6 +22,7 @@ USERS = 1_000
 AMOUNTS = 1_000
 WIDTH = 100
 STEP_MS = 10
+BORN_EVERY_MS = 60_000
 LONG_BEFORE_MS = 86_400_000
 """So long before the first event all rules are made: their histories differ no more when it comes."""
 
@@ -38,7 +39,7 @@ class Member:
     history: Callable[[], Observe]
     rounds: int = 0
     """How many times every user is seen in every country first, so that each run begins after all
-    births."""
+    births, and what joins with time has joined."""
 
 
 def once_within() -> Observe:
@@ -97,10 +98,31 @@ def held_strong() -> Observe:
     return observe
 
 
+def nested() -> Observe:
+    """`once within 10m (ok == true and once within 5m country == …)`, for each user."""
+    last_ms: dict[tuple[str, str], float] = {}
+    last_ok_ms: dict[tuple[str, str], float] = {}
+
+    def observe(event: Event) -> Callable[[str], bool]:
+        fields, now_ms, _ = event
+        user = fields["user"]
+        last_ms[user, fields["country"]] = now_ms
+        if fields.get("ok"):
+            for country in COUNTRIES:
+                if now_ms - last_ms.get((user, country), float("-inf")) <= 300_000:
+                    last_ok_ms[user, country] = now_ms
+        return lambda country: now_ms - last_ok_ms.get((user, country), float("-inf")) <= 600_000
+
+    return observe
+
+
 MEMBERS = (
     Member("once within", 'once within 10m country == "{}"', once_within),
     Member("since within", '(ok == true since within 1h country == "{}")', since_within),
     Member("historically for, weak", 'historically for 1m country != "{}"', held_weak),
+    Member(
+        "once within, nested", 'once within 10m (ok == true and once within 5m country == "{}")', nested, 1
+    ),
     Member("historically for, strong", 'historically for 1m strong country != "{}"', held_strong, 1),
 )
 
@@ -177,7 +199,7 @@ def _raced(member: Member, apart: bool, count: int, effort: Effort) -> Raced:
         detector.add_rule(f"rule {number}", rule.condition(member.shared))
         if apart:
             fields, _, _ = _event(drawn, types, 0)
-            detector.evaluate(fields, number * STEP_MS - LONG_BEFORE_MS * (1 + count // 1_000))
+            detector.evaluate(fields, number * BORN_EVERY_MS - LONG_BEFORE_MS * (1 + count // 1_000))
     before = [
         ({"type": "", "country": country, "user": f"user{user}"}, -LONG_BEFORE_MS / 2 + number, None)
         for number in range(member.rounds)
