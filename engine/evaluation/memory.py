@@ -1,9 +1,10 @@
 """What the plan says of a memory and the state keeps it by: its times, and what an event does to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition
 
 NEVER: Final = -(1 << 63)
@@ -39,6 +40,8 @@ class Sharing(Enum):
     """Once the clock has moved on: later births ignore the times of earlier events."""
     EXPIRED = "expired"
     """Once all that the later birth did not see has expired."""
+    SETTLED = "settled"
+    """Once all has expired that came while the operands, which look back too, might tell births apart."""
     NEVER = "never"
 
 
@@ -73,6 +76,11 @@ class Traits(NamedTuple):
     """Gives what an event does to its memory if it meets no trigger of it, once rules are indexed."""
     sharing_of: Callable[[Condition], Sharing]
     """Gives when rules of different births can share its memory."""
+    settling_us_of: Callable[[Condition], int | None]
+    """Gives the microseconds after a birth from which on its operands are true for rules of this birth where
+    they are for older ones; None if they may differ for ever."""
+    inner_of: Callable[[Condition, Path, int], Iterable[tuple[Condition, Path]]]
+    """Gives the temporal nodes inside a node under a path, each with its path, for rules of one birth."""
     run_us_of: Callable[[Condition], int | None]
     """Gives its window if its memory is the time at which a run started, else None."""
     recorded_of: Callable[[Condition], Recorded | None]

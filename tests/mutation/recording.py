@@ -12,7 +12,7 @@ from tests.worlds.evictions import CLOCKED, LASTING, Answer, BoundedWorld
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
-from tests.worlds.shared_histories import SharedWorld
+from tests.worlds.shared_histories import NestedWorld, SharedWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 SEED = 20
@@ -27,6 +27,7 @@ WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
     (World, 1, {"depth": 3, "steps_max": 40}),
     (ManyRulesWorld, 1, {"steps_max": 30}),
     (SharedWorld, 8, {"steps_max": 40}),
+    (NestedWorld, 4, {"steps_max": 40}),
 )
 """Worlds, and how many scripts of each are for every mode."""
 

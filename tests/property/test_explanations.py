@@ -15,13 +15,14 @@ from tests.differential.modes import MODES, in_mode
 from tests.reference import Event
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Submit, World
-from tests.worlds.shared_histories import RunsWorld, SharedWorld
+from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 WORLDS = {
     "deep conditions": (World, 20, {"depth": 4, "steps_max": 18}),
     "shallow conditions": (World, 20, {"depth": 2, "steps_max": 24}),
     "shared histories": (SharedWorld, 10, {}),
+    "histories of histories": (NestedWorld, 10, {}),
     "long runs": (RunsWorld, 10, {}),
     "long histories": (LongHistoriesWorld, 10, {"steps_max": 40}),
     "steady facts": (SteadyFactsWorld, 5, {"steps_max": 30}),

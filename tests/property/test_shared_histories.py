@@ -9,11 +9,11 @@ from engine.evaluation.state import joining
 from tests.differential.comparison import Pair, explained
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.scripts import Submit
-from tests.worlds.shared_histories import RunsWorld, SharedWorld
+from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "fused" not in mode])
-@pytest.mark.parametrize("world", [SharedWorld, RunsWorld])
+@pytest.mark.parametrize("world", [SharedWorld, NestedWorld, RunsWorld])
 def test_rules_that_share_histories_agree_with_the_reference(
     world: type[SharedWorld],
     mode: str,
@@ -33,7 +33,7 @@ def test_rules_that_share_histories_agree_with_the_reference(
                     pair.apply(step)
                 except AssertionError as error:
                     pytest.fail(f"{error}\n{explained(script)}")
-                joined += len(pair.engine.state.joined)
+                joined += len(pair.engine.state.inner if world is NestedWorld else pair.engine.state.joined)
                 if isinstance(step, Submit) and drawn.random() < reloads:
                     pair.reload()
             names = {*pair.engine.state.stores, *pair.engine.state.joined}
@@ -41,4 +41,5 @@ def test_rules_that_share_histories_agree_with_the_reference(
                 pair.engine.remove_rule(rule_id)
             state = pair.engine.state
             assert (state.stores, state.joined, state.users, state.views) == ({}, {}, {}, {}), names
+            assert (state.inner, pair.engine.rule_set.uses, pair.engine.rule_set.nodes) == ({}, {}, 0), names
     assert joined, "rules of different births share memories"

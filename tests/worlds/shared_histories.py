@@ -21,6 +21,7 @@ from engine.language.condition import (
     Since,
     SinceWithin,
     Sum,
+    children,
 )
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World, timestamp_ms
 
@@ -130,6 +131,58 @@ RUNS = (
     HistoricallyFor(Not(P), 1, "strong"),
     HistoricallyFor(Not(Leaf("p", "eq", 2)), 0.6, "strong"),
 )
+
+
+SETTLING = (
+    OnceWithin(All((P, OnceWithin(Q, 0.3))), 0.3),
+    OnceWithin(Not(OnceWithin(P, 0.3)), 1),
+    OnceWithin(Count(P, 0.3, "eq", 2), 0.3),
+    OnceWithin(Keyed(OnceWithin(P, 0.3), "k"), 0.3),
+    OnceWithin(Keyed(Count(P, 0.3, "eq", 1), "k", Q), 0.3),
+    OnceWithin(OnceWithin(SinceWithin(Q, P, 0.3), 0), 0.3),
+    HistoricallyFor(OnceWithin(P, 0.3), 0.3, "weak"),
+    HistoricallyFor(Count(P, 0.3, "lt", 2), 0.3, "weak"),
+    SinceWithin(OnceWithin(P, 0.3), Q, 0.3),
+    SinceWithin(Not(P), EarlierWithin(Q, 0.3), 0.3),
+    EarlierWithin(HistoricallyFor(P, 0.3), 0.3),
+    EarlierWithin(Not(SinceWithin(Q, Not(P), 0.3)), 0.3),
+    Count(OnceWithin(P, 0.3), 0.3, "gte", 2),
+    Count(Distinct("t", None, 0.3, "eq", 2), 0.3, "eq", 1),
+    Distinct("t", OnceWithin(P, 0.3), 0.3, "gt", 1),
+    Sum("t", Count(P, 0.3, "neq", 1), 0.3, "gte", 2),
+    Avg("t", OnceWithin(P, 0.3), 0.3, "gte", 1),
+)
+"""Those of which every window is bounded, and which tell births apart for a while. With counts that must be
+equal, more of the past does not mean more of the truth."""
+
+LASTING = (
+    OnceWithin(Earlier(P), 0.3),
+    OnceWithin(HistoricallyFor(P, 0.3, "strong"), 0.3),
+    OnceWithin(Keyed(OnceWithin(P, 0.3), "k", OnceWithin(Q, 0.3)), 0.3),
+    Count(OnceWithin(P, 0.3), None, "eq", 2),
+    HistoricallyFor(OnceWithin(P, 0.3), 0, "strong"),
+    Once(OnceWithin(P, 0.3)),
+)
+"""Those that may tell births apart for ever."""
+
+
+class NestedWorld(SharedWorld):
+    """A world of rules over histories of histories, at times with those inside as rules of their own."""
+
+    def condition(self, depth: int) -> Condition:
+        choose = self.choose
+        if depth:
+            self.histories = [choose(SETTLING), choose(SETTLING), choose((*SETTLING, *LASTING))]
+            self.per = choose((None, None, Keyed))
+        history = choose(self.histories)
+        inner = [child for child in children(history) if not isinstance(child, Leaf)]
+        history = choose((history, history, history, *inner))
+        return history if self.per is None else Keyed(history, "k")
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        submit, _ = super().submission(clock_us)
+        time_us = clock_us + self.choose((0, 0, 1, 100_000, 100_000, 200_000, 299_999, 300_000, 300_001))
+        return Submit(submit.fields, timestamp_ms(time_us)), time_us
 
 
 class RunsWorld(SharedWorld):

@@ -61,6 +61,8 @@ class RuleSet:
         """The rules by priority, for a faster look-up of those that fire."""
         self._nodes: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         """The nodes that have memories. Equal nodes are one object, so comparing them walks no trees."""
+        self.uses: Counter[NodeName] = Counter()
+        """By name of a memory, the number of rules that have it."""
         self.nodes = 0
         """The number of nodes in all conditions. Those of a memory that rules share count once."""
         self._stream: ObserveMany | None = None
@@ -109,12 +111,12 @@ class RuleSet:
     def add(self, rule: Rule, birth: int, tick: int, now_us: int) -> None:
         """Add an enabled rule after event `tick`, whose time was `now_us`."""
         parts = requirements_of(rule.condition, birth)
-        names = []
-        for node, path in parts.memories:
-            names.append(NodeName(self._nodes.setdefault(node, node), path, birth))
-            self._state.acquire(names[-1], tick)
-            if self._state.users[names[-1]] > 1:
-                self.nodes -= size_of(node)
+        names = [NodeName(self._nodes.setdefault(node, node), path, birth) for node, path in parts.memories]
+        for name in names:
+            self._state.acquire(name, tick)
+            self.uses[name] += 1
+            if self.uses[name] > 1:
+                self.nodes -= size_of(name.condition)
         self.relations.update(parts.relations)
         self.lookups.add(parts.literals)
         for fact, pattern in parts.patterns:
@@ -141,6 +143,9 @@ class RuleSet:
         self.nodes -= parts.size
         self._action_bytes -= rule.action_bytes_max
         for name in names:
+            if self.uses[name] > 1:
+                self.nodes += size_of(name.condition)
+            _uncount(self.uses, name)
             self._release(name, now_us)
         self.lookups.remove(parts.literals)
         for relation in parts.relations:
@@ -186,15 +191,13 @@ class RuleSet:
         self.lookups.compile_new()
 
     def _release(self, name: NodeName, now_us: int) -> None:
-        users, joined = self._state.users, self._state.joined.get(name)
-        if users[name] > 1:
-            self.nodes += size_of(name.condition)
-        updated = joined.name if joined else name
+        users, updated = self._state.users, self._state.memory_of(name)
         if users[name] == users[updated] == 1 and updated in self._updater_of:
             self._drop_updater(updated)
         if users[name] == 1:
             self.joins.newborn.pop(name, None)
-        self._state.release(name, now_us)
+        for inner in self._state.release(name, now_us):
+            self._release(inner, now_us)
 
     def _join_due(self, now_us: int, tick: int) -> None:
         """Have some memories join older ones that cannot be told from them from the event after `tick` on."""
@@ -236,10 +239,10 @@ class RuleSet:
         program = self._by_priority[priority]
         analysis = Analysis(program.birth, self._index.cost)
         for name in program.memories:
-            joined = self._state.joined.get(name)
-            updated = joined.name if joined else name
-            if updated not in self._updater_of:
-                self._add_updater(updated, analysis)
+            updated = self._state.memory_of(name)
+            for each in (updated, *map(self._state.memory_of, self._state.inner.get(updated, ()))):
+                if each not in self._updater_of:
+                    self._add_updater(each, analysis)
         triggers = analysis.of_rule(program.rule.condition)
         self._by_priority[priority] = program._replace(triggers=triggers)
         self._add_member(priority, RULE_STAGE, program.birth, triggers)

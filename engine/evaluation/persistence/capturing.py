@@ -92,6 +92,8 @@ class Captured:
     tables: list[CapturedTable]
     memories: list[tuple[NodeName, Memory]]
     joined: list[tuple[NodeName, Joined]]
+    nested: bool
+    """Whether a shared memory is of a condition over others that look back."""
     newborn: list[tuple[NodeName, int]]
     joining: list[Joining]
     starts: list[CapturedStarts]
@@ -134,6 +136,7 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
             for name, store in state.stores.items()
         ],
         joined=list(state.joined.items()),
+        nested=bool(state.inner),
         newborn=list(detector.rule_set.joins.newborn.items()),
         joining=detector.rule_set.joins.waiting,
         starts=[

@@ -1,6 +1,6 @@
 """Loads a detector from a msgpack document: its rules, and its memories by name.
 
-`capturing.py` and `packing.py` write the document. This is version 8:
+`capturing.py` and `packing.py` write the document. This is version 9:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
@@ -22,7 +22,8 @@
               what they hold, see `Records`: times; values and times; or panes, sums and perhaps counts. If
               they are paged or more than 512, it is said whether they are paged; in older documents it is not
     joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
-              time in microseconds up to which they ignore it]
+              time in microseconds up to which they ignore it]. If no shared memory is of a condition over
+              others that look back, the document is of version 8 or 7
     newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
               met
     joining:  [condition as JSON, path, birth, time after which it joins the oldest memory of its node, time
@@ -70,10 +71,13 @@ from engine.evaluation.state.storage.tables import Key
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
-STATE_VERSION: Final = 8
+STATE_VERSION: Final = 9
 
 _SHADOWS_FROM: Final = 8
 """Older programs would have shadow rules act."""
+
+_NESTED_FROM: Final = 9
+"""Older programs would drop memories inside shared ones."""
 
 _SHORT_BYTES: Final = 1024
 _READ_LATELY: Final = 1024
@@ -90,7 +94,9 @@ def dump(detector: Saved, events: Sequence[Event] | None = None) -> bytes:
 
 def version_of(captured: Captured) -> int:
     """Return the lowest version of the document of a captured detector."""
-    return STATE_VERSION if "shadows" in captured.marks else _SHADOWS_FROM - 1
+    if captured.nested:
+        return _NESTED_FROM
+    return _SHADOWS_FROM if "shadows" in captured.marks else _SHADOWS_FROM - 1
 
 
 def unpack(data: bytes) -> Any:
@@ -114,7 +120,9 @@ def load(detector: Saved, document: Any, version: int) -> None:
         state.table(path).restore(_keys(row["keys"], several=len(path) > 1), numbers_unpacked(row["held"]))
     for condition, saved_path, birth, oldest_birth, since_us in document["joined"]:
         node = stored_condition(condition), _path(saved_path)
-        detector.state.restore_joined(NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us))
+        state.restore_joined(NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us))
+    for oldest in list(state.readers):
+        state.use_inner(oldest)
     detector.rule_set.joins.restore(
         {NodeName(*_node(node), birth): clock_us for *node, birth, clock_us in document["newborn"]},
         [
@@ -139,7 +147,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         detector.install(rule, birth)
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
-    if state.indexed and (document["joining"] is None or not document["indexed"]):
+    if state.indexed:
         detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
         _load_table(state.tables[_path(row["path"])], row)

@@ -119,8 +119,35 @@ def sharing_of(node: Condition) -> Sharing:
     have no memory.
     """
     if temporal_depth(node) > 1:
-        return Sharing.NEVER
+        return Sharing.NEVER if _settled_us(node) is None else Sharing.SETTLED
     return Sharing.EXPIRED if isinstance(node, language.Sum | language.Avg) else Sharing.VIEWED
+
+
+def settling_us_of(node: Condition) -> int | None:
+    """Return for how many microseconds after a birth the operands of a node may tell it from older ones.
+
+    From then on, they are true for rules of all these births or for none. None if they may differ for ever.
+    """
+    settled = [_settled_us(child) for child in children(node)]
+    return None if None in settled else max((each for each in settled if each is not None), default=0)
+
+
+def _settled_us(node: Condition) -> int | None:
+    """Return the same for a node: the longest sum of windows within one another."""
+    if isinstance(node, Keyed) and node.where is not None and temporal_depth(node.where):
+        # Each birth has slices of its own.
+        return None
+    settling_us = settling_us_of(node)
+    if settling_us is None or not is_temporal(node):
+        return settling_us
+    # A slice may come back at any time with its first event after a birth, before which a run can begin.
+    window_us = None if run_us_of(node) is not None else expiry_of(node)
+    return None if window_us is None else settling_us + window_us
+
+
+def inner_of(node: Condition, path: Path, birth: int) -> tuple[tuple[Condition, Path], ...]:
+    """Return the temporal nodes inside a temporal node under a path, for rules of one birth."""
+    return requirements_of(node, birth, path).memories[1:]
 
 
 def recorded_of(node: Condition) -> Recorded | None:
@@ -162,5 +189,5 @@ def run_us_of(node: Condition) -> int | None:
     )
 
 
-TRAITS: Final = Traits(expiry_of, regime_of, sharing_of, run_us_of, recorded_of)
+TRAITS: Final = Traits(expiry_of, regime_of, sharing_of, settling_us_of, inner_of, run_us_of, recorded_of)
 """What a State asks."""

@@ -34,9 +34,11 @@ def fuse(state: State, tick: int, now_us: int) -> None:
         _part(state, name, other, tick, now_us)
     state.joined.clear()
     state.readers.clear()
-    for other in joined.values():
-        state.release(other.name, now_us)
+    inner = [name for names in state.inner.values() for name in names]
+    state.inner.clear()
     state.cease_indexed()
+    for name in (*(other.name for other in joined.values()), *inner):
+        state.release(name, now_us)
     state.eviction.renew()
 
 

@@ -4,6 +4,9 @@ Two memories of a node differ only by what happened before the later birth. A vi
 the younger one joins once the clock has moved on. If events share the time of the birth, it waits until all
 that it did not see has expired. Without a window nothing expires. Then it waits until both hold the same in
 every slice: from then on they always will, because every event does the same to both.
+
+Two memories whose operands look back too may be written at different events for as long as the operands tell
+the births apart. If all windows inside are bounded, that ends, and what was written until then expires.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +20,9 @@ from engine.evaluation.state.storage.records import Records
 
 JOINED_AT_ONCE: Final = 16
 """At most this many memories join at one event, because thousands would take seconds."""
+
+DROPPED_AT_ONCE: Final = 50_000
+"""After this many entries of joined memories have been dropped, the next memory joins at the next event."""
 
 COMPARED_AT_ONCE: Final = 64
 """At most this many slots of two memories are compared at a time."""
@@ -64,8 +70,14 @@ class Joins:
         self.newborn |= dict.fromkeys(filter(self._state.has_older, names), now_us)
 
     def await_all(self, tick: int, now_us: int) -> None:
-        """Add all memories when rules become indexed, after event `tick` at `now_us`."""
+        """Add all memories that do not wait yet, after event `tick` at `now_us`.
+
+        They do not when rules become indexed, or if a program saved them that did not have them join.
+        """
+        known = {*self.newborn, *(each.name for each in self._waiting)}
         for name in filter(self._state.has_older, self._state.stores):
+            if name in known:
+                continue
             if name.birth == tick:
                 self.newborn[name] = now_us
             else:
@@ -102,20 +114,28 @@ class Joins:
 
     def due(self, now_us: int, tick: int) -> Iterator[Joining]:
         """Remove and give a few memories that can join at an event at this time, after event `tick`."""
+        dropped = 0
         for _ in range(JOINED_AT_ONCE):
-            if not self._waiting or self._waiting[0].due_us >= now_us:
+            if not self._waiting or self._waiting[0].due_us >= now_us or dropped > DROPPED_AT_ONCE:
                 return
             due = heappop(self._waiting)
-            if due.name not in self._state.stores or not self._state.has_older(due.name):
+            own = self._state.stores.get(due.name)
+            if own is None or not self._state.has_older(due.name):
                 continue
             if due.same is None or self._hold_the_same(due.name, due.same, now_us, tick):
+                dropped += 0 if isinstance(own, int) else own.held
                 yield due
 
     def _wait_for_expiry(self, name: NodeName, clock_us: int) -> None:
         """Schedule a memory for when all that it did not see has expired, or else for comparison."""
-        expires_after_us = self._state.traits.expiry_of(name.condition)
+        traits, since_us = self._state.traits, NEVER
+        expires_after_us = traits.expiry_of(name.condition)
+        if traits.sharing_of(name.condition) is Sharing.SETTLED:
+            settling_us = traits.settling_us_of(name.condition)
+            assert settling_us is not None, name
+            clock_us = since_us = clock_us + settling_us
         if expires_after_us is not None:
-            self._wait(name, clock_us + expires_after_us, NEVER)
+            self._wait(name, clock_us + expires_after_us, since_us)
         elif not isinstance(self._state.stores[name], Records):
             self._wait(name, clock_us, NEVER, 0)
 

@@ -4,7 +4,8 @@ The name of a memory is the node's condition, the path of keys around it, and it
 together share it. The name does not depend on how a rule is compiled.
 
 Once rules are indexed, a memory is updated by itself, and rules read it through a View. Rules of a later
-birth then join the oldest memory of the same node, as soon as it reads like their own.
+birth then join the oldest memory of the same node, as soon as it reads like their own. A memory that is
+shared may read others inside it, of its own birth. Then it uses them, as a rule does.
 """
 
 from bisect import bisect_left, insort
@@ -66,6 +67,9 @@ class State:
         """The names without a memory of their own."""
         self.readers: dict[NodeName, list[NodeName]] = {}
         """By name, the names that have joined it, in order of birth."""
+        self.inner: dict[NodeName, tuple[NodeName, ...]] = {}
+        """By name of a memory that others have joined, the names of those inside it, which it uses too: its
+        updates need them, whatever becomes of the rules of its birth."""
         self.views: dict[NodeName, View] = {}
         """By name, the view of a memory that can be shared, once rules are indexed."""
         self._shared: dict[tuple[Condition, Path], list[NodeName]] = {}
@@ -135,12 +139,36 @@ class State:
         oldest = self.oldest(name)
         assert oldest != name, name
         self.users[oldest] += 1
-        # No key is given back: the other memory has held what this one holds, and will for as long.
+        if self.tracking and name.path and self.traits.sharing_of(name.condition) is Sharing.SETTLED:
+            self._log_joined(self.stores[name], self.stores[oldest], now_us)
+        # No key is given back: what has not expired of what this one holds, the other memory has held too,
+        # and will for as long.
         self._drop(name, now_us, keys=False)
         self._set_joined(name, Joined(oldest, since_us), self.views[name])
+        self.use_inner(oldest)
+
+    def _log_joined(self, own: Store, oldest: Store, now_us: int) -> None:
+        """Log the slots in which a memory that joins another may have held something later than that does.
+
+        It has expired, but without it the keys may have expired earlier.
+        """
+        assert not isinstance(own, int), "the memory has keys"
+        assert not isinstance(oldest, int), "the memory has keys"
+        slots = {*own.slots(), *own.ticks, *oldest.ticks}
+        own.table.log += [slot for slot in slots if own.until_us(slot) < now_us]
+
+    def use_inner(self, oldest: NodeName) -> None:
+        """Have a memory that others have joined use those inside it, if it does not yet."""
+        if oldest in self.inner:
+            return
+        inner = self.traits.inner_of(*oldest)
+        if inner:
+            self.inner[oldest] = tuple([NodeName(*node, oldest.birth) for node in inner])
+            for name in self.inner[oldest]:
+                self.acquire(name, 0)
 
     def restore_joined(self, name: NodeName, joined: Joined) -> None:
-        """Restore a name that had joined another, before its rules are added.
+        """Restore a name that had joined another, before its rules are added; then call `use_inner`.
 
         The memory of the other may still be missing.
         """
@@ -153,9 +181,17 @@ class State:
         self.joined[name], self.views[name] = joined, view
         insort(self.readers.setdefault(joined.name, []), name, key=_birth)
 
-    def release(self, name: NodeName, now_us: int) -> None:
-        """Give a memory back; the last one to do so drops it, and the keys that only it held."""
+    def release(self, name: NodeName, now_us: int) -> tuple[NodeName, ...]:
+        """Give a memory back; the last one to do so drops it, and the keys that only it held.
+
+        Return the names that must be released next: of the memories inside one that no other has joined any
+        more.
+        """
+        joined = self.joined.get(name)
         self._release(name, now_us, first=True)
+        if joined is None or joined.name in self.readers:
+            return ()
+        return self.inner.pop(joined.name, ())
 
     def _release(self, name: NodeName, now_us: int, *, first: bool) -> None:
         """Release a memory. With `first`, the reader that leaves was the one born first."""

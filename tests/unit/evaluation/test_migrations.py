@@ -37,6 +37,7 @@ COUNTING_RULES = (
     "per j where (b == 1 and not previous b == 1) once within 10s a == 1",
     "per j where b == 1 per k count(a > 0) within 10s == 1",
 )
+NESTED = "per j once within 2s (b == 1 and not once within 1s a == 1)"
 MORE_RULES = tuple(f'type == "t{number}" and per k once within 5s a == {number}' for number in range(6))
 
 
@@ -187,6 +188,29 @@ def test_shadow_rules_are_written_so_that_older_programs_refuse_them_and_are_rea
     for rule in made.rules()[-2:]:
         made.remove_rule(rule.id)
     assert version_of(capture(made)) == 7, "older programs can read it again"
+
+
+def made_of_histories() -> Detector:
+    """Give a detector whose rules share a history of histories that no rule of its own birth has any more."""
+    made = newly_made((*RULES, NESTED))
+    for number in range(40, 52):
+        made.add_rule("rule", NESTED, rule_id=f"{number:032x}")
+        evaluate(made, number)
+    made.remove_rule(f"{len(RULES):032x}")
+    assert made.state.inner
+    return made
+
+
+def test_histories_of_histories_that_rules_share_are_written_and_go_on_as_they_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(4))
+    saved, made = (GOLDEN / "state_9_nested.msgpack").read_bytes(), made_of_histories()
+    assert made.dump() == saved
+    loaded = Detector.load(saved, 9, limits=LIMITS)
+    fired = [evaluate(loaded, number) for number in range(60, 120)]
+    assert fired == [evaluate(made, number) for number in range(60, 120)]
+    assert len({tuple(ids) for ids in fired}) > 2
 
 
 def test_a_version_that_is_not_known_yet_is_no_detector() -> None:

@@ -22,6 +22,7 @@ from tests.worlds.evictions import AWAITED, CLOCKED
 ONE = "per k once within 10s p == 1"
 APART = "per k historically for 10s not p == 1"
 STRONG = "per k historically for 10s strong not p == 1"
+NESTED = "per k once within 2s (p == 1 and not once within 1s k == 3)"
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_memories_join_older_ones_at_the_same_event_after_a_reload() -> None:
     for place, time_ms in enumerate(
         (0, 0, 3_000, 3_000, 3_001, 9_999, 10_000, 10_001, 13_000, 13_001, 13_002)
     ):
-        for text in (ONE, APART, STRONG, "per k once p == 1"):
+        for text in (ONE, APART, STRONG, NESTED, "per k once p == 1"):
             for life in (first, second) if place < 8 else ():
                 life.add_rule("rule", text, rule_id=f"{place} {text}")
         second = Detector.load(second.dump(), Detector.STATE_VERSION)

@@ -140,7 +140,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
 
     Rules are searched for among the first RULES_AT_ONCE.
     """
-    state = detector.state
+    state, uses = detector.state, detector.rule_set.uses
     page = list(islice(state.stores.items(), after, after + limit))
     users: dict[NodeName, list[str]] = {name: [] for name, _ in page}
     for program in islice(detector.rule_set.programs.values(), RULES_AT_ONCE):
@@ -155,7 +155,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
             "since_event": name.birth,
             "entries": _entries(state, store),
             "bytes": 0 if isinstance(store, int) else store.bytes,
-            "uses": state.users[name],
+            "uses": sum(uses[each] for each in (name, *state.readers.get(name, ()))),
             "ruleIds": users[name],
         }
         for name, store in page

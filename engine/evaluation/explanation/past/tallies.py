@@ -16,7 +16,6 @@ from engine.evaluation.facts.values import double, scaled, slice_key_of
 from engine.evaluation.memory import pane_us
 from engine.evaluation.plan.requirements import recorded_of
 from engine.evaluation.plan.triggers import COMPARISONS, Comparison
-from engine.evaluation.state.aggregates.panes import Sum
 from engine.language import condition as language
 
 
@@ -58,20 +57,23 @@ def tally_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: boo
             untils_us = [at_us + window_us for at_us in seen.values() if at_us > since_us]
             return Tally(sorted(untils_us) + added, [], [])
         case language.Sum() | language.Avg():
-            return _panes(node, past.record, now_us, double(value) if adds else None)
+            return _panes(node, past, now_us, double(value) if adds else None)
         case _:
             assert_never(node)
 
 
-def _panes(node: language.Sum | language.Avg, record: Sum | None, now_us: int, number: float | None) -> Tally:
+def _panes(node: language.Sum | language.Avg, past: Past, now_us: int, number: float | None) -> Tally:
     window_us = node.window_us
     width_us = 0 if window_us is None else pane_us(window_us)
     panes: list[int] = []
     totals: list[float] = []
     numbers: list[int] = []
+    record = past.record
     if record is not None:
-        panes, totals = list(record.panes), list(record.sums)
-        numbers = list(record.counts or [1] * len(panes))
+        # What is ignored has expired. Without a window, nothing is.
+        first = bisect_right(record.panes, past.since_us // width_us) if width_us else 0
+        panes, totals = list(record.panes[first:]), list(record.sums[first:])
+        numbers = [1] * len(panes) if record.counts is None else list(record.counts[first:])
     if number is not None:
         pane = 0 if window_us is None else now_us // width_us
         if not (panes and panes[-1] == pane):

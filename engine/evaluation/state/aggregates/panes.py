@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from engine.evaluation.facts.values import double
-from engine.evaluation.memory import NEVER, pane_us
+from engine.evaluation.memory import pane_us
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
@@ -159,9 +159,8 @@ class Panes(Records[Sum]):
         """Return the end of the last pane, before which its numbers count like one at its end."""
         return self._end_us(record.panes[-1])
 
-    def later(self, record: Sum, since_us: int) -> Sum | None:
-        """Return a copy of a record. From a sum, nothing can be taken out."""
-        assert since_us == NEVER, "sums are shared only when nothing in them is ignored"
+    def later(self, record: Sum, since_us: int) -> Sum | None:  # noqa: ARG002 -- as for other records
+        """Return a copy of a record. From a sum, nothing can be taken out: what is ignored has expired."""
         return self.copy_of(record)
 
     def bytes_of(self, record: Sum) -> int:
