@@ -11,7 +11,7 @@ from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
 from engine.evaluation.state import slices
 from engine.evaluation.state.removal import tidying
-from engine.evaluation.state.storage import columns, records
+from engine.evaluation.state.storage import awake, columns, records
 from tests.differential import fused
 
 LOOKED_UP = (
@@ -23,10 +23,21 @@ LOOKED_UP = (
 )
 """Values of any size are treated as large ones are."""
 
+UNITED = (
+    (awake, "UNITED_FROM", 1),
+    (awake, "CALM_EVENTS", 0),
+    (awake, "DENSE_SHARE", 0.0),
+)
+"""All buckets of memories are united at the first event, and all paged memories count as dense."""
+
 MODES = {
     "fused": (),
     "indexed": ((rule_set, "index_pays", fused.up_to(0)),),
-    "becoming indexed": ((rule_set, "index_pays", fused.up_to(1)),),
+    "becoming indexed": (
+        (rule_set, "index_pays", fused.up_to(1)),
+        (awake, "UNITED_FROM", 2),
+        (awake, "CALM_EVENTS", 1),
+    ),
     "in turns": ((rule_set, "index_pays", fused.in_turns),),
     "in turns, in pages": (
         (rule_set, "index_pays", fused.in_turns),
@@ -36,11 +47,13 @@ MODES = {
     ),
     "indexed, in pages, looked up": (
         *LOOKED_UP,
+        *UNITED,
         (rule_set, "index_pays", fused.up_to(0)),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
     ),
     "indexed, tidied at every event": (
+        *UNITED,
         (rule_set, "index_pays", fused.up_to(0)),
         (fused_stream, "SETTLE_EVERY", 1),
         (indexed_stream, "SETTLE_EVERY", 1),

@@ -1,19 +1,17 @@
 """The memories of nodes without keys: a cell for each, or records with a single slot."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import Any, assert_never, cast
 
 from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
 from engine.evaluation.state.aggregates.panes import Panes
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
+from engine.evaluation.state.storage.awake import AwakeStores
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.starts import Starts
 from engine.evaluation.state.storage.tables import Total
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.views import Store
 
 
 class Whole:
@@ -37,7 +35,7 @@ class Whole:
         """The cells that trigger while they hold no time."""
         self.starts = Starts(weigh)
         """The same as `ColumnTable.starts`, for the slot 0 of all events."""
-        self.awake: dict[Store, Bucket] = {}
+        self.awake = AwakeStores()
         """By cell, the buckets that the next event meets; also by records without keys."""
 
     def new_cell(self, tick: int) -> int:
@@ -68,13 +66,13 @@ class Whole:
         if blank:
             self.blank.add(cell)
         if (self.cells[cell] == NEVER) is blank:
-            self.awake[cell] = bucket
+            self.awake.wake(cell, bucket)
 
     def unwatch(self, cell: int) -> None:
         """Undo `watch`."""
         del self.buckets[cell]
         self.blank.discard(cell)
-        self.awake.pop(cell, None)
+        self.awake.rest(cell)
 
     def restore(self, cell: int, time_us: int) -> None:
         """Restore the time of a cell from a snapshot."""
@@ -85,12 +83,12 @@ class Whole:
         """Set a cell that triggers from now on."""
         self.cells[cell] = time_us
         if cell in self.buckets:
-            self.awake[cell] = self.buckets[cell]
+            self.awake.wake(cell, self.buckets[cell])
 
     def rest(self, cell: int, time_us: int) -> None:
         """Set a cell that triggers no longer."""
         self.cells[cell] = time_us
-        self.awake.pop(cell, None)
+        self.awake.rest(cell)
 
 
 class Keyless:
@@ -123,11 +121,11 @@ class Keyless:
 
     def wake(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
         """Have every event meet the bucket of records."""
-        self._whole.awake[records] = records.bucket
+        self._whole.awake.wake(records, records.bucket)
 
     def rest(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
         """Undo `wake`."""
-        del self._whole.awake[records]
+        self._whole.awake.rest(records)
 
 
 def new_records(recorded: Recorded, slots: ColumnTable | Keyless) -> Records[Any]:

@@ -22,6 +22,10 @@ WORLDS: dict[str, Callable[[int], str]] = {
     "alike, for ever": lambda _: "per user once (kind == 1 and amount == 5)",
     "alike, without keys": lambda _: "once within 3s kind == 1",
     "alike, for ever, without keys": lambda _: "once (kind == 1 and amount == 5)",
+    "counts": lambda number: f"per user count(kind == {number % 5}) within {1 + number}s >= {1 + number % 3}",
+    "counts, without keys": lambda number: f"count(kind == {number % 5}) within {1 + number}s >= 2",
+    "values": lambda number: f"per user distinct(amount where kind == {number % 5}) within {1 + number}s > 1",
+    "sums": lambda number: f"per user sum(amount where kind == {number % 5}) within {1 + number}s > {number}",
     "alike, weak": lambda _: "per user historically for 2s kind == 1",
 }
 Events = list[tuple[dict[str, Any], int]]

@@ -9,6 +9,7 @@ from engine.evaluation.dispatch.compiler import Fire, Observe, Row
 from engine.evaluation.dispatch.indexing.ranges import Selected
 from engine.evaluation.dispatch.indexing.selection import (
     PENDING_MAX,
+    Keeper,
     SelectedRow,
     SelectedRows,
     Shapes,
@@ -122,6 +123,7 @@ class Bucket:
 
         `several` tells whether an event may meet more buckets of this member.
         """
+        self._selected.unions.drop()
         self.size += 1
         self.pending.append((member, stage, several))
         if len(self.pending) >= PENDING_MAX:
@@ -129,6 +131,7 @@ class Bucket:
 
     def remove(self, member: int, stage: int, *, several: bool = False) -> None:
         """Undo `add`."""
+        self._selected.unions.drop()
         self.size -= 1
         if (member, stage, several) in self.pending:
             self.pending.remove((member, stage, several))
@@ -154,6 +157,7 @@ class Bucket:
 
     def take_over(self, other: "Bucket") -> None:
         """Add all members of another bucket."""
+        self._selected.unions.drop()
         other.take_in()
         for name, group in other.groups.items():
             if name not in self.groups:
@@ -164,6 +168,22 @@ class Bucket:
             for observe, rows in shapes.items():
                 mine.setdefault(observe, {}).update(rows)
         self.size += other.size
+
+    def united(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected:
+        """Return the members of some buckets, of which this is one, until one of them changes."""
+        groups: dict[Any, Group] = {}
+        several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
+        for bucket in buckets:
+            bucket.take_in()
+            for group in bucket.groups.values():
+                groups[len(groups)] = group
+            for stage, shapes in bucket.several.items():
+                mine = several.setdefault(stage, {})
+                for observe, rows in shapes.items():
+                    mine.setdefault(observe, {}).update(rows)
+        selected = sum(len(rows) for shapes in several.values() for rows in shapes.values())
+        self._selected.unions.add(keeper, len(groups) + selected)
+        return Selected(several, groups=groups)
 
     def take_in(self) -> None:
         """Compile the members that are pending."""

@@ -91,7 +91,7 @@ class IndexedStream:
                     if table.watched or table.awake or table.begun:
                         met += table.triggered()
                 if whole.awake:
-                    met += whole.awake.values()
+                    met += whole.awake.met()
                 turns: Sequence[Turn] = ()
                 if late is not None:
                     turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_stage)

@@ -6,7 +6,7 @@ kept here, as a tuple. The members that an event selects are collected first and
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Observe
 from engine.evaluation.plan.known import Known
@@ -31,16 +31,55 @@ member_of: Final = itemgetter(-2)
 PENDING_MAX: Final = 16
 """The most members that wait for the next event to compile them, which takes half a millisecond."""
 
+UNITED_MAX: Final = 1 << 17
+"""The most rows in unions of buckets, which take some 60 bytes each."""
+
+
+class Keeper(Protocol):
+    """What keeps a union of buckets."""
+
+    def disturb(self) -> None:
+        """Drop the union."""
+
+
+class Unions:
+    """The unions of buckets. If all have more than `UNITED_MAX` rows, those made first are dropped."""
+
+    __slots__ = ("_made", "_rows")
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Keeper, int]] = {}
+        """By the id of its keeper, each union's keeper and number of rows."""
+        self._rows = 0
+
+    def add(self, keeper: Keeper, rows: int) -> None:
+        """Add a new union of so many rows, in place of the keeper's last one."""
+        _, before = self._made.pop(id(keeper), (keeper, 0))
+        self._made[id(keeper)] = keeper, rows
+        self._rows += rows - before
+        while self._rows > UNITED_MAX and len(self._made) > 1:
+            first, rows = self._made.pop(next(iter(self._made)))
+            self._rows -= rows
+            first.disturb()
+
+    def drop(self) -> None:
+        """Drop all unions, as a bucket changes."""
+        for keeper, _ in self._made.values():
+            keeper.disturb()
+        self._made.clear()
+        self._rows = 0
+
 
 class SelectedRows:
     """The rows of members with several triggers. Those of other members are compiled when asked for."""
 
-    __slots__ = ("_compile", "_pending", "_rows")
+    __slots__ = ("_compile", "_pending", "_rows", "unions")
 
     def __init__(self, compile_member: CompileSelected) -> None:
         self._compile = compile_member
         self._rows: dict[int, SelectedRow] = {}
         self._pending: dict[int, None] = {}
+        self.unions = Unions()
 
     def add(self, member: int) -> None:
         """Add a member with several triggers."""

@@ -2,12 +2,14 @@
 
 from array import array
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
-from engine.evaluation.memory import FOREVER, NEVER, Bucket
+from engine.evaluation.memory import FOREVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
+from engine.evaluation.state.storage.awake import AwakeColumns, WatchedColumns
 from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.shards import SHARDS, shrink
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
@@ -138,10 +140,10 @@ class KeyTable(Generic[ColumnT]):
         """For each slot, the columns with an entry there in `few` or `ticks`; a single one without a dict."""
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
-        self.awake: dict[int, list[ColumnT]] = {}
+        self.awake: defaultdict[int, AwakeColumns] = defaultdict(AwakeColumns)
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
-        self.watched: list[ColumnT] = []
-        """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
+        self.watched = WatchedColumns()
+        """The paged columns with a bucket for slots that hold a time."""
         self.stamped: list[ColumnT] = []
         """The columns that are read with the slice's clock, the longest window first. If there are any, each
         key that an event has is admitted."""
@@ -210,16 +212,16 @@ class KeyTable(Generic[ColumnT]):
         slot = self.slot
         if slot < 0:
             return []
-        columns = self.awake.get(slot, [])
-        columns = columns + [column for column in self.watched if column.at(slot) != NEVER]
+        met = self.watched.met_at(slot, self.live) if self.watched else []
+        if slot in self.awake:
+            met += self.awake[slot].met()
         if self.begun and self.previous_tick <= self.begun_at:
             # Some of these nodes may be younger than the slice, and see the first event of it now.
             oldest = max(self.previous_tick, self.first_ticks[slot])
             # Those with a tick for the slot are awake already.
-            columns += [
-                column for column in self.begun if column.complete_at >= oldest and slot not in column.ticks
-            ]
-        return [column.bucket for column in columns if column.bucket is not None]
+            young = [column for column in self.begun if column.complete_at >= oldest]
+            met += [each.bucket for each in young if each.bucket is not None and slot not in each.ticks]
+        return met
 
     def admit(self, key: Key, tick: int, now_us: int) -> int:
         """Return the slot of a key, a new one if the key is not live."""
@@ -332,7 +334,7 @@ class KeyTable(Generic[ColumnT]):
 
     def wake(self, slot: int, column: ColumnT) -> None:
         """Have the next events of a slice meet a column's bucket."""
-        self.awake.setdefault(slot, []).append(column)
+        self.awake[slot].append(column)
 
     def rest(self, slot: int, column: ColumnT) -> None:
         """Undo `wake`."""

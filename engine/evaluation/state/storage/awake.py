@@ -1,0 +1,145 @@
+"""The memories whose buckets the next event meets.
+
+Where rules count, most slices hold most memories, and collecting what hundreds of buckets select takes longer
+than evaluating it. So buckets that several events in a row have met are united, until one of them changes or
+is met no longer.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from engine.evaluation.memory import NEVER, Bucket
+
+UNITED_FROM: Final = 8
+"""Fewer buckets are not united."""
+
+CALM_EVENTS: Final = 3
+"""How many events must have met the same buckets before they are united, which takes about as long as an
+event that meets them one by one."""
+
+LATER_SHARE: Final = 1.2
+"""Buckets are united anew when there are this many times as many."""
+
+DENSE_SHARE: Final = 0.6
+"""If a memory holds a time for this share of the slices, every event of a slice meets its bucket. To ask at
+each event whether it holds one would take longer than to evaluate some members in vain."""
+
+COUNTED_EVERY: Final = 256
+"""After this many events, it is counted anew which memories are dense."""
+
+
+class _Columns(list[Any]):
+    __slots__ = ("events", "union")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disturb()
+
+    def disturb(self) -> None:
+        """Drop the union, as a bucket has changed or is met no longer."""
+        self.events = 0
+        """A number of events: see `_met` and `WatchedColumns.met_at`."""
+        self.union: Bucket | None = None
+        """The members of several buckets as one, or None."""
+
+
+class AwakeColumns(_Columns):
+    """The columns whose buckets the next event of a slice meets."""
+
+    __slots__ = ("_united",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._united = 0
+        """How many columns, from the first on, are in the union if there is one."""
+
+    def met(self) -> Collection[Bucket]:
+        """Return the buckets, or one that has the members of most and then the others."""
+        if self.union is not None:
+            if len(self) == self._united:
+                return (self.union,)
+            if len(self) <= LATER_SHARE * self._united:
+                return (self.union, *[column.bucket for column in self[self._united :]])
+            self.union = None
+        self._united = len(self)
+        return _met(self, [column.bucket for column in self])
+
+    def remove(self, column: Any) -> None:
+        """Remove a column."""
+        place = self.index(column)
+        del self[place]
+        if place < self._united:
+            self.disturb()
+
+
+class WatchedColumns(_Columns):
+    """The paged columns with a bucket for slots that hold a time."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: list[Any] = []
+        """The columns that are not dense."""
+
+    def append(self, column: Any) -> None:
+        """Add a column."""
+        super().append(column)
+        self.disturb()
+
+    def remove(self, column: Any) -> None:
+        """Remove a column."""
+        super().remove(column)
+        self.disturb()
+
+    def met_at(self, slot: int, live: int) -> list[Bucket]:
+        """Return the buckets that an event of a slot meets: one for all columns that are dense."""
+        if not self.events:
+            self.events = COUNTED_EVERY
+            dense = [column.bucket for column in self if column.held >= DENSE_SHARE * live]
+            unites = len(dense) >= UNITED_FROM
+            self.union = dense[0].united(dense, self) if unites else None
+            self._asked = [column for column in self if not unites or column.held < DENSE_SHARE * live]
+        self.events -= 1
+        met = [column.bucket for column in self._asked if column.at(slot) != NEVER]
+        return met if self.union is None else [*met, self.union]
+
+
+class AwakeStores(dict[Any, Bucket]):
+    """The buckets that the next event meets because of memories without keys, by memory."""
+
+    __slots__ = ("events", "union")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disturb()
+
+    def disturb(self) -> None:
+        """Drop the union, as a bucket has changed or others are met."""
+        self.events = 0
+        self.union: Bucket | None = None
+
+    def met(self) -> Collection[Bucket]:
+        """Return the buckets, or one that has all their members."""
+        return (self.union,) if self.union is not None else _met(self, self.values())
+
+    def wake(self, store: Any, bucket: Bucket) -> None:
+        """Have the next events meet the bucket of a memory."""
+        self[store] = bucket
+        self.disturb()
+
+    def rest(self, store: Any) -> None:
+        """Undo `wake`, if the memory is awake."""
+        if self.pop(store, None) is not None:
+            self.disturb()
+
+
+def _met(awake: AwakeColumns | AwakeStores, buckets: Collection[Bucket]) -> Collection[Bucket]:
+    """Return these buckets, or one in their place if enough events have met them."""
+    if len(buckets) < UNITED_FROM:
+        return buckets
+    if awake.events < CALM_EVENTS:
+        awake.events += 1
+        return buckets
+    awake.union = next(iter(buckets)).united(buckets, awake)
+    return (awake.union,)

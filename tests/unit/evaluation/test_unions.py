@@ -1,0 +1,159 @@
+"""Buckets that are met again and again are united, which nobody can tell from the answers."""
+
+import random
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.indexing import selection
+from engine.evaluation.state.storage import awake, columns
+from engine.evaluation.state.storage.awake import AwakeColumns
+from engine.evaluation.state.storage.columns import ColumnTable
+from tests.differential import fused
+
+COUNT = 12
+KINDS = 3
+
+
+def condition(number: int, *, keyed: bool = True) -> str:
+    slice_of = "per user " if keyed else ""
+    return f"{slice_of}count(kind == {number % KINDS}) within {10 + number}s >= {1 + number % 4}"
+
+
+def detector(*, indexed: bool, keyed: bool = True) -> Detector:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule_set, "index_pays", fused.up_to(0 if indexed else 10**9))
+        made = Detector()
+        for number in range(COUNT):
+            made.add_rule(f"rule {number}", condition(number, keyed=keyed), rule_id=f"{number:032x}")
+    assert made.state.indexed is indexed
+    return made
+
+
+def table_of(made: Detector) -> ColumnTable:
+    [table] = made.state.tables.values()
+    return table
+
+
+def events(count: int, users: int, seed: int = 1) -> list[tuple[dict[str, Any], int]]:
+    drawn = random.Random(seed)
+    return [
+        ({"kind": drawn.randrange(KINDS), "user": f"u{drawn.randrange(users)}"}, 100 * number)
+        for number in range(count)
+    ]
+
+
+def play(made: Detector, happened: list[tuple[dict[str, Any], int]], start_ms: int = 0) -> list[list[str]]:
+    return [
+        [action["name"] for action in made.evaluate(fields, start_ms + time_ms)]
+        for fields, time_ms in happened
+    ]
+
+
+@pytest.fixture
+def always_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", lambda weights, *, indexed: indexed)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.usefixtures("always_indexed")
+def test_a_rule_that_is_added_or_removed_changes_the_union(*, keyed: bool) -> None:
+    plain, united = (detector(indexed=indexed, keyed=keyed) for indexed in (False, True))
+    holder = (lambda: table_of(united).awake[0]) if keyed else (lambda: united.state.whole.awake)
+    start_ms = 0
+    for step in range(4):
+        happened = events(60, users=2, seed=step)
+        assert play(united, happened, start_ms) == play(plain, happened, start_ms)
+        assert holder().union is not None
+        start_ms += 6_000
+        for made in (plain, united):
+            if step % 2:
+                made.add_rule("new", condition(step, keyed=keyed), rule_id=f"{100 + step:032x}")
+            else:
+                made.remove_rule(f"{step:032x}")
+        assert holder().union is None
+
+
+@pytest.mark.usefixtures("always_indexed")
+def test_a_rule_that_shares_its_memory_leaves_the_union() -> None:
+    made = detector(indexed=True)
+    made.add_rule("twin", condition(0), rule_id="f" * 32)
+    said = [{"kind": number % KINDS, "user": "u"} for number in range(30)]
+    assert ["rule 0", "twin"] in play(made, [(fields, 0) for fields in said[:1]])
+    play(made, [(fields, 0) for fields in said])
+    assert table_of(made).awake[0].union is not None
+    made.remove_rule("f" * 32)
+    assert "rule 0" in play(made, [(said[0], 0)])[0]
+
+
+class Bucket:
+    """Unites nothing but names."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def united(self, buckets: Iterable[Any], keeper: object) -> str:
+        assert isinstance(keeper, AwakeColumns)
+        return "".join(bucket.name for bucket in buckets)
+
+
+def test_the_columns_of_a_slice_are_united_once_several_events_have_met_them() -> None:
+    columns_of = [SimpleNamespace(bucket=Bucket(name)) for name in "abcdefghijkl"]
+    slice_ = AwakeColumns()
+
+    def met() -> list[str]:
+        return [each if isinstance(each, str) else each.name for each in slice_.met()]
+
+    for column in columns_of[:7]:
+        slice_.append(column)
+    assert [met() for _ in range(9)] == [[*"abcdefg"]] * 9
+    slice_.append(columns_of[7])
+    assert [met() for _ in range(5)] == [*[[*"abcdefgh"]] * 3, ["abcdefgh"], ["abcdefgh"]]
+    slice_.append(columns_of[8])
+    assert met() == ["abcdefgh", "i"]
+    slice_.remove(columns_of[8])
+    assert met() == ["abcdefgh"]
+    for column in columns_of[9:11]:
+        slice_.append(column)
+    assert met() == ["abcdefghjk"]
+    slice_.remove(columns_of[10])
+    assert [met() for _ in range(4)] == [*[[*"abcdefghj"]] * 3, ["abcdefghj"]]
+    slice_.remove(columns_of[0])
+    assert met() == [*"bcdefghj"]
+
+
+def test_paged_memories_that_most_slices_hold_are_met_without_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columns, "PAGED_FROM", 2)
+    monkeypatch.setattr(awake, "COUNTED_EVERY", 16)
+    made, plain = detector(indexed=True), detector(indexed=False)
+    happened = events(400, users=20)
+    assert play(made, happened) == play(plain, happened)
+    watched = table_of(made).watched
+    assert len(watched) == COUNT
+    assert watched.union is not None
+    asked = []
+    monkeypatch.setattr(columns.Column, "at", lambda column, slot: asked.append(column))
+    made.evaluate({"kind": 7, "user": "u1"}, 40_000)
+    assert not asked
+    monkeypatch.undo()
+    # From here on none counts as dense.
+    monkeypatch.setattr(awake, "DENSE_SHARE", 1.1)
+    plain.evaluate({"kind": 7, "user": "u1"}, 40_000)
+    more = events(400, users=20, seed=2)
+    assert play(made, more, 40_000) == play(plain, more, 40_000)
+    assert watched.union is None
+
+
+def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "UNITED_MAX", 3 * COUNT)
+    made, plain = detector(indexed=True), detector(indexed=False)
+    happened = events(600, users=8)
+    assert play(made, happened) == play(plain, happened)
+    united = [slice_ for slice_ in table_of(made).awake.values() if slice_.union is not None]
+    assert 1 <= len(united) <= 3
