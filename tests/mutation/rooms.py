@@ -140,6 +140,7 @@ ROOMS: Final = {
             "engine/evaluation/explanation",
             tests=(
                 "unit/evaluation/test_explanations.py",
+                "unit/evaluation/test_explanation_costs.py",
                 "unit/evaluation/test_timelines.py",
                 "property/test_explanations.py",
             ),
