@@ -64,7 +64,7 @@ def test_detectors_move_and_nodes_are_drained_under_load_and_nothing_is_lost(clu
                 moved = service.call("POST", f"/api/detectors/{ids[0]}/move", {"node": to})
                 moved_s.append(time.monotonic() - began_s)
                 assert moved["node"] == to
-                until(lambda there=to: places(service)[ids[0]] == there, "it is not shown there", 5)
+                until(lambda there=to: places(service).get(ids[0]) == there, "it is not shown there", 5)
                 callers[0].until(20)
             drained_s = []
             for node, other in ((nodes[0], nodes[1]), (nodes[1], nodes[0])):
