@@ -33,9 +33,10 @@ def console_pages() -> dict[str, Response]:
     found = {
         "/console": Response(200, (_FILES / "index.html").read_bytes(), _SAFE, b"text/html; charset=utf-8")
     }
-    for file in _FILES.iterdir():
+    for file in _FILES.rglob("*"):
         if file.suffix in _TYPES:
-            found[f"/console/{file.name}"] = Response(200, file.read_bytes(), _SAFE, _TYPES[file.suffix])
+            path = f"/console/{file.relative_to(_FILES).as_posix()}"
+            found[path] = Response(200, file.read_bytes(), _SAFE, _TYPES[file.suffix])
     for name, original in _PLOTS.items():
         found[f"/console/{name}"] = Response(200, _uplot(original), _SAFE, _TYPES[Path(name).suffix])
     return found

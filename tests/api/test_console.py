@@ -1,6 +1,8 @@
 """The files of the console: all there, for everyone, and closed to what comes from elsewhere."""
 
+import posixpath
 import re
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -21,10 +23,26 @@ async def test_the_page_and_its_files_need_no_token(caller: Caller) -> None:
 def test_whatever_a_file_names_is_there() -> None:
     index = PAGES["/console"].body.decode()
     named = set(re.findall(r'(?:href|src)="(console/[^"]+)"', index))
-    for path, page in PAGES.items():
-        if path.endswith(".js"):
-            named |= {f"console/{name}" for name in re.findall(r'from "\./([^"]+)"', page.body.decode())}
+    for path in PAGES:
+        named |= {name.removeprefix("/") for name in _imported_by(path)}
     assert {f"/{name}" for name in named} | {"/console"} == set(PAGES)
+
+
+def test_scripts_import_what_is_shared_and_what_is_beside_them() -> None:
+    below = {"/console": ["/console/views", "/console/views/rules"]}
+    imports = {path: _imported_by(path) for path in PAGES}
+    for path, names in imports.items():
+        here = posixpath.dirname(path)
+        for name in names:
+            assert posixpath.dirname(name) in [here, "/console/shared", *below.get(here, [])]
+    TopologicalSorter(imports).prepare()  # it raises if there is a circle
+
+
+def _imported_by(path: str) -> set[str]:
+    if not path.endswith(".js"):
+        return set()
+    names = re.findall(r'^import .* from "(\.[^"]+)"', PAGES[path].body.decode(), re.MULTILINE)
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) for name in names}
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if "uplot" not in path])

@@ -1,13 +1,13 @@
 // Signs in, and shows the view that the address names: #/, #/cluster or #/d/DETECTOR/VIEW.
 
-import { clusterView } from "./cluster.js";
-import { detectorsView } from "./detectors.js";
-import { field, failure, h, say } from "./dom.js";
-import { eventView } from "./event.js";
-import { rulesView } from "./rules.js";
-import { call, session, signedIn, signIn, signOut } from "./service.js";
-import { stateView } from "./state.js";
-import { timelineView } from "./timeline.js";
+import { field, failure, h, say } from "./shared/dom.js";
+import { call, session, signedIn, signIn, signOut } from "./shared/service.js";
+import { clusterView } from "./views/cluster.js";
+import { detectorsView } from "./views/detectors.js";
+import { eventView } from "./views/event.js";
+import { rulesView } from "./views/rules/rules.js";
+import { stateView } from "./views/state.js";
+import { timelineView } from "./views/timeline.js";
 
 const VIEWS = {
   rules: ["Rules", rulesView],

@@ -1,6 +1,6 @@
 // A condition's JSON as a tree, with the words of the language.
 
-import { h } from "./dom.js";
+import { h } from "../../shared/dom.js";
 
 const SIGNS = { eq: "==", neq: "!=", gt: ">", gte: ">=", lt: "<", lte: "<=", in: "in", nin: "not in" };
 const WINDOWS = [[604_800, "w"], [86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]];

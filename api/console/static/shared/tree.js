@@ -1,6 +1,7 @@
 // An explained condition: a tree coloured by truth, with witnesses and the time until which it stays so.
 
-import { duration, h, time } from "./dom.js";
+import { h } from "./dom.js";
+import { duration, time } from "./format.js";
 
 const LIVE_MS = 86_400_000;
 

@@ -1,8 +1,9 @@
 // A timeline: when each temporal condition of a rule was true at the last events, as they happen.
 
-import { ruleChoice } from "./choice.js";
-import { count, field, h, time } from "./dom.js";
-import { call, stream } from "./service.js";
+import { ruleChoice } from "../shared/choice.js";
+import { field, h } from "../shared/dom.js";
+import { count, time } from "../shared/format.js";
+import { call, stream } from "../shared/service.js";
 
 const KEPT = 500;
 const LANE = 34;

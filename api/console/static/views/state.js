@@ -1,9 +1,10 @@
 // What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
-import { ruleChoice } from "./choice.js";
-import { action, bytes, count, failure, h, row, table, time } from "./dom.js";
-import { call } from "./service.js";
-import { explainedTree } from "./tree.js";
+import { ruleChoice } from "../shared/choice.js";
+import { action, failure, h, row, table } from "../shared/dom.js";
+import { bytes, count, time } from "../shared/format.js";
+import { call } from "../shared/service.js";
+import { explainedTree } from "../shared/tree.js";
 
 const PAGE = 25;
 

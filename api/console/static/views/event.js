@@ -1,9 +1,10 @@
 // A form for an event: explains what it would do, or has it evaluated.
 
-import { ruleChoice } from "./choice.js";
-import { count, field, h, say, submitQuickly, time } from "./dom.js";
-import { call } from "./service.js";
-import { explainedTree } from "./tree.js";
+import { ruleChoice } from "../shared/choice.js";
+import { field, h, say, submitQuickly } from "../shared/dom.js";
+import { count, time } from "../shared/format.js";
+import { call } from "../shared/service.js";
+import { explainedTree } from "../shared/tree.js";
 
 const SHOWN = 200;
 const TOO_LARGE = 1400;

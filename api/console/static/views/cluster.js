@@ -1,7 +1,8 @@
 // The nodes and what is active on them; detectors are moved, and nodes drained.
 
-import { action, bytes, count, h, row, say, table } from "./dom.js";
-import { call } from "./service.js";
+import { action, h, row, say, table } from "../shared/dom.js";
+import { bytes, count } from "../shared/format.js";
+import { call } from "../shared/service.js";
 
 const SHOWN = 500;
 const LOOK_MS = 2000;

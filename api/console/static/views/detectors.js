@@ -1,7 +1,8 @@
 // All detectors: a page at a time, since there may be many thousands.
 
-import { action, count, h, row, say, table } from "./dom.js";
-import { call } from "./service.js";
+import { action, h, row, say, table } from "../shared/dom.js";
+import { count } from "../shared/format.js";
+import { call } from "../shared/service.js";
 
 const PAGE = 200;
 

@@ -1,8 +1,9 @@
 // A form for a rule that checks the condition while it is typed.
 
+import { field, h, submitQuickly } from "../../shared/dom.js";
+import { count } from "../../shared/format.js";
+import { parseCondition } from "../../shared/service.js";
 import { conditionTree, makeup } from "./condition.js";
-import { count, field, h, submitQuickly } from "./dom.js";
-import { parseCondition } from "./service.js";
 
 const PAUSE_MS = 250;
 

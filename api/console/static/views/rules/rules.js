@@ -1,10 +1,11 @@
 // The rules of a detector: a page of a list that may have thousands, and one rule in full.
 
+import { action, h, row, say, table } from "../../shared/dom.js";
+import { count } from "../../shared/format.js";
+import { call, parseCondition } from "../../shared/service.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
-import { action, count, h, row, say, table } from "./dom.js";
 import { editRule } from "./editor.js";
-import { call, parseCondition } from "./service.js";
 
 const PAGE = 50;
 

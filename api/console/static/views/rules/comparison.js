@@ -1,8 +1,9 @@
 // How the firings of a rule and its draft differ: three numbers, examples, and the draft's promotion.
 
-import { action, count, h, time } from "./dom.js";
-import { call } from "./service.js";
-import { explainedTree } from "./tree.js";
+import { action, h } from "../../shared/dom.js";
+import { count, time } from "../../shared/format.js";
+import { call } from "../../shared/service.js";
+import { explainedTree } from "../../shared/tree.js";
 
 const KINDS = { only_rule: "only the rule", only_draft: "only the draft", both: "both" };
 

@@ -58,32 +58,3 @@ export function action(label, work, attributes = {}) {
 export function submitQuickly(event) {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
 }
-
-export function count(number, one, many = `${one}s`) {
-  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
-}
-
-export function bytes(number) {
-  for (const unit of ["B", "KiB", "MiB"]) {
-    if (number < 1024) return `${Math.round(number * 10) / 10} ${unit}`;
-    number /= 1024;
-  }
-  return `${Math.round(number * 10) / 10} GiB`;
-}
-
-export function duration(ms) {
-  const sign = ms < 0 ? "-" : "";
-  let left = Math.abs(ms);
-  if (left < 1000) return `${sign}${Math.round(left)} ms`;
-  const parts = [];
-  for (const [unit, size] of [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1000]]) {
-    if (left >= size) parts.push(`${Math.floor(left / size)} ${unit}`);
-    left %= size;
-  }
-  return sign + parts.slice(0, 2).join(" ");
-}
-
-export function time(ms) {
-  const date = new Date(ms);
-  return isNaN(date) ? String(ms) : date.toISOString().replace("T", " ").replace(/\.000Z$/, "Z");
-}
