@@ -20,6 +20,11 @@ from engine.language.text.parser import parse
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
 """How a line begins that continues the condition of the line before."""
 
+_YAML_HINTS: Final = {
+    "mapping values are not allowed": "; quote a name or condition with `: `",
+    "expected '<document start>'": "; expected one mapping `name: condition`",
+}
+
 
 class RuleFileError(CommandError):
     """A rule file is not valid; the message lists every defect, one a line."""
@@ -152,7 +157,8 @@ def _is_condition(text: str) -> bool:
 def _yaml_reason(error: Exception) -> str:
     match error:
         case yaml.MarkedYAMLError(problem=str(problem), problem_mark=yaml.Mark() as mark):
-            return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+            hint = next((said for start, said in _YAML_HINTS.items() if problem.startswith(start)), "")
+            return f"line {mark.line + 1}, column {mark.column + 1}: {problem}{hint}"
         case RecursionError():
             return "it is nested too deeply"
         case _:

@@ -1,5 +1,6 @@
 """The listening sockets of the service, all on one address."""
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
             listeners = [sockets.enter_context(listener) for listener in _listeners(settings)]
         except OSError as error:
             reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
-            message = f"cannot listen on {settings.host}, port {settings.port}: {reason}"
+            hint = "; name another one with --port" if error.errno == errno.EADDRINUSE else ""
+            message = f"cannot listen on {settings.host}, port {settings.port}: {reason}{hint}"
             raise StartError(message) from None
         yield listeners
 

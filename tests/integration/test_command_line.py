@@ -196,7 +196,10 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         run = program("serve", "--port", str(port), "--data", str(tmp_path / "data"))
     assert run.returncode == 1
-    assert f"cannot listen on 127.0.0.1, port {port}: address already in use" in run.stderr
+    assert (
+        f"cannot listen on 127.0.0.1, port {port}: address already in use; name another one with --port"
+        in run.stderr
+    )
     assert not (tmp_path / "data").exists()
 
 

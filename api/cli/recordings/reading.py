@@ -138,12 +138,15 @@ class Recording:
                         value = _looked_up(fields, time_field)
                         time_us = times.microseconds_of(value, time_field)
                     except NotATimeError as error:
-                        text_hint = _READ_AS_CSV if first and self._is_guessed_csv else ""
-                        raise RecordingError(f"{self.name}, line {line}: {error}{text_hint}") from None
+                        raise RecordingError(f"{self.name}, line {line}: {error}") from None
                     if first and is_number(value):
                         self._check_plausible(time_us, f"{self.name}, line {line}: `{time_field}` is {value}")
                     first = False
                     yield RecordedEvent(self.name, line, fields, time_us, text)
+            except RecordingError as error:
+                if first and self._is_guessed_csv:
+                    raise RecordingError(f"{error}{_READ_AS_CSV}") from None
+                raise
             except (OSError, EOFError) as error:
                 raise RecordingError(f"{self.name}: {reason_of(error)}") from None
 

@@ -21,6 +21,11 @@ Row = tuple[int, dict[str, Any], bytes | None]
 
 Tell = Callable[[str], None]
 
+_HAS_BREAKS: Final = "; each line must be a whole JSON object, as `jq -c .` writes them"
+_IS_ARRAY: Final = ", got an array; `jq -c '.[]'` writes its elements so"
+_SEPARATORS: Final = ",;\t"
+"""What may separate the cells of CSV: what the header has most of."""
+
 
 class RecordingError(CommandError):
     """A recording cannot be read, or read further; the message names file and line."""
@@ -36,9 +41,12 @@ def json_rows(source: Iterable[bytes], name: str) -> Generator[Row, None, None]:
         try:
             fields = decode(text)
         except (ValueError, RecursionError) as error:
-            raise RecordingError(f"{name}, line {number}: not JSON: {reason_of(error)}") from None
+            reason = reason_of(error)
+            hint = _HAS_BREAKS if reason.endswith("truncated") else ""
+            raise RecordingError(f"{name}, line {number}: not JSON: {reason}{hint}") from None
         if not isinstance(fields, dict):
-            raise RecordingError(f"{name}, line {number}: expected one JSON object a line")
+            hint = _IS_ARRAY if isinstance(fields, list) else ""
+            raise RecordingError(f"{name}, line {number}: expected one JSON object a line{hint}")
         yield number, fields, text
 
 
@@ -48,8 +56,10 @@ def csv_rows(
     """Yield the rows of a CSV file with a header. Raises RecordingError at the first that does not fit."""
     # The sample is what one read returns; a pipe may take long to deliver more.
     sample_rows = max(1, source.peek(1).count(b"\n") - 1)
+    header_line = source.peek(1).lstrip(b"\r\n").partition(b"\n")[0]
+    separator = max(_SEPARATORS, key=lambda mark: header_line.count(mark.encode()))
     text = io.TextIOWrapper(source, encoding="utf-8", newline="")
-    reader = csv.reader(text, strict=True)
+    reader = csv.reader(text, strict=True, delimiter=separator)
     try:
         rows = ((reader.line_num, cells) for cells in reader if cells)
         first = next(rows, None)

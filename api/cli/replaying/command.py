@@ -57,8 +57,9 @@ def replay(
     For each rule, the output says how often it fired, and when and where first. Standard input may be a
     live pipe: its events are sent as they arrive, and each rule is named when it first fires.
 
-    In CSV, a column is a number or a boolean if all its cells in the first megabyte are, otherwise text; the
-    command prints its decision. Empty cells count as missing fields.
+    In CSV, commas, semicolons or tabs separate the cells. A column is a number or a boolean if all its cells
+    in the first megabyte are, otherwise text; the command prints its decision. Empty cells count as missing
+    fields.
 
     Lost requests are retried for up to a minute, even across a restart of the service, and no event is
     evaluated twice. Refused events are counted and reported. A line that is not an event ends the replay.

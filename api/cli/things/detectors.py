@@ -35,7 +35,7 @@ def create(*, client: Client, name: str, output: str) -> None:
 @click.option("--name", required=True, help="The name of the new detector; it need not be unique.")
 @service_and_output_options
 def fork(*, client: Client, detector: str, name: str, output: str) -> None:
-    """Copy a detector with its rules and all they remember, and print the new one's id.
+    """Copy a detector with its rules and memory, and print the new id.
 
     The rules of the copy have new ids. From then on neither detector sees what happens to the other.
     """

@@ -55,7 +55,9 @@ Examples:
 @detector_option
 @service_and_output_options
 def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -> None:
-    """Add the rules of a FILE (`name: condition`, YAML or JSON; - is standard input), or one rule.
+    """Add the rules of a FILE, or one rule.
+
+    FILE has rules as `name: condition`, in YAML or JSON; - is standard input.
 
     Rules that the detector has already are left alone. If one is refused, none is added.
     """
@@ -97,7 +99,7 @@ def change(
     shadow: bool | None,
     output: str,
 ) -> None:
-    """Change a rule: its name, its condition, whether it notifies, or whether it acts at all."""
+    """Change a rule: its name, its condition, or how it acts."""
     if condition is not None and condition_file is not None:
         raise click.UsageError("`--condition` and `--condition-file` exclude each other.")
     if condition_file is not None:
@@ -126,7 +128,7 @@ def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def disable(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Disable a rule: it observes nothing, and forgets what it has observed."""
+    """Disable a rule, which forgets what it has observed."""
     _switch(client, rule, detector, output, enabled=False)
 
 

@@ -60,7 +60,7 @@ def _refuse_used(target: Path, files: Files) -> None:
     if UNFINISHED_COPY in names:
         raise StorageError(f"{target} holds a copy that was interrupted: remove it")
     if names:
-        raise StorageError(f"{target} is not empty")
+        raise StorageError(f"{target} is not empty: name a new or empty folder")
 
 
 def _copy(source: Path, target: Path, files: Files) -> Copied:

@@ -115,7 +115,7 @@ def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, t
     run("backup", "--data", data, tmp_path / "whole")
     before = sorted(data.rglob("*"))
     refused = run("restore", "--data", data, tmp_path / "whole")
-    assert (refused.exit_code, "is not empty" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "is not empty: name a new" in refused.stderr) == (1, True)
     assert sorted(data.rglob("*")) == before
     refused = run("backup", "--data", tmp_path / "nothing", tmp_path / "backup")
     assert refused.exit_code == 1

@@ -180,8 +180,9 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("e", b'{"ts": 1}\n{"ts": 2\n', "line 2: not JSON"),
-        ("e", b'{"ts": 1}\n[1]\n', "line 2: expected one JSON object"),
+        ("e", b'{"ts": 1}\n{"ts": 2\n', "line 2: not JSON: .* truncated; each line .* `jq -c .`"),
+        ("e", b'{"ts": 1}\n[1]\n', "line 2: expected one JSON object a line, got an array; `jq -c '.\\[]'`"),
+        ("e", b'{"ts": 1}\n1\n', "line 2: expected one JSON object a line$"),
         ("e", b'{"ts": 1}\n{"ts": NaN}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": 1e999}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": "\xff"}\n', "line 2: not JSON: it is not valid UTF-8"),
@@ -194,6 +195,9 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
             "line 1: the event has none of .* \\(it has when\\); .* --time-field$",
         ),
         ("e.log", b"Dec 10 root: no\nDec 11 root: yes\n", "line 2: the event has none of .* need --pattern"),
+        ("e.log", b"Dec 10, root: no\nDec 11, 12, root: yes\n", "expected 2 cells, got 3.* need --pattern"),
+        ("e.log", b"a;a;b\n1;2;3\n", "line 1: two columns are named `a`.* need --pattern"),
+        ("e.log", b"ts;a\n1;2\n2\n", "line 3: expected 2 cells, got 1$"),
         ("e.csv", b"ts,a\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
         ("e.csv", b"ts,a,a\n1,2,3\n", "line 1: two columns are named `a`"),
         ("e.csv", b"ts,,a\n1,2,3\n", "line 1: column 2 has no name"),
@@ -224,6 +228,15 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
 def test_an_empty_recording_has_no_events(tmp_path: Path) -> None:
     assert read(written(tmp_path, "e.csv", b"")) == []
     assert read(written(tmp_path, "e.ndjson", b"\n\n")) == []
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_cells_are_separated_by_what_the_header_has_most_of(tmp_path: Path, separator: str) -> None:
+    content = f"\r\nts{separator}who{separator}a, b\r\n1{separator}ada{separator}x\r\n"
+    if separator == ",":
+        content = content.replace("a, b", "b").replace("ada", '"ada; eve"')
+    [event] = read(written(tmp_path, "e.csv", content.encode()))
+    assert list(event.fields.values()) == [1, "ada; eve" if separator == "," else "ada", "x"]
 
 
 def test_the_position_moves_over_the_file_as_it_lies(tmp_path: Path) -> None:

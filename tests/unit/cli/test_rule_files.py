@@ -41,6 +41,8 @@ def test_json_that_is_none_is_called_so_and_not_bad_yaml() -> None:
         ("- x == 1\n", "expected a mapping"),
         ("", "expected a mapping"),
         ("just text", "expected a mapping"),
+        ("a: b: c == 1", "not allowed here; quote a name or condition with `: `"),
+        ('{"a": 1}\n{"a": 2}\n', "expected one mapping `name: condition`"),
         ("a: [1]\n", "`a`: expected a condition as text"),
         ("on: x == 1\n", "`True`: a rule's name must be text"),
         ("a: 'x\n", "line 2, column 1"),
