@@ -29,6 +29,7 @@ async function show() {
   const { signal } = leaving;
   signOutButton.hidden = !signedIn();
   where.replaceChildren();
+  document.title = "Rule Detector console";
   if (!signedIn()) {
     main.replaceChildren(signInForm());
     main.querySelector("input").focus();

@@ -7,7 +7,6 @@ import { call } from "../shared/service.js";
 const PAGE = 200;
 
 export async function detectorsView(signal) {
-  document.title = "Rule Detector console";
   const known = [];
   const list = h("div");
   const told = h("p", { class: "quiet" });
