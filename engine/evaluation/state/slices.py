@@ -139,23 +139,15 @@ class State:
         oldest = self.oldest(name)
         assert oldest != name, name
         self.users[oldest] += 1
-        if self.tracking and name.path and self.traits.sharing_of(name.condition) is Sharing.SETTLED:
-            self._log_joined(self.stores[name], self.stores[oldest], now_us)
+        if name.path and self.traits.sharing_of(name.condition) is Sharing.SETTLED:
+            # What this memory holds may be later than what the other does. It has expired, but without it the
+            # keys may have expired earlier.
+            self.eviction.renew_later(name.path)
         # No key is given back: what has not expired of what this one holds, the other memory has held too,
         # and will for as long.
         self._drop(name, now_us, keys=False)
         self._set_joined(name, Joined(oldest, since_us), self.views[name])
         self.use_inner(oldest)
-
-    def _log_joined(self, own: Store, oldest: Store, now_us: int) -> None:
-        """Log the slots in which a memory that joins another may have held something later than that does.
-
-        It has expired, but without it the keys may have expired earlier.
-        """
-        assert not isinstance(own, int), "the memory has keys"
-        assert not isinstance(oldest, int), "the memory has keys"
-        slots = {*own.slots(), *own.ticks, *oldest.ticks}
-        own.table.log += [slot for slot in slots if own.until_us(slot) < now_us]
 
     def use_inner(self, oldest: NodeName) -> None:
         """Have a memory that others have joined use those inside it, if it does not yet."""

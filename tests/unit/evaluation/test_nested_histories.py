@@ -12,8 +12,10 @@ from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.state import joining
+from engine.evaluation.state.removal.eviction import PAGES_AT_ONCE
 from engine.evaluation.state.removal.expiry import until_us
 from engine.evaluation.state.slices import SETTLE_EVERY, NodeName
+from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from engine.language.text.parser import parse
 from tests.differential import fused
 
@@ -218,6 +220,23 @@ def test_it_is_known_when_keys_expire_after_a_memory_has_gone_that_held_them_for
     (table,) = detector.state.tables.values()
     tracked = detector.state.eviction._tracked[table.path]
     assert list(tracked._until_us) == [until_us(table, slot) for slot in range(len(table.keys))]
+
+
+def test_no_event_waits_until_all_keys_are_tracked_anew_after_a_memory_has_gone() -> None:
+    count = (PAGES_AT_ONCE + 2) * PAGE_SLOTS
+    detector = Detector(limits=replace(Limits(), keys_max=count + 1))
+    detector.add_rule("old", NESTED)
+    detector.evaluate({}, 0)
+    detector.add_rule("young", NESTED)
+    for key in range(count):
+        detector.evaluate({"k": key, "p": 1, "q": 1}, 1)
+    pages = []
+    for _ in range(2 * SETTLE_EVERY):
+        detector.evaluate({}, 4_000)
+        tracked = detector.state.eviction._tracked
+        pages += [tracked[path]._pages if path in tracked else 0 for path in detector.state.tables]
+    assert detector.state.inner
+    assert list(dict.fromkeys(pages)) == [0, PAGES_AT_ONCE, PAGES_AT_ONCE + 2]
 
 
 def test_a_listing_counts_the_rules_that_use_a_shared_history() -> None:

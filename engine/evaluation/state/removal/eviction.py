@@ -152,6 +152,10 @@ class Eviction:
             self._end()
             self.resume()
 
+    def renew_later(self, path: Path) -> None:
+        """Track the keys of a path anew, a few pages at a time until a bound is passed."""
+        self._tracked.pop(path, None)
+
     def resume(self) -> None:
         """Track all keys at once if a bound is near, as it may be after a restore."""
         if self._reached(NEAR_SHARE):
