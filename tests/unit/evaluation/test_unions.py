@@ -151,7 +151,7 @@ def test_paged_memories_that_most_slices_hold_are_met_without_asking(
 
 
 def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "UNITED_MAX", 3 * COUNT)
+    monkeypatch.setattr(selection, "UNITED_MAX", 3 * (COUNT + selection.UNION_ROWS))
     made, plain = detector(indexed=True), detector(indexed=False)
     happened = events(600, users=8)
     assert play(made, happened) == play(plain, happened)

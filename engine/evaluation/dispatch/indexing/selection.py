@@ -34,6 +34,9 @@ PENDING_MAX: Final = 16
 UNITED_MAX: Final = 1 << 17
 """The most rows in unions of buckets, which take some 60 bytes each."""
 
+UNION_ROWS: Final = 16
+"""A union takes as much memory as this many rows besides its own."""
+
 
 class Keeper(Protocol):
     """What keeps a union of buckets."""
@@ -49,11 +52,12 @@ class Unions:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Keeper, int]] = {}
-        """By the id of its keeper, each union's keeper and number of rows."""
+        """By the id of its keeper, each union's keeper and number of rows with `UNION_ROWS`."""
         self._rows = 0
 
     def add(self, keeper: Keeper, rows: int) -> None:
         """Add a new union of so many rows, in place of the keeper's last one."""
+        rows += UNION_ROWS
         _, before = self._made.pop(id(keeper), (keeper, 0))
         self._made[id(keeper)] = keeper, rows
         self._rows += rows - before
