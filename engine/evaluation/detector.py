@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
-from engine.evaluation.dispatch.compiler import Event, Fired
+from engine.evaluation.dispatch.compilation.compiler import Event, Fired
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late, too_far_ahead, too_late

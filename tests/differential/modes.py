@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.dispatch import fused_stream, rule_set
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.compilation import fused_stream
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir

@@ -13,7 +13,7 @@ from api.cli.recordings.times import iso
 from api.cli.rule_files import NamedCondition
 from api.client import ExplainedRule
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch.compiler import Fired
+from engine.evaluation.dispatch.compilation.compiler import Fired
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import explain

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
+from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMany, Row
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch.compiler import Event
+from engine.evaluation.dispatch.compilation.compiler import Event
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.nodes import Node

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from engine.evaluation.dispatch.compiler import Event
+from engine.evaluation.dispatch.compilation.compiler import Event
 from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path

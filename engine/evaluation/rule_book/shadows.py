@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.evaluation.dispatch.compiler import Event, Fired
+from engine.evaluation.dispatch.compilation.compiler import Event, Fired
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import split_name, value_of
 from engine.evaluation.memory import FOREVER

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch.compiler import Event, Fired
+from engine.evaluation.dispatch.compilation.compiler import Event, Fired
 from engine.evaluation.events.outcomes import Outcomes
 from engine.language.diagnostics import Entry, Refusal
 

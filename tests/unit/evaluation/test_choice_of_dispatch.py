@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import compiler, fused_stream, rule_set
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.compilation import compiler, fused_stream
 from engine.evaluation.state.removal.expiry import until_us
 from tests.differential import fused
 

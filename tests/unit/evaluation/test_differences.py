@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
-from engine.evaluation.dispatch.compiler import Event
+from engine.evaluation.dispatch.compilation.compiler import Event
 from engine.evaluation.explanation import differences
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.differences import (

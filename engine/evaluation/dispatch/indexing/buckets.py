@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from engine.evaluation.dispatch.compiler import Fire, Observe, Row
+from engine.evaluation.dispatch.compilation.compiler import Fire, Observe, Row
 from engine.evaluation.dispatch.indexing.ranges import Selected
 from engine.evaluation.dispatch.indexing.selection import (
     PENDING_MAX,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from engine.evaluation.dispatch.compiler import Event, Fired, Stream
+from engine.evaluation.dispatch.compilation.compiler import Event, Fired, Stream
 from engine.evaluation.dispatch.indexing.buckets import Turn, run
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.sampling import SAMPLED_EVERY, Samples

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
-from engine.evaluation.dispatch.compiler import Observe
+from engine.evaluation.dispatch.compilation.compiler import Observe
 from engine.evaluation.dispatch.indexing.intervals import Intervals
 from engine.evaluation.dispatch.indexing.selection import (
     PENDING_MAX,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.dispatch.compiler import Observe
+from engine.evaluation.dispatch.compilation.compiler import Observe
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Group, Turn
 from engine.evaluation.dispatch.indexing.ranges import Selected
 from engine.evaluation.dispatch.indexing.selection import member_of

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeAlias
 
-from engine.evaluation.dispatch.compiler import Observe
+from engine.evaluation.dispatch.compilation.compiler import Observe
 from engine.evaluation.plan.known import Known
 
 SelectedRow: TypeAlias = tuple[Any, ...]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from engine.evaluation.dispatch.event_access import fact_lookups, key_lookup
-from engine.evaluation.dispatch.fused_stream import HeldMemory, HeldPattern, fuse_few, fuse_many
-from engine.evaluation.dispatch.generated_code import block, factory, names_given, numbered
+from engine.evaluation.dispatch.compilation.event_access import fact_lookups, key_lookup
+from engine.evaluation.dispatch.compilation.fused_stream import HeldMemory, HeldPattern, fuse_few, fuse_many
+from engine.evaluation.dispatch.compilation.generated_code import block, factory, names_given, numbered
+from engine.evaluation.dispatch.compilation.memory_access import RowWriter
 from engine.evaluation.dispatch.members import Program
-from engine.evaluation.dispatch.memory_access import RowWriter
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import Relations, split_name

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.dispatch.event_access import fact_lookup, fact_lookups, slot_lookup
-from engine.evaluation.dispatch.generated_code import block, factory, names_given, numbered
-from engine.evaluation.dispatch.memory_access import EagerWriter
+from engine.evaluation.dispatch.compilation.event_access import fact_lookup, fact_lookups, slot_lookup
+from engine.evaluation.dispatch.compilation.generated_code import block, factory, names_given, numbered
+from engine.evaluation.dispatch.compilation.memory_access import EagerWriter
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import Path, fact_of, is_filtered
 from engine.evaluation.plan.ir import Abstraction
