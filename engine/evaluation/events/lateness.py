@@ -1,7 +1,12 @@
 """Messages and refusals for events that are late or ahead of the clock."""
 
+from typing import Final
+
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
+
+_DECADES_US: Final = 1_000_000_000_000_000
+"""An event that is later than 30 years probably has its time in seconds."""
 
 
 def late(late_us: int) -> Entry:
@@ -13,7 +18,8 @@ def too_late(late_us: int, limits: Limits) -> Refusal:
     """Return the Refusal for an event that is too late."""
     said = f"the event is {_ms(late_us)} ms late, at most {limits.late_ms_max} ms are accepted; "
     why = "the first event sets a detector's clock, so send recorded events to a new detector"
-    return Refusal(Entry(1402, said + why))
+    hint = "; timestamp_ms counts milliseconds, not seconds" if late_us > _DECADES_US else ""
+    return Refusal(Entry(1402, said + why + hint))
 
 
 def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:

@@ -139,6 +139,15 @@ def test_an_event_is_late_up_to_the_bound_and_refused_past_it():
     assert detector.dump() == before
 
 
+def test_a_time_in_seconds_is_refused_with_the_unit():
+    detector = Detector()
+    detector.evaluate({}, 1_709_542_860_000)
+    with pytest.raises(Refusal, match=r"to a new detector$"):
+        detector.evaluate({}, 1_609_542_860_000)
+    with pytest.raises(Refusal, match=r"new detector; timestamp_ms counts milliseconds, not seconds$"):
+        detector.evaluate({}, 1_709_542_861)
+
+
 def test_an_event_from_the_future_is_refused_and_drags_no_clock():
     detector = Detector(limits=Limits(ahead_ms_max=1_000), now_us=lambda: 5_000_000)
     detector.evaluate({}, 6_000)
