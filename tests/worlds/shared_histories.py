@@ -42,6 +42,7 @@ HISTORIES = (
     HistoricallyFor(P, 0.3, "strong"),
     HistoricallyFor(Not(P), 0.3, "strong"),
     HistoricallyFor(NOT_P, 1, "strong"),
+    HistoricallyFor(NOT_P, 0, "strong"),
     Since(Q, P),
     Since(NOT_P, Q),
     SinceWithin(Q, P, 1),

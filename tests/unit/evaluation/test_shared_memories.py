@@ -396,3 +396,16 @@ def test_a_memory_that_waits_to_join_keeps_what_the_others_ignore() -> None:
         made.evaluate({"k": 2}, 1_501)
         made.remove_rule(oldest)
         assert [action["name"] for action in made.evaluate({"k": 1, "q": 1}, 1_800)] == ["waits"]
+
+
+def test_a_run_that_needs_no_time_is_not_shown_to_begin_before_its_rule() -> None:
+    detector = Detector()
+    rule = "per k historically for 0s strong not p == 1"
+    detector.add_rule("old", rule)
+    detector.evaluate({"k": 1}, 0)
+    young = detector.add_rule("young", rule)
+    # This event has the time of the birth.
+    detector.evaluate({"k": 2}, 0)
+    assert detector.state.joined
+    [explained] = explain(detector, {"k": 1}, 5, rule_id=young).rules
+    assert [(node.verdict, node.witness_us) for node in explained.node.nodes] == [(True, 5_000)]

@@ -70,7 +70,8 @@ def _seen_within(latest_us: int | None, now_us: int, window_us: int) -> Settled:
 
 def _run(start_us: int | None, now_us: int, window_us: int) -> Settled:
     """Return the verdict of a run that has lasted up to this event. It starts here if `start_us` is None."""
-    start_us = now_us if start_us is None else start_us
+    # For a window of 0, any start will do: what is remembered may be older than the rule.
+    start_us = now_us if start_us is None or not window_us else start_us
     if start_us <= now_us - window_us:
         return Settled(Future(verdict=True), start_us)
     return Settled(settled_until(False, start_us + window_us - 1), start_us)
