@@ -76,6 +76,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_intervals.py",
                 "unit/evaluation/test_choice_of_dispatch.py",
                 "unit/evaluation/test_unions.py",
+                "unit/evaluation/test_selection.py",
             ),
             files=(
                 "plan/triggers.py",
@@ -140,6 +141,7 @@ ROOMS: Final = {
             "engine/evaluation/explanation",
             tests=(
                 "unit/evaluation/test_explanations.py",
+                "unit/evaluation/test_tallies.py",
                 "unit/evaluation/test_explanation_costs.py",
                 "unit/evaluation/test_timelines.py",
                 "property/test_explanations.py",

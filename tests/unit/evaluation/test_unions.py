@@ -1,7 +1,7 @@
 """Buckets that are met again and again are united, which nobody can tell from the answers."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing import selection
+from engine.evaluation.dispatch.indexing.selection import Unions
+from engine.evaluation.memory import NEVER
 from engine.evaluation.state.storage import awake, columns
-from engine.evaluation.state.storage.awake import AwakeColumns
+from engine.evaluation.state.storage.awake import AwakeColumns, AwakeStores, WatchedColumns
 from engine.evaluation.state.storage.columns import ColumnTable
 from tests.differential import fused
 
@@ -96,17 +98,21 @@ class Bucket:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def united(self, buckets: Iterable[Any], keeper: object) -> str:
-        assert isinstance(keeper, AwakeColumns)
-        return "".join(bucket.name for bucket in buckets)
+    def united(self, buckets: Iterable[Any], keeper: object) -> "Bucket":
+        assert isinstance(keeper, AwakeColumns | AwakeStores | WatchedColumns)
+        return Bucket("".join(bucket.name for bucket in buckets))
+
+
+def names(met: Iterable[Any]) -> list[str]:
+    return [bucket.name for bucket in met]
 
 
 def test_the_columns_of_a_slice_are_united_once_several_events_have_met_them() -> None:
-    columns_of = [SimpleNamespace(bucket=Bucket(name)) for name in "abcdefghijkl"]
+    columns_of = [SimpleNamespace(bucket=Bucket(name)) for name in "abcdefghijklm"]
     slice_ = AwakeColumns()
 
     def met() -> list[str]:
-        return [each if isinstance(each, str) else each.name for each in slice_.met()]
+        return names(slice_.met())
 
     for column in columns_of[:7]:
         slice_.append(column)
@@ -120,10 +126,58 @@ def test_the_columns_of_a_slice_are_united_once_several_events_have_met_them() -
     for column in columns_of[9:11]:
         slice_.append(column)
     assert met() == ["abcdefghjk"]
-    slice_.remove(columns_of[10])
+    for column in columns_of[11:]:
+        slice_.append(column)
+    assert met() == ["abcdefghjk", "l", "m"]
+    for column in columns_of[10:]:
+        slice_.remove(column)
     assert [met() for _ in range(4)] == [*[[*"abcdefghj"]] * 3, ["abcdefghj"]]
     slice_.remove(columns_of[0])
     assert met() == [*"bcdefghj"]
+
+
+def test_memories_without_keys_are_united_once_several_events_have_met_them() -> None:
+    stores = AwakeStores()
+    for store in range(8):
+        stores.wake(store, Bucket("abcdefgh"[store]))
+    assert [names(stores.met()) for _ in range(4)] == [*[[*"abcdefgh"]] * 3, ["abcdefgh"]]
+    united = stores.union
+    stores.rest(8)
+    assert [*stores.met()] == [united]
+    stores.wake(8, Bucket("i"))
+    assert [names(stores.met()) for _ in range(4)] == [*[[*"abcdefghi"]] * 3, ["abcdefghi"]]
+    stores.rest(8)
+    assert names(stores.met()) == [*"abcdefgh"]
+
+
+def column(name: str, held: int = 0, slots: Collection[int] = ()) -> Any:
+    return SimpleNamespace(bucket=Bucket(name), held=held, at=lambda slot: 0 if slot in slots else NEVER)
+
+
+def test_paged_columns_are_united_if_enough_of_them_hold_times_for_most_slices() -> None:
+    sparse, *dense = [column("a", 5, [1]), *(column(name, 6, [2]) for name in "bcdefghi")]
+    watched = WatchedColumns()
+    for each in (*dense[:7], sparse):
+        watched.append(each)
+    assert names(watched.met_at(1, 10)) == ["a"]
+    watched.append(dense[7])
+    assert names(watched.met_at(1, 10)) == ["a", "bcdefghi"]
+    assert names(watched.met_at(2, 10)) == ["bcdefghi"]
+    watched.remove(sparse)
+    assert names(watched.met_at(1, 10)) == ["bcdefghi"]
+    watched.remove(dense[0])
+    assert names(watched.met_at(1, 10)) == []
+
+
+def test_it_is_counted_now_and_then_which_columns_are_dense() -> None:
+    columns_of = [column(name) for name in "abcdefgh"]
+    watched = WatchedColumns()
+    for each in columns_of:
+        watched.append(each)
+    watched.met_at(1, 10)
+    for each in columns_of:
+        each.held = 10
+    assert [len(watched.met_at(1, 10)) for _ in range(257)] == [0] * 255 + [1] * 2
 
 
 def test_paged_memories_that_most_slices_hold_are_met_without_asking(
@@ -157,3 +211,48 @@ def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -
     assert play(made, happened) == play(plain, happened)
     united = [slice_ for slice_ in table_of(made).awake.values() if slice_.union is not None]
     assert 1 <= len(united) <= 3
+
+
+HALF = (1 << 16) - 16
+"""Two unions of so many rows take as much as all may."""
+
+
+class Keeper:
+    """Counts how often its union is dropped."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+
+    def disturb(self) -> None:
+        self.dropped += 1
+
+
+def test_the_oldest_unions_are_dropped_for_as_long_as_all_are_too_large() -> None:
+    unions, keepers = Unions(), [Keeper() for _ in range(4)]
+
+    def dropped() -> list[int]:
+        return [keeper.dropped for keeper in keepers]
+
+    first, second, third, fourth = keepers
+    unions.add(first, HALF)
+    unions.add(second, HALF)
+    unions.add(first, HALF)
+    assert dropped() == [0, 0, 0, 0]
+    unions.add(third, 1)
+    assert dropped() == [0, 1, 0, 0]
+    unions.add(second, HALF - 16 - 1)
+    assert dropped() == [0, 1, 0, 0]
+    unions.add(third, 2)
+    assert dropped() == [1, 1, 0, 0]
+    unions.add(fourth, 1 << 18)
+    assert dropped() == [1, 2, 1, 0]
+    unions.add(first, 1)
+    assert dropped() == [1, 2, 1, 1]
+    unions.drop()
+    unions.drop()
+    assert dropped() == [2, 2, 1, 1]
+    unions.add(second, HALF)
+    unions.add(third, HALF)
+    assert dropped() == [2, 2, 1, 1]
+    unions.add(fourth, 1)
+    assert dropped() == [2, 3, 1, 1]

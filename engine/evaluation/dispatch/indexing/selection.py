@@ -100,8 +100,7 @@ class SelectedRows:
 
     def row(self, member: int, known: Known | None = None) -> SelectedRow:
         """Return the row of a member; if it has one trigger, for events of which `known` is known."""
-        if self._pending:
-            self._compile_pending()
+        self._compile_pending()
         return self._rows.get(member) or self._compile(member, known)
 
     def _compile_pending(self) -> None:
@@ -125,11 +124,10 @@ def each_once(selected: Sequence[Shapes]) -> Iterable[tuple[Observe, Collection[
 def _disjoint(parts: list[Rows]) -> list[Rows]:
     """Return the rows of some parts without repetition. The largest part may be large, and is not copied."""
     dicts = [part if isinstance(part, dict) else {member_of(row): row for row in part} for part in parts]
-    largest = max(dicts, key=len)
+    *smaller, largest = sorted(dicts, key=len)
     others: dict[int, SelectedRow] = {}
-    for part in dicts:
-        if part is not largest:
-            others.update(part)
+    for part in smaller:
+        others.update(part)
     for member in others.keys() & largest.keys():
         del others[member]
     return [largest, others]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from math import ceil, floor
 from operator import add
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
 from engine.evaluation.facts.values import double, scaled, slice_key_of
@@ -17,6 +17,9 @@ from engine.evaluation.memory import pane_us
 from engine.evaluation.plan.requirements import recorded_of
 from engine.evaluation.plan.triggers import COMPARISONS, Comparison
 from engine.language import condition as language
+
+_ENDLESS_US: Final = 3 * LATEST_US
+"""Stands for a missing window: later than LATEST_US, whatever time it is added to."""
 
 
 class Past(NamedTuple):
@@ -40,7 +43,7 @@ class Tally(NamedTuple):
 
 def tally_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: bool) -> Tally:
     """Return what counts at an event. `value` is that of the node's fact, if it has one."""
-    window_us = LATEST_US * 3 if node.window_us is None else node.window_us
+    window_us = _ENDLESS_US if node.window_us is None else node.window_us
     since_us = past.since_us
     added = [now_us + window_us] if adds else []
     match node:
@@ -52,9 +55,9 @@ def tally_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: boo
             key = slice_key_of(value) if adds else None
             if key is None:
                 added = []
-            elif key in seen:
-                seen = {other: at_us for other, at_us in seen.items() if other != key}
-            untils_us = [at_us + window_us for at_us in seen.values() if at_us > since_us]
+            untils_us = [
+                at_us + window_us for other, at_us in seen.items() if at_us > since_us and other != key
+            ]
             return Tally(sorted(untils_us) + added, [], [])
         case language.Sum() | language.Avg():
             return _panes(node, past, now_us, double(value) if adds else None)
@@ -64,16 +67,17 @@ def tally_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: boo
 
 def _panes(node: language.Sum | language.Avg, past: Past, now_us: int, number: float | None) -> Tally:
     window_us = node.window_us
-    width_us = 0 if window_us is None else pane_us(window_us)
+    width_us = 1 if window_us is None else pane_us(window_us)
     panes: list[int] = []
     totals: list[float] = []
     numbers: list[int] = []
     record = past.record
     if record is not None:
         # What is ignored has expired. Without a window, nothing is.
-        first = bisect_right(record.panes, past.since_us // width_us) if width_us else 0
+        first = bisect_right(record.panes, past.since_us // width_us)
         panes, totals = list(record.panes[first:]), list(record.sums[first:])
-        numbers = [1] * len(panes) if record.counts is None else list(record.counts[first:])
+        # Those of a sum are not asked for.
+        numbers = list((record.counts or record.panes)[first:])
     if number is not None:
         pane = 0 if window_us is None else now_us // width_us
         if not (panes and panes[-1] == pane):
@@ -83,7 +87,7 @@ def _panes(node: language.Sum | language.Avg, past: Past, now_us: int, number: f
         totals[-1] += number
         numbers[-1] += 1
     if window_us is None:
-        return Tally([LATEST_US * 3] * len(panes), totals, numbers)
+        return Tally([_ENDLESS_US] * len(panes), totals, numbers)
     return Tally([(pane + 1) * width_us + window_us - 1 for pane in panes], totals, numbers)
 
 
@@ -104,10 +108,9 @@ def _found(node: Comparison, tally: Tally, start: int) -> float | None:
 def told_at(node: Comparison, tally: Tally, at_us: int) -> float | None:
     """Return the number that is compared at a time, no more of a count than the comparison needs."""
     found, recorded = _found(node, tally, bisect_left(tally.untils_us, at_us)), recorded_of(node)
-    if found is None or recorded is None or not recorded.most:
-        return found
-    # The record may hold more than that.
-    return min(found, recorded.most)
+    assert recorded is not None, node
+    # The record of a count may hold more than that.
+    return min(found, recorded.most) if found and recorded.most else found
 
 
 def future_of(node: Comparison, tally: Tally, now_us: int, value_of: Callable[[str], Any]) -> Future:
@@ -156,7 +159,7 @@ def since_of(node: Comparison, tally: Tally, now_us: int) -> int | None:
     """
     if not tally.untils_us or (node.window_us is None and isinstance(node, language.Sum | language.Avg)):
         return None
-    window_us = LATEST_US * 3 if node.window_us is None else node.window_us
+    window_us = _ENDLESS_US if node.window_us is None else node.window_us
     last_us = min(now_us, tally.untils_us[-1] - window_us)
     flips = future_of(node, tally, last_us, lambda _: None).flips
     return max([last_us, *(flip_us + 1 for flip_us in flips if flip_us < now_us)])

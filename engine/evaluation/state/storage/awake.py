@@ -32,7 +32,6 @@ class _Columns(list[Any]):
     __slots__ = ("events", "union")
 
     def __init__(self) -> None:
-        super().__init__()
         self.disturb()
 
     def disturb(self) -> None:
@@ -48,19 +47,13 @@ class AwakeColumns(_Columns):
 
     __slots__ = ("_united",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._united = 0
-        """How many columns, from the first on, are in the union if there is one."""
+    _united: int
+    """How many columns, from the first on, are in the union if there is one."""
 
     def met(self) -> Collection[Bucket]:
         """Return the buckets, or one that has the members of most and then the others."""
-        if self.union is not None:
-            if len(self) == self._united:
-                return (self.union,)
-            if len(self) <= LATER_SHARE * self._united:
-                return (self.union, *[column.bucket for column in self[self._united :]])
-            self.union = None
+        if self.union is not None and len(self) <= LATER_SHARE * self._united:
+            return (self.union, *[column.bucket for column in self[self._united :]])
         self._united = len(self)
         return _met(self, [column.bucket for column in self])
 
@@ -68,7 +61,7 @@ class AwakeColumns(_Columns):
         """Remove a column."""
         place = self.index(column)
         del self[place]
-        if place < self._united:
+        if self.union is None or place < self._united:
             self.disturb()
 
 
@@ -77,10 +70,8 @@ class WatchedColumns(_Columns):
 
     __slots__ = ("_asked",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._asked: list[Any] = []
-        """The columns that are not dense."""
+    _asked: list[Any]
+    """The columns that are not in the union."""
 
     def append(self, column: Any) -> None:
         """Add a column."""
@@ -98,7 +89,7 @@ class WatchedColumns(_Columns):
             self.events = COUNTED_EVERY
             dense = [column.bucket for column in self if column.held >= DENSE_SHARE * live]
             unites = len(dense) >= UNITED_FROM
-            self.union = dense[0].united(dense, self) if unites else None
+            self.union = next(iter(dense)).united(dense, self) if unites else None
             self._asked = [column for column in self if not unites or column.held < DENSE_SHARE * live]
         self.events -= 1
         met = [column.bucket for column in self._asked if column.at(slot) != NEVER]
@@ -109,10 +100,6 @@ class AwakeStores(dict[Any, Bucket]):
     """The buckets that the next event meets because of memories without keys, by memory."""
 
     __slots__ = ("events", "union")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.disturb()
 
     def disturb(self) -> None:
         """Drop the union, as a bucket has changed or others are met."""
