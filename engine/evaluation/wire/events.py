@@ -48,7 +48,7 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
 
-class FlatEvent(EventBody, forbid_unknown_fields=True):
+class FlatEvent(EventBody):
     """An event of which decoding alone tells that its fields do not nest and that its time is in range."""
 
     fields: dict[str, str | int | float | bool | None]
@@ -58,7 +58,7 @@ class FlatEvent(EventBody, forbid_unknown_fields=True):
     )
 
 
-class _FlatBatch(BatchBody, forbid_unknown_fields=True):
+class _FlatBatch(BatchBody):
     """A batch of such events."""
 
     events: list[FlatEvent]  # type: ignore[assignment]  # nobody adds other events
@@ -98,7 +98,7 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
             decoded = decode(body, BatchBody, limits, narrow=_FlatBatch, nesting_at_most=_nesting_at_most)
         case "msgpack":
             is_plain = partial(_is_plain, depth_max=limits.body_depth_max)
-            decoded = decode_msgpack(body, BatchBody, limits, narrow=_FlatBatch, is_plain=is_plain)
+            decoded = decode_msgpack(body, BatchBody, limits, plain=(_FlatBatch, is_plain))
         case _:
             assert_never(form)
     if not isinstance(decoded, _FlatBatch):

@@ -19,7 +19,7 @@ _BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
 """What the decoder calls a line."""
 
 
-class _FlatEvaluate(EvaluateBody, forbid_unknown_fields=True):
+class _FlatEvaluate(EvaluateBody):
     """A line with a flat event and nothing else. Most lines are such."""
 
     event: FlatEvent

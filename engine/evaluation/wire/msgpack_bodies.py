@@ -52,8 +52,7 @@ def decode_msgpack(
     type_: type[T],
     limits: Limits = DEFAULT_LIMITS,
     *,
-    narrow: type[T] | None = None,
-    is_plain: Callable[[T], bool] = lambda _: False,
+    plain: tuple[type[T], Callable[[T], bool]] | None = None,
 ) -> T:
     """Decode a msgpack body as a value of a type.
 
@@ -62,8 +61,8 @@ def decode_msgpack(
     NaN and infinities. Raises Refusal 1001 with every violation if the body does not fit the type. Of
     duplicate members only the last counts.
 
-    `narrow` is a type that most bodies fit; it is tried first. A value of it that `is_plain` is not checked
-    again: it nests no deeper than the limit, and all of its numbers are finite.
+    `plain` has a type that most bodies fit, which is tried first. If the function is true of such a value, it
+    is not checked again: it nests no deeper than the limit, and all of its numbers are finite.
     """
     _check_framing(body)
     depth_max, values_max = limits.body_depth_max, limits.body_values_max
@@ -72,12 +71,14 @@ def decode_msgpack(
         raise too_many_values(values_max)
     try:
         with without_collector(body):
-            if narrow is not None:
+            value: T
+            if plain is not None:
+                narrow, is_plain = plain
                 with suppress(msgspec.ValidationError):
-                    plain: T = _decoder(narrow).decode(body)  # type: ignore[arg-type]  # as below
-                    if is_plain(plain):
-                        return plain
-            value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+                    value = _decoder(narrow).decode(body)  # type: ignore[arg-type]  # as below
+                    if is_plain(value):
+                        return value
+            value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_values(document, depth_max)

@@ -57,6 +57,8 @@ def by_itself(line: bytes, limits: Limits = LIMITS) -> Any:
 @example(FIRST + b" " + SECOND + b"\n" + FIRST.replace(b'"timestamp', b'\n"timestamp'))
 @example(FIRST + SECOND + b'\n{"event":\n{"fields":{"a":1},"timestamp_ms":0}}')
 @example(FIRST + b" " + SECOND + b"\n" + FIRST)
+@example(FIRST + b"\n" + FIRST[:-1] + b',"x":1}')
+@example(FIRST + b"\n" + FIRST[:-2] + b',"x":1}}')
 @example(FIRST + b"\n" + b'{"event":{"fields":{%s},"timestamp_ms":0}}' % MANY)
 @example(FIRST + b"\n" + b'{"event":{"fields":{"a":%s},"timestamp_ms":0}}' % (b"1" * 21))
 def test_lines_are_decoded_as_each_would_be_by_itself(body: bytes) -> None:
@@ -74,6 +76,7 @@ def test_lines_that_nest_too_deep_are_refused_together_too(depth_max: int) -> No
 
 def test_ordinary_lines_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_, "_decoded", None)
-    assert len(decode_lines(b"\n".join([FIRST, SECOND, b""]), LIMITS)) == 2
+    for limits in (LIMITS, Limits(body_depth_max=3)):
+        assert len(decode_lines(b"\n".join([FIRST, SECOND, b""]), limits)) == 2
     with pytest.raises(TypeError):
         decode_lines(FIRST + b"\n{", LIMITS)

@@ -252,3 +252,11 @@ def test_the_values_of_a_body_are_bounded_before_it_is_decoded(
     monkeypatch.delattr(msgpack_bodies, "_decoder")
     with pytest.raises(Refusal, match="the body holds more than 1002 values"):
         decode_msgpack(body, dict[str, Any], Limits(body_values_max=1_002))
+
+
+def test_a_batch_of_flat_events_may_hold_every_scalar() -> None:
+    fields = {"a": "x", "b": None, "c": True, "d": 1 << 63, "e": 1.5}
+    decoded = decode_batch(
+        batch("#").replace(msgpack.packb({"a": "#"}), msgpack.packb(fields)), DEFAULT_LIMITS, "msgpack"
+    )
+    assert decoded.events[0].fields == fields
