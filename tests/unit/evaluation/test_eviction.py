@@ -2,6 +2,7 @@
 
 import random
 import sys
+from array import array
 from typing import Any
 
 import pytest
@@ -387,3 +388,12 @@ def test_the_shards_of_keys_shrink_as_their_keys_expire() -> None:
     made.evaluate_many([({"k": "key 0", "a": 0}, 10_000, None)] * 32_000)
     assert made.state.live < 1_000
     assert max(map(sys.getsizeof, table.shards)) < 5_000 < before
+
+
+def test_of_equal_numbers_the_first_is_found_whichever_became_so_last() -> None:
+    numbers = array("q", [5, 5, 3])
+    found = minima.Minima(numbers)
+    found.look(0, 3)
+    numbers[0] = 3
+    found.changed(0)
+    assert found.least() == (3, 0)

@@ -44,7 +44,7 @@ class Minima:
         self._reach(part + 1)
         value = self._values[place] if place < len(self._values) else FOREVER
         least, at = self._levels[0][part]
-        if value < least:
+        if (value, place) < (least, at):
             self._put(part, (value, place))
         elif at == place and value != least:
             self._look(part)
