@@ -72,7 +72,13 @@ class Process:
 
 
 @contextmanager
-def started(output: Path, *arguments: str, start_new_session: bool = False, **more: str) -> Iterator[Process]:
+def started(
+    output: Path,
+    *arguments: str,
+    start_new_session: bool = False,
+    started_in: Path | None = None,
+    **more: str,
+) -> Iterator[Process]:
     """Give a running command; it is killed at the end if it still runs then."""
     with output.open("wb") as sink:
         process = subprocess.Popen(
@@ -80,6 +86,7 @@ def started(output: Path, *arguments: str, start_new_session: bool = False, **mo
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
+            cwd=started_in,
             env=environment(**more),
             start_new_session=start_new_session,
         )
@@ -121,12 +128,20 @@ class Served(Process):
 
 
 @contextmanager
-def served(folder: Path, *options: str, start_new_session: bool = False, **more: str) -> Iterator[Served]:
+def served(
+    folder: Path,
+    *options: str,
+    start_new_session: bool = False,
+    started_in: Path | None = None,
+    **more: str,
+) -> Iterator[Served]:
     """Give a service on a free port whose data lie in `folder`; its token is known at its first start."""
     output = folder.with_suffix(f".{time.monotonic_ns()}.log")
     arguments = ["serve", "--port", "0", "--data", str(folder), *options]
     more = {"RULE_DETECTOR_DEADLINE_S": str(DEADLINE_S), **more}
-    with started(output, *arguments, start_new_session=start_new_session, **more) as running:
+    with started(
+        output, *arguments, start_new_session=start_new_session, started_in=started_in, **more
+    ) as running:
         url = running.wait_for(r"Listening on (http://\S+?);")[1]
         token = re.search(r"rd_[A-Za-z0-9_-]{43}", running.said())
         service = Served(running.process, output, url, token[0] if token else "")

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.ray
 BOOTSTRAP = "rd_" + secrets.token_urlsafe(32)
 KNOWN = secrets.token_hex(32)
 """A token of Ray's that others know, since it stands in the environment of whoever starts the service."""
+IMPORTED = "imported"
 NOBODY = 65534
 UNAUTHENTICATED = "status 16"
 NO_SUCH_METHOD = "status 12"
@@ -40,6 +41,7 @@ except (ConnectionError, RuntimeError) as error:
 def service() -> Iterator[Served]:
     """A service that was started in an environment that opens Ray's doors, where that is heeded.
 
+    The folder where it was started has packages named like ours, which leave a file if they are imported.
     Others may look into the folder that its data folder is in, and into that of its temporary files.
     """
     within = Path(tempfile.mkdtemp(prefix="rd-test-"))
@@ -49,6 +51,10 @@ def service() -> Iterator[Served]:
     temporary = within / "t"
     temporary.mkdir()
     temporary.chmod(0o1777)
+    for package in ("engine", "api", "snapshots", "ray"):
+        (within / package).mkdir()
+        imported = f"open({str(within / IMPORTED)!r}, 'a').write({package!r})\nraise ImportError\n"
+        (within / package / "__init__.py").write_text(imported)
     try:
         opened = {
             "RAY_AUTH_MODE": "disabled",
@@ -56,7 +62,7 @@ def service() -> Iterator[Served]:
             "RULE_DETECTOR_BOOTSTRAP_TOKEN": BOOTSTRAP,
             "TMPDIR": str(temporary),
         }
-        with served(folder, "--workers", "2", **opened) as running:
+        with served(folder, "--workers", "2", started_in=within, **opened) as running:
             running.token = BOOTSTRAP
             detector = running.call("POST", "/api/detectors", {"name": "one"})["id"]
             event = {"event": {"fields": {}, "timestamp_ms": 1}}
@@ -111,6 +117,12 @@ def test_every_socket_is_on_the_loopback_interface(service):
     assert str(service.process.pid) in {str(listener.pid) for listener in found}
     elsewhere = [one for one in found if not ipaddress.ip_address(one.address).is_loopback]
     assert not elsewhere
+
+
+def test_no_code_comes_from_the_folder_where_the_service_was_started(service):
+    assert service.call("GET", "/api/cluster")["workers"], "or nothing could have imported it"
+    imported = service.output.parent / IMPORTED
+    assert not imported.exists(), imported.read_text()
 
 
 def test_no_port_of_ray_does_anything_without_the_token(service):

@@ -49,7 +49,7 @@ def try_joining(address: str, within_s: float) -> None:
 def _attempt(address: str, within_s: float) -> str | None:
     """Return why the cluster cannot be joined; None if it can."""
     child = subprocess.Popen(  # noqa: S603 -- all ours
-        [sys.executable, "-c", _JOIN, address],
+        [sys.executable, "-P", "-c", _JOIN, address],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -21,6 +21,7 @@ os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 import ray
 from ray._private import services as ray_services
 from ray._private import worker as ray_worker
+from ray.job_config import JobConfig
 
 from engine.runtime.cluster.session import ray_security
 from engine.runtime.cluster.session.joining import ClusterError, try_joining
@@ -50,6 +51,16 @@ _JOIN_S: Final = 30.0
 _ASK_S: Final = 2.0
 _OTHER_CLUSTER: Final = "WrongClusterID"
 _ANY_KEY: Final = b"rule-detector"
+
+
+class _InstalledCode(JobConfig):
+    """Have workers import what is installed.
+
+    Otherwise Ray puts the folder where the service was started first on their path, whatever code is in it.
+    """
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        return True
 
 
 @dataclass(slots=True)
@@ -83,6 +94,7 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
     processes = RayProcesses()
     options: dict[str, Any] = {
         "namespace": NAMESPACE,
+        "job_config": _InstalledCode(),
         "log_to_driver": False,
         # This process configures logging itself.
         "configure_logging": False,
