@@ -113,6 +113,34 @@ def test_what_is_restored_goes_on_as_what_was_saved(paged: pytest.MonkeyPatch) -
         assert restored.dump() == saved.dump()
 
 
+def many_keys_and_one_that_counted_before(state_bytes_max: int = 1 << 40) -> Detector:
+    made = Detector(limits=Limits(state_bytes_max=state_bytes_max))
+    made.add_rule("r", "per k count(a == 1) >= 5")
+    # When the records come to be in rows, that of the first key has more times than a comparison needs. Then
+    # it grows on until it is cut to those that are needed.
+    for key in ["first"] * 11 + list(range(1_500)) + ["first"] * 2:
+        made.evaluate({"k": key, "a": 1}, 0)
+    return made
+
+
+def test_a_record_that_was_longer_counts_for_the_same_once_it_is_restored() -> None:
+    bytes_max = many_keys_and_one_that_counted_before().state.bytes + 1_000
+    living = many_keys_and_one_that_counted_before(bytes_max)
+    [memory] = stores(living)
+    assert memory.few is None
+    limits = Limits(state_bytes_max=bytes_max)
+    restored = Detector.load(living.dump(), Detector.STATE_VERSION, limits=limits)
+    for number in range(10):
+        assert restored.state.bytes == living.state.bytes
+        assert living.evaluate({"k": "first", "a": 2}, number)
+        outcomes = [made.submit({"k": f"new {number}", "a": 1}, number) for made in (living, restored)]
+        assert outcomes[0].messages == outcomes[1].messages
+        assert [table.keys for table in living.state.tables.values()] == [
+            table.keys for table in restored.state.tables.values()
+        ]
+    assert outcomes[0].messages
+
+
 def test_what_is_captured_changes_no_more(paged: pytest.MonkeyPatch) -> None:
     made = detector()
     made.evaluate_many(events(1, 1_000))

@@ -101,7 +101,9 @@ class Times(Records["array[int]"]):
         return NEVER + 1 if self.expires_after_us is None else now_us - self.expires_after_us
 
     def _fits(self, record: "array[int]") -> bool:
-        return len(record) <= self._length
+        # Where a row has room for all that are needed, it leaves out the others. An object that is cut later
+        # would be a row once it is restored, and count for less.
+        return self._length == self.most or len(record) <= self._length
 
     def _read_row(self, page: "array[int]", offset: int) -> "array[int] | None":
         first = offset * self._width + 1
@@ -110,9 +112,9 @@ class Times(Records["array[int]"]):
         return array("q", [time_us for time_us in times if time_us != NEVER]) or None
 
     def _write_row(self, page: "array[int]", offset: int, record: "array[int]") -> None:
-        first = offset * self._width
-        page[first] = len(record)
-        page[first + 1 : first + 1 + len(record)] = record
+        first, times = offset * self._width, record[-self._length :]
+        page[first] = len(times)
+        page[first + 1 : first + 1 + len(times)] = times
 
     def _clear_row(self, page: "array[int]", offset: int, *, long: bool) -> None:
         first = offset * self._width
