@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
-from engine.evaluation.dispatch.compilation.compiler import Event, Fired
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late, too_far_ahead, too_late
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
+from engine.evaluation.facts.values import Event
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
+from engine.evaluation.rules import Fired
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 

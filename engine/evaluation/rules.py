@@ -92,6 +92,10 @@ class Rule:
         return made
 
 
+Fired = tuple[Rule, ...]
+"""The rules that fire, in order of priority."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveRule:
     """A rule, and when its history began. A disabled rule has no history."""

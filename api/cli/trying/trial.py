@@ -13,12 +13,12 @@ from api.cli.recordings.times import iso
 from api.cli.rule_files import NamedCondition
 from api.client import ExplainedRule
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch.compilation.compiler import Fired
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.values import split_name, value_of
+from engine.evaluation.rules import Fired
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from engine.evaluation.dispatch.compilation.compiler import Fired
-from engine.evaluation.rules import Rule
+from engine.evaluation.rules import Fired, Rule
 
 
 def events_of(frame: Any, time_column: str) -> list[Any]:

@@ -10,7 +10,7 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Final
 
-from engine.evaluation.dispatch.compilation.compiler import Event
+from engine.evaluation.facts.values import Event
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 

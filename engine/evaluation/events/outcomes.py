@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
-from engine.evaluation.dispatch.compilation.compiler import Fired
+from engine.evaluation.rules import Fired
 from engine.language.diagnostics import Entry, Refusal
 
 _code: Final = attrgetter("code")

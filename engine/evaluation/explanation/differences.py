@@ -7,12 +7,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch.compilation.compiler import Event
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
+from engine.evaluation.facts.values import Event
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
 from engine.evaluation.state.slices import NodeName

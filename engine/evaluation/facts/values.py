@@ -1,4 +1,4 @@
-"""Values at evaluation: names and their look-up, typed equality, keys, relations.
+"""Events and their values at evaluation: names and their look-up, typed equality, keys, relations.
 
 None stands for a missing value, whether the event has JSON `null` or does not have the fact at all.
 """
@@ -8,6 +8,9 @@ from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, NamedTuple
+
+Event = tuple[Mapping[str, Any], float, Mapping[str, Any] | None]
+"""Fields, timestamp in milliseconds, vars."""
 
 TRUE_KEY: Final = ("true",)
 FALSE_KEY: Final = ("false",)

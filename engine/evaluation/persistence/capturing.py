@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from engine.evaluation.dispatch.compilation.compiler import Event
 from engine.evaluation.dispatch.rule_set import RuleSet
+from engine.evaluation.facts.values import Event
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path
 from engine.evaluation.rule_book.shadows import Shadows

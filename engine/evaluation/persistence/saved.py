@@ -46,8 +46,7 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
-from engine.evaluation.dispatch.compilation.compiler import Event
-from engine.evaluation.facts.values import LONG_TEXT, part_of_key, slice_key_of
+from engine.evaluation.facts.values import LONG_TEXT, Event, part_of_key, slice_key_of
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Captured, Saved, capture
 from engine.evaluation.persistence.migrations import migrated

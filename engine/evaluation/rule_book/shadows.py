@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.evaluation.dispatch.compilation.compiler import Event, Fired
 from engine.evaluation.facts.shown import shown
-from engine.evaluation.facts.values import split_name, value_of
+from engine.evaluation.facts.values import Event, split_name, value_of
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.plan.requirements import is_temporal
-from engine.evaluation.rules import LiveRule, Rule
+from engine.evaluation.rules import Fired, LiveRule, Rule
 from engine.language.condition import Aggregate, Condition, Windowed, children, walk
 from engine.language.diagnostics import Entry, Refusal
 

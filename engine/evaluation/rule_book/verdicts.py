@@ -7,7 +7,7 @@ from operator import attrgetter
 from struct import Struct, pack
 from typing import Final
 
-from engine.evaluation.dispatch.compilation.compiler import Fired
+from engine.evaluation.rules import Fired
 
 _COUNTED_AT_ONCE: Final = 1 << 12
 _ONE: Final = Struct("<q")

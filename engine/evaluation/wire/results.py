@@ -10,8 +10,9 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch.compilation.compiler import Event, Fired
 from engine.evaluation.events.outcomes import Outcomes
+from engine.evaluation.facts.values import Event
+from engine.evaluation.rules import Fired
 from engine.language.diagnostics import Entry, Refusal
 
 _RESULT_BYTES_MAX: Final = 1024

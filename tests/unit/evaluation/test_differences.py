@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
-from engine.evaluation.dispatch.compilation.compiler import Event
 from engine.evaluation.explanation import differences
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.differences import (
@@ -20,6 +19,7 @@ from engine.evaluation.explanation.differences import (
     watched,
 )
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
+from engine.evaluation.facts.values import Event
 from engine.evaluation.rule_book.shadows import EXAMPLES_EACH, EXAMPLES_MAX, EXPLAINED_MAX
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from tests.differential.feeding import submitted

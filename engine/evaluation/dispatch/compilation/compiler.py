@@ -15,11 +15,11 @@ from engine.evaluation.dispatch.compilation.memory_access import RowWriter
 from engine.evaluation.dispatch.members import Program
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.facts.values import Relations, split_name
+from engine.evaluation.facts.values import Event, Relations, split_name
 from engine.evaluation.plan.ir import Abstraction, Memories
 from engine.evaluation.plan.known import Known
 from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
-from engine.evaluation.rules import Rule
+from engine.evaluation.rules import Fired
 from engine.evaluation.state.slices import NodeName, State
 from engine.language.condition import Condition
 
@@ -30,12 +30,6 @@ Fire = Callable[[int], None]
 
 Observe = Callable[[list[Any], Iterable[Any], Values, Values, int, int, Relations | None, Fire], None]
 """(constants, rest, fields, vars, time in microseconds, number of the event, relations, fire)."""
-
-Event = tuple[Values, float, Values | None]
-"""Fields, timestamp in milliseconds, vars."""
-
-Fired = tuple[Rule, ...]
-"""The rules that fire, in order of priority."""
 
 
 class Row(NamedTuple):

@@ -4,15 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from engine.evaluation.dispatch.compilation.compiler import Event, Fired, Stream
+from engine.evaluation.dispatch.compilation.compiler import Stream
 from engine.evaluation.dispatch.indexing.buckets import Turn, run
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.sampling import SAMPLED_EVERY, Samples
 from engine.evaluation.dispatch.indexing.table_finder import TableFinder, table_finders
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.facts.values import Event
 from engine.evaluation.memory import NEVER
-from engine.evaluation.rules import Rule
+from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.slices import SETTLE_EVERY, State
 from engine.evaluation.state.storage.columns import ColumnTable
