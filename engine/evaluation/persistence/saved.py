@@ -146,8 +146,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         detector.install(rule, birth)
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
-    if state.indexed:
-        detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
+    detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
         _load_table(state.tables[_path(row["path"])], row)
     for saved_path, birth, window_us, *numbers in document.get("starts", ()):

@@ -72,7 +72,8 @@ class Joins:
     def await_all(self, tick: int, now_us: int) -> None:
         """Add all memories that do not wait yet, after event `tick` at `now_us`.
 
-        They do not when rules become indexed, or if a program saved them that did not have them join.
+        They do not when rules become indexed, or if a program saved them that did not have them join. Before
+        rules are indexed, no memory has an older one.
         """
         known = {*self.newborn, *(each.name for each in self._waiting)}
         for name in filter(self._state.has_older, self._state.stores):

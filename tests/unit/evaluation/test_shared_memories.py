@@ -57,6 +57,39 @@ def test_an_event_has_few_of_many_memories_join_older_ones() -> None:
     assert joined == [16, 32, 40, 40]
 
 
+def test_an_event_drops_few_entries_of_memories_that_join_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "DROPPED_AT_ONCE", 0)
+    detector = Detector()
+    for _ in range(2):
+        for rule in ("once within 10s p == 1", ONE, "per k once within 10s p == 2"):
+            detector.add_rule("rule", rule)
+        for p in (1, 2):
+            # At the very time of a birth, so that the memories wait until these entries have expired.
+            detector.evaluate({"k": 1, "p": p}, 0)
+    joined = []
+    for time_ms in (10_000, 10_001, 10_002):
+        detector.evaluate({}, time_ms)
+        joined.append(len(detector.state.joined))
+    assert joined == [0, 2, 3]
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_a_memory_born_when_rules_come_to_be_indexed_joins_an_older_one_at_the_next_event(
+    monkeypatch: pytest.MonkeyPatch, *, reloaded: bool
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    detector = Detector()
+    for time_ms, name in enumerate(("old", "middle")):
+        detector.add_rule(name, ONE)
+        detector.evaluate({"k": 1, "p": time_ms}, time_ms)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector.add_rule("young", ONE)
+    if reloaded:
+        detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert [action["name"] for action in detector.evaluate({"k": 1}, 2)] == ["old", "middle"]
+    assert [name.birth for name in detector.state.joined] == [2]
+
+
 def test_memories_join_older_ones_at_the_same_event_after_a_reload() -> None:
     first, second = Detector(), Detector()
     joined = []
