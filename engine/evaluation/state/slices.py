@@ -139,7 +139,7 @@ class State:
         oldest = self.oldest(name)
         assert oldest != name, name
         self.users[oldest] += 1
-        if name.path and self.traits.sharing_of(name.condition) is Sharing.SETTLED:
+        if self.traits.sharing_of(name.condition) is Sharing.SETTLED:
             # What this memory holds may be later than what the other does. It has expired, but without it the
             # keys may have expired earlier.
             self.eviction.renew_later(name.path)

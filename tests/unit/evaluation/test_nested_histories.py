@@ -138,6 +138,21 @@ def test_a_shared_memory_keeps_those_inside_it_when_the_rules_of_its_birth_go(*,
     assert (state.stores, state.users, state.joined, state.inner, rules.nodes) == ({}, {}, {}, {}, 0)
 
 
+def test_what_is_inside_a_shared_memory_goes_with_its_last_reader() -> None:
+    detector = Detector()
+    detector.add_rule("that keeps rules indexed", "q == 1")
+    ids = []
+    for time_ms in (0, 1):
+        ids.append(detector.add_rule("rule", NESTED))
+        fired(detector, {}, time_ms)
+    fired(detector, {}, 4_000)
+    state = detector.state
+    detector.remove_rule(ids[0])
+    assert [len(state.stores), len(state.inner), state.indexed] == [2, 1, True]
+    detector.remove_rule(ids[1])
+    assert (state.stores, state.users, state.inner, state.indexed) == ({}, {}, {}, True)
+
+
 def test_what_is_inside_a_shared_memory_is_updated_after_a_reload_though_no_rule_has_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

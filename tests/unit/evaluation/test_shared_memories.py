@@ -73,6 +73,58 @@ def test_an_event_drops_few_entries_of_memories_that_join_older_ones(monkeypatch
     assert joined == [0, 2, 3]
 
 
+def test_a_memory_joins_an_older_one_only_after_its_window_though_others_join_at_this_event() -> None:
+    detector = Detector()
+    for name in ("old", "young"):
+        for seconds in (9, 10):
+            detector.add_rule(f"{name} {seconds}", f"once within {seconds}s p == 1")
+        detector.evaluate({"p": int(name == "old")}, 0)
+    assert [action["name"] for action in detector.evaluate({}, 10_000)] == ["old 10"]
+    assert len(detector.state.joined) == 1
+
+
+def test_memories_without_a_window_join_before_any_event_has_had_a_key() -> None:
+    detector = Detector()
+    for _ in range(2):
+        detector.add_rule("rule", "per k once p == 1")
+        detector.evaluate({}, 0)
+    detector.evaluate({}, 1)
+    assert len(detector.state.joined) == 1
+
+
+def test_what_only_a_removed_rule_remembered_goes_with_it() -> None:
+    detector = Detector()
+    ids = []
+    for number in range(2):
+        ids.append(detector.add_rule("rule", ONE))
+        detector.evaluate({"k": number, "p": 1}, number)
+    assert [len(detector.state.joined), detector.state.live] == [1, 2]
+    detector.remove_rule(ids[0])
+    assert [len(detector.state.joined), detector.state.live] == [1, 1]
+
+
+def test_a_memory_that_holds_what_no_event_wrote_joins_once_it_holds_the_same() -> None:
+    detector = Detector()
+    for p in (0, 1):
+        detector.add_rule("rule", "once not p == 1")
+        detector.evaluate({"p": p}, 0)
+    for time_ms in (1, 10_002):
+        detector.evaluate({}, time_ms)
+    assert len(detector.state.joined) == 1
+
+
+def test_counts_without_a_window_stay_apart_though_the_latest_time_is_the_same() -> None:
+    detector = Detector()
+    for name in ("old", "young"):
+        detector.add_rule(name, "per k count(p == 1) >= 2")
+        detector.evaluate({"k": 1, "p": int(name == "old")}, 0)
+    fired = [
+        [action["name"] for action in detector.evaluate({"k": 1, "p": p}, time_ms)]
+        for p, time_ms in ((1, 20_000), (0, 40_000), (0, 60_000))
+    ]
+    assert fired == [["old"]] * 3
+
+
 @pytest.mark.parametrize("reloaded", [False, True])
 def test_a_memory_born_when_rules_come_to_be_indexed_joins_an_older_one_at_the_next_event(
     monkeypatch: pytest.MonkeyPatch, *, reloaded: bool
