@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,17 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("engine", "snapshots", "api")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 LINES_MAX = 400
+
+FILES_MAX = 8
+"""The most files of a folder, besides its `__init__.py`."""
+
+MEMBERS_MIN = 3
+"""The fewest files and folders of a folder."""
+
+SMALLER_FOLDERS = {
+    "api/console": "one file serves what is in `static`, which is no Python",
+    "api/cli/sample": "its recording and rules are no Python",
+}
 
 
 def shown(path: Path) -> str:
@@ -113,6 +125,39 @@ def test_a_file_has_one_purpose_and_is_finished() -> None:
         assert path.stem not in ("utils", "helpers", "manager", "common", "misc"), path
         if path.name != "__init__.py" or text:
             assert ast.get_docstring(parsed(path)), f"{path} does not say what it is"
+
+
+def members(folder: Path) -> set[str]:
+    """The modules and packages in a folder."""
+    return {
+        path.stem
+        for path in folder.iterdir()
+        if (path / "__init__.py").exists() or (path.suffix == ".py" and path.name != "__init__.py")
+    }
+
+
+def test_a_folder_has_three_to_eight_files() -> None:
+    folders = {shown(path.parent): path.parent for path in SOURCES}
+    files = Counter(shown(path.parent) for path in SOURCES if path.name != "__init__.py")
+    assert {folder for folder, number in files.items() if number > FILES_MAX} == set()
+    small = {name for name, folder in folders.items() if len(members(folder)) < MEMBERS_MIN}
+    assert small == set(SMALLER_FOLDERS)
+
+
+def test_every_package_is_held_by_a_contract_on_its_layers() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    held = {
+        container
+        for contract in linter["contracts"]
+        if contract["type"] == "layers" and contract.get("exhaustive")
+        for container in contract.get("containers", ())
+    }
+    packages = {
+        shown(path.parent).replace("/", ".")
+        for path in SOURCES
+        if path.name == "__init__.py" and len(members(path.parent)) > 1
+    }
+    assert held == packages
 
 
 def test_constraints_are_exact_versions_and_nothing_else() -> None:

@@ -14,8 +14,8 @@ from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMan
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
-from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.members import Program, Updater
+from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, Weight, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups

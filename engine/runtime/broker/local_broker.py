@@ -26,8 +26,8 @@ from engine.runtime.placement.census import Census
 from engine.runtime.placement.detectors.activation_slots import ActivationSlots
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
-from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.rebalancer import Rebalancer
+from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from snapshots.errors import StorageError

@@ -12,7 +12,7 @@ from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.census import Census
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
-from engine.runtime.placement.nodes.cluster_nodes import Nodes
+from engine.runtime.placement.workers.cluster_nodes import Nodes
 
 _log = logging.getLogger(__name__)
 

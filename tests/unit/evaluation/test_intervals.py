@@ -10,8 +10,8 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing.intervals import Intervals
-from engine.evaluation.dispatch.indexing.ranges import ordinal
+from engine.evaluation.dispatch.selection.intervals import Intervals
+from engine.evaluation.dispatch.selection.ranges import ordinal
 from engine.language.condition import Leaf
 from engine.language.operators import LARGEST
 from tests.differential import fused

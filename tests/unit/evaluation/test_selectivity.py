@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.evaluation.dispatch.indexing.selectivity import Selectivity
+from engine.evaluation.dispatch.selection.selectivity import Selectivity
 from engine.evaluation.plan.triggers import PRESENT, Hit, Range
 from engine.language.operators import LARGEST
 

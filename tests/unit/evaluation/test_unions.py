@@ -9,8 +9,8 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing import selection
-from engine.evaluation.dispatch.indexing.selection import Unions
+from engine.evaluation.dispatch.selection import selected_rows
+from engine.evaluation.dispatch.selection.selected_rows import Unions
 from engine.evaluation.memory import NEVER
 from engine.evaluation.state.storage import awake, columns
 from engine.evaluation.state.storage.awake import AwakeColumns, AwakeStores, WatchedColumns
@@ -205,7 +205,7 @@ def test_paged_memories_that_most_slices_hold_are_met_without_asking(
 
 
 def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "UNITED_MAX", 3 * (COUNT + selection.UNION_ROWS))
+    monkeypatch.setattr(selected_rows, "UNITED_MAX", 3 * (COUNT + selected_rows.UNION_ROWS))
     made, plain = detector(indexed=True), detector(indexed=False)
     happened = events(600, users=8)
     assert play(made, happened) == play(plain, happened)

@@ -13,8 +13,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.nodes.heartbeat import BEATS, Heartbeat
 from engine.runtime.placement.workers.detector_worker import Callbacks, DetectorWorker
+from engine.runtime.placement.workers.heartbeat import BEATS, Heartbeat
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, LocalService, LocalWorker, local_service, until
 from tests.skipping_clock import Skipping, SkippingLoop

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.placement.nodes.node_choice import (
+from engine.runtime.placement.workers.node_choice import (
     Demand,
     NodeLoad,
     giver,

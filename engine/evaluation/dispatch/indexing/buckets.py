@@ -6,8 +6,8 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compilation.compiler import Fire, Observe, Row
-from engine.evaluation.dispatch.indexing.ranges import Selected
-from engine.evaluation.dispatch.indexing.selection import (
+from engine.evaluation.dispatch.selection.ranges import Selected
+from engine.evaluation.dispatch.selection.selected_rows import (
     PENDING_MAX,
     Keeper,
     SelectedRow,

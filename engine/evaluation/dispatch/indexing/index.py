@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from engine.evaluation.dispatch.indexing.buckets import Bucket
-from engine.evaluation.dispatch.indexing.ranges import Ranges, Selected
-from engine.evaluation.dispatch.indexing.selection import SelectedRows
-from engine.evaluation.dispatch.indexing.selectivity import Selectivity
+from engine.evaluation.dispatch.selection.ranges import Ranges, Selected
+from engine.evaluation.dispatch.selection.selected_rows import SelectedRows
+from engine.evaluation.dispatch.selection.selectivity import Selectivity
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.values import key_of

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from engine.evaluation.dispatch.compilation.compiler import Observe
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Group, Turn
-from engine.evaluation.dispatch.indexing.ranges import Selected
-from engine.evaluation.dispatch.indexing.selection import member_of
+from engine.evaluation.dispatch.selection.ranges import Selected
+from engine.evaluation.dispatch.selection.selected_rows import member_of
 
 SAMPLED_EVERY: Final = 251
 """A prime number, so that streams with a period are sampled evenly."""

@@ -1,1 +1,1 @@
-"""The worker processes: started, reused, watched and replaced."""
+"""The workers: started, reused, watched and replaced, and the nodes that they run on."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
-from engine.runtime.placement.nodes.heartbeat import Heartbeat
+from engine.runtime.placement.workers.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes, Occupancy
-from engine.runtime.placement.nodes.heartbeat import BEATS, AvoidedNodes
+from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes, Occupancy
 from engine.runtime.placement.workers.detector_worker import DetectorWorker, best
+from engine.runtime.placement.workers.heartbeat import BEATS, AvoidedNodes
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)

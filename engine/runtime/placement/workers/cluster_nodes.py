@@ -9,8 +9,8 @@ from typing import NamedTuple
 from engine.runtime.contract.measurements.figures import NodeFigures, WorkerAnswer
 from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.nodes import node_choice
-from engine.runtime.placement.nodes.node_choice import Demand, NodeLoad
+from engine.runtime.placement.workers import node_choice
+from engine.runtime.placement.workers.node_choice import Demand, NodeLoad
 
 _log = logging.getLogger(__name__)
 

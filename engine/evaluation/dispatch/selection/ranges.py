@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.dispatch.compilation.compiler import Observe
-from engine.evaluation.dispatch.indexing.intervals import Intervals
-from engine.evaluation.dispatch.indexing.selection import (
+from engine.evaluation.dispatch.selection.intervals import Intervals
+from engine.evaluation.dispatch.selection.selected_rows import (
     PENDING_MAX,
     Rows,
     SelectedRow,

@@ -7,7 +7,7 @@ or not rules are indexed by them; otherwise the first choice would decide all la
 from bisect import bisect_left, bisect_right, insort
 from typing import Final
 
-from engine.evaluation.dispatch.indexing.ranges import ordinal
+from engine.evaluation.dispatch.selection.ranges import ordinal
 from engine.evaluation.plan.triggers import PRESENT, Hit, Range, Triggers
 from engine.language.operators import LARGEST
 
