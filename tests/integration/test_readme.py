@@ -70,7 +70,7 @@ def test_the_examples_print_what_is_shown(service: Served) -> None:
     if subprocess.run(["bash", "-c", "command -v curl"], capture_output=True, check=False).returncode != 0:
         pytest.skip("curl is not installed")
     shown = examples()
-    assert [len(expected.splitlines()) for _, expected in shown] == [4, 3, 3]
+    assert [len(expected.splitlines()) for _, expected in shown] == [4, 3]
     outputs = run_examples(service, [command for command, _ in shown])
     for (command, expected), output in zip(shown, outputs, strict=True):
         assert comparable(output) == comparable(expected), command

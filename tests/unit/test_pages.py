@@ -89,3 +89,7 @@ def test_the_two_commands_name_files_and_extras_that_are_there() -> None:
         assert found[1].startswith("python3 -m venv .venv && ")
         assert "-c constraints.txt" in found[1]
     assert (ROOT / "constraints.txt").is_file()
+
+
+def test_the_first_page_fits_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 115

@@ -83,14 +83,21 @@ def test_the_examples_in_python_do_what_is_shown() -> None:
     assert doctest.DocTestRunner(verbose=False).run(test, out=said.append).failed == 0, "".join(said)
 
 
-def test_the_way_of_a_rule_leads_through_files_and_names_that_exist() -> None:
-    [way] = blocks("way")
-    steps = [line.split()[:2] for line in way.split("\n") if re.match(r"\w+/", line)]
-    assert len({file for file, _ in steps}) == len(steps) > 20
+@pytest.mark.parametrize("way", blocks("way"), ids=["of a rule", "of an event"])
+def test_a_way_leads_through_files_and_names_that_exist(way: str) -> None:
+    steps = [line.split()[:2] for line in way.split("\n") if re.match(r"(\.\./)?\w+/", line)]
+    assert len(set(map(tuple, steps))) == len(steps) > 20
     for file, name in steps:
-        assert (ENGINE / file).exists(), file
+        path = (ENGINE / file).resolve()
+        assert path.exists(), file
         if file.endswith(".py"):
-            attrgetter(name)(import_module("engine." + file.removesuffix(".py").replace("/", ".")))
+            module = ".".join(path.relative_to(ENGINE.parent).with_suffix("").parts)
+            attrgetter(name)(import_module(module))
+
+
+def test_the_way_of_a_rule_visits_each_file_once() -> None:
+    files = re.findall(r"^\w+/\S+", blocks("way")[0], re.MULTILINE)
+    assert len(set(files)) == len(files)
 
 
 @pytest.mark.parametrize("text", blocks("rule"))
