@@ -56,7 +56,7 @@ class Store:
         self._lock = threading.Lock()
         """Guards the attributes below, which `save` shares with the other methods."""
         self._segments: list[Segment] = []
-        """In order of epoch and number; the current one is the last."""
+        """The segments in order of epoch and number; the current one is the last."""
         self._earlier: dict[str, int] = {}
         """The names and epochs of segments before those. Only older snapshots than the newest need them."""
         self._obsolete: frozenset[Path] = frozenset()

@@ -15,7 +15,7 @@ class RuleMembers(msgspec.Struct, frozen=True):
     """What a file says about a rule apart from its name. None stands for what it leaves out."""
 
     condition: str
-    """As sent to the service: text or JSON."""
+    """The condition as it is sent to the service: text or JSON."""
     notify: bool | None = None
     shadow: bool | None = None
     draft_of: str | None = msgspec.field(name="draftOf", default=None)

@@ -64,7 +64,7 @@ class _Service:
 
 
 class AsyncClient(_Service):
-    """As Client, with methods to be awaited; an asynchronous context manager."""
+    """The same as Client, with methods to be awaited; an asynchronous context manager."""
 
     def __init__(
         self,

@@ -175,7 +175,7 @@ class Comparison(msgspec.Struct, frozen=True):
     only_rule: int
     only_draft: int
     examples: dict[str, list[Example]]
-    """By the names of the three counts, the last event first."""
+    """The examples by the names of the three counts, the last event first."""
     since_ms: float | msgspec.UnsetType = msgspec.UNSET
     young_until_ms: float | msgspec.UnsetType | None = msgspec.UNSET
     """Until when the two may differ because one has seen fewer events; None without a bound."""

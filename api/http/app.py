@@ -57,7 +57,7 @@ class Application:
         await app(scope, receive, send)
 
     def announce_shutdown(self) -> None:
-        """From now on /readyz answers 503; requests are still served."""
+        """Have /readyz answer 503 from now on. Requests are still served."""
         self._handlers.announce_shutdown()
 
     async def tally(self) -> None:

@@ -22,13 +22,13 @@ from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 
 READY: Final = "ready"
-"""From a front end: it serves requests."""
+"""A front end's note that it serves requests."""
 LEAVING: Final = "leaving"
-"""From a front end: it is about to end, so another one may be started."""
+"""A front end's note that it is about to end, so that another one may be started."""
 STOP: Final = "stop"
-"""To a front end: end once the requests under way are answered."""
+"""Tells a front end to end once the requests under way are answered."""
 LOOK: Final = "look"
-"""To a front end: another one has changed the tokens."""
+"""Tells a front end that another one has changed the tokens."""
 
 
 def encode_settings(settings: Settings) -> bytes:

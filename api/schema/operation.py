@@ -29,7 +29,7 @@ class Operation:
     """The query parameters, None for an operation that ignores a query."""
     body: Any = None
     result: Any = Identified
-    """By default the id of what was created, deleted or revoked."""
+    """The type of the result; by default the id of what was created, deleted or revoked."""
 
     own_codes: tuple[int, ...] = ()
     body_example: Any = None

@@ -27,9 +27,9 @@ class ConnectionLimit:
         assert connections_max > 0, "at least one connection is served"
         self.connections_max = connections_max
         self._unauthenticated: dict[Slot, None] = {}
-        """In order of arrival."""
+        """The connections that have not authenticated, in order of arrival."""
         self._idle: dict[Slot, None] = {}
-        """Those that have authenticated, in order of their last request."""
+        """The authenticated connections without a request under way, in order of their last request."""
         self._all: set[Slot] = set()
         self._warned_s = -_WARN_AGAIN_S
         self.leaving = False
@@ -78,7 +78,7 @@ class ConnectionLimit:
         self.hold(slot)
 
     def leave(self) -> None:
-        """From now on, each response is the last on its connection, and says so."""
+        """Make each response the last on its connection from now on, and have it say so."""
         self.leaving = True
 
     def end(self) -> None:

@@ -284,5 +284,5 @@ class Detector(RuleBook):
         return self.load(copied, self.STATE_VERSION, limits=self.limits, now_us=self._now_us)
 
     def live_at(self, now_us: Callable[[], int]) -> None:
-        """From now on compare timestamps with the current time, as with `now_us` of the constructor."""
+        """Compare timestamps with the current time from now on, as with `now_us` of the constructor."""
         self._now_us = now_us

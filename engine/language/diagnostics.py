@@ -11,7 +11,7 @@ BAD_PATTERN = 1302
 TOO_LARGE = 1303
 
 LINE_CHARS_MAX = 160
-"""Of a longer line only the part around the position is shown."""
+"""The most characters shown of a line; of a longer one, the part around the position."""
 
 QUOTED_CHARS_MAX = 60
 """A message quotes at most this much of the caller's text."""

@@ -19,8 +19,8 @@ class PatternLimits:
     pattern_event_work_max: int = 2_000_000
     """The same for all exploding patterns together that may match in the texts of one event."""
     pattern_event_bytes_max: int = 10_000_000
-    """Bytes of the texts of one event, times the patterns that are tried on each. Past this bound, no pattern
-    is tried on the texts with the most. A byte takes 0.5 to 2.5 ns."""
+    """The most bytes of the texts of one event, times the patterns that are tried on each. Past this bound,
+    no pattern is tried on the texts with the most. A byte takes 0.5 to 2.5 ns."""
     condition_preparation_max: int = 600_000
     """Work of checking and compiling the patterns of one condition, in units of at most about 0.5 µs. A
     pattern takes some hundreds; one whose states must be counted takes thousands or tens of thousands. Past

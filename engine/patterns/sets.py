@@ -41,7 +41,7 @@ class PatternSets:
         """All expressions, and those that were removed but are still in a set."""
         self._new: dict[str, _Entry] = {}
         self._sets: list[_Set] = []
-        """In the order of their weight, the lightest last."""
+        """The sets by weight, the lightest last."""
         self._alone: dict[str, _Entry] = {}
         self.weight = 0
         """The weight of the expressions in sets. It does not depend on the history of changes."""

@@ -26,13 +26,13 @@ class Listing:
     """The files of a folder by their names, at one moment. Names of other forms are left out."""
 
     snapshots: dict[int, str] = field(default_factory=dict)
-    """By the last record that each one includes."""
+    """The snapshots, by the last record that each includes."""
     claims: dict[int, str] = field(default_factory=dict)
-    """By epoch."""
+    """The claims, by epoch."""
     segments: dict[tuple[int, int], str] = field(default_factory=dict)
-    """By epoch and number, in order."""
+    """The segments, by epoch and number, in order."""
     pages: dict[int, str] = field(default_factory=dict)
-    """By the last record that each one covers, in order."""
+    """The pages, by the last record that each covers, in order."""
     unfinished: dict[str, int] = field(default_factory=dict)
     """The epoch of each one's writer."""
     set_aside: frozenset[str] = frozenset()

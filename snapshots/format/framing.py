@@ -26,7 +26,7 @@ class FileType:
     format: int
     fields: struct.Struct
     migrations: Mapping[int, Migration] = field(default_factory=dict)
-    """By the format that each one reads. Format 1 is the first of every type."""
+    """The migrations, by the format that each one reads. Format 1 is the first of every type."""
 
     @property
     def header_bytes(self) -> int:

@@ -42,7 +42,8 @@ _LOOKS: Final = 3
 _PAUSE_S: Final = 0.1
 
 _FOLDERS_FROM_VERSION: Final = 2
-"""Of the catalogue. From it on, a detector has a folder from its creation, not its first activation."""
+"""The version of the catalogue from which on a detector has a folder since its creation, not since its first
+activation."""
 
 
 class NoDataFolder(CommandError):

@@ -118,7 +118,7 @@ class Recording:
             self._source.close()
 
     def position(self) -> int:
-        """Bytes of the file read so far; 0 for a pipe."""
+        """How many bytes of the file have been read; 0 for a pipe."""
         return 0 if self.size is None else self._source.tell()
 
     def events(self) -> Iterator[RecordedEvent]:

@@ -26,7 +26,7 @@ class FiringsReport:
 
     events: int = 0
     firings: dict[str, Firing] = field(default_factory=dict)
-    """By the rule's id."""
+    """What each rule fired, by the rule's id."""
     refused: Counter[int] = field(default_factory=Counter)
     messages: Counter[int] = field(default_factory=Counter)
     examples: dict[int, str] = field(default_factory=dict)

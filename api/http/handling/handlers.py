@@ -55,7 +55,7 @@ class Handlers:
         self._closing = False
 
     def announce_shutdown(self) -> None:
-        """From now on /readyz answers 503; requests are still served."""
+        """Have /readyz answer 503 from now on. Requests are still served."""
         self._closing = True
 
     async def close(self) -> None:

@@ -73,7 +73,7 @@ class HistoricallyFor(Struct, forbid_unknown_fields=True):
 
 
 class SinceWithin(Struct, forbid_unknown_fields=True):
-    """As since, with right true no longer ago than the window."""
+    """The same as since, with right true no longer ago than the window."""
 
     left: "Condition"
     right: "Condition"

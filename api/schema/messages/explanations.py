@@ -27,7 +27,7 @@ class ExplainedNode(Node, kw_only=True):
 
     verdict: bool
     nodes: list["ExplainedNode"] | UnsetType = UNSET
-    """Those of the conditions inside."""
+    """The nodes of the conditions inside."""
     values: dict[str, Any] | UnsetType = UNSET
     """What was looked up, by name; a missing value is absent."""
 

@@ -49,7 +49,7 @@ class StandingNode(Node):
     verdict: bool | UnsetType = UNSET
     nodes: list["StandingNode"] | UnsetType = UNSET
     since_ms: float | UnsetType = UNSET
-    """Of a `count`, `distinct`, `sum` or `avg`: since when, at least, the verdict is what it is."""
+    """Since when, at least, the verdict of a `count`, `distinct`, `sum` or `avg` is what it is."""
 
 
 class StateKey(Struct):

@@ -14,7 +14,7 @@ class Program(NamedTuple):
     rule: Rule
     birth: int
     memories: tuple[NodeName, ...]
-    """Those of its temporal nodes, in the order of `requirements_of`."""
+    """The memories of its temporal nodes, in the order of `requirements_of`."""
     triggers: Triggers | None
     """None also while rules are not indexed."""
     weight: Weight | None = None

@@ -53,7 +53,7 @@ class RuleSet:
         self._index = Index(self._new_bucket, self._selected, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._updaters: dict[int, Updater] = {}
-        """By number; empty until the rule set is indexed."""
+        """The updaters of memories, by number; empty until the rule set is indexed."""
         self._updater_of: dict[NodeName, int] = {}
         self._updaters_made = 0
         self.joins = Joins(state)
@@ -62,7 +62,7 @@ class RuleSet:
         self._nodes: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         """The nodes that have memories. Equal nodes are one object, so comparing them walks no trees."""
         self.uses: Counter[NodeName] = Counter()
-        """By name of a memory, the number of rules that have it."""
+        """The number of rules that have each memory, by its name."""
         self.nodes = 0
         """The number of nodes in all conditions. Those of a memory that rules share count once."""
         self._stream: ObserveMany | None = None

@@ -41,7 +41,7 @@ _LEAF: Final = 18.0
 _KEY: Final = 15.0
 _PATTERN: Final = 1400.0
 _VERDICT: Final = 5.0
-"""To read the verdict of an update, in the same function."""
+"""The time to read the verdict of an update in the same function."""
 _AFTER_FIRST: Final = 0.3
 """The share of events at which a member of `all` that is not the first is evaluated."""
 
@@ -49,30 +49,30 @@ _UPDATE: Final = 60.0
 _KEYED_UPDATE: Final = 55.0
 
 _RECORDED: Final = 800.0
-"""To add to a record, at the events that do."""
+"""The time to add to a record, at an event that does so."""
 _COMPARED: Final = 100.0
-"""To read a record and compare."""
+"""The time to read a record and compare it."""
 
 _INDEX: Final = 1900.0
-"""To look up the values of an event, beyond what one function takes for any event."""
+"""The time to look up the values of an event, beyond what one function takes for any event."""
 _TABLE: Final = 900.0
 _SEARCH: Final = 5000.0
-"""To search a text for many patterns."""
+"""The time to search a text for many patterns."""
 _LOOP: Final = 1000.0
-"""To begin the loop over the rows of one shape in a bucket."""
+"""The time to begin the loop over the rows of one shape in a bucket."""
 _ROW: Final = 40.0
-"""To evaluate a rule as a row of a loop."""
+"""The time to evaluate a rule as a row of a loop."""
 _SELECTED: Final = 600.0
-"""To evaluate a rule with several triggers, which the event selects by itself."""
+"""The time to evaluate a rule with several triggers, which the event selects by itself."""
 _READ: Final = 30.0
 _KEYED_READ: Final = 80.0
-"""To read a memory after its update."""
+"""The time to read a memory after its update."""
 _HOLDING: Final = 0.9
 """The share of events at which a memory holds a time: most events have keys that earlier events had."""
 _RANGES: Final = 10_000.0
-"""To search the ranges of a fact, which mostly have some ten different lengths."""
+"""The time to search the ranges of a fact, which mostly have some ten different lengths."""
 _IN_RANGE: Final = 100.0
-"""To evaluate a rule that a search of ranges selects."""
+"""The time to evaluate a rule that a search of ranges selects."""
 _OPEN_ENDS: Final = (-LARGEST, LARGEST)
 
 
@@ -104,9 +104,9 @@ class Weight(NamedTuple):
     """What the rule costs without its memories if every event is evaluated for it."""
     indexed: Member
     updates: tuple[Update, ...]
-    """Those of its memories."""
+    """The updates of its memories."""
     paths: frozenset[Path]
-    """Those of its memories."""
+    """The paths of keys of its memories."""
 
     @property
     def fused_ns(self) -> float:
@@ -156,8 +156,8 @@ class Estimate(NamedTuple):
     event_ns: int
     """At an event, if every event is evaluated for it."""
     kept: dict[tuple[str, ...], int]
-    """By the names of keys, outermost first: the most times, values or parts of a sum that are remembered for
-    each such key."""
+    """The most times, values or parts of a sum that are remembered for each key. The names of the keys are in
+    order, the outermost first."""
 
 
 def estimate_of(condition: Condition) -> Estimate:

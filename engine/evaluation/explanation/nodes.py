@@ -21,7 +21,8 @@ class Node:
     condition: Condition
     future: Future
     nodes: tuple["Node", ...] = ()
-    """Those of its members. Without a key, `keyed` has none: there is no history to evaluate them on."""
+    """The nodes of its members. `keyed` without a key has none, because there is no history to evaluate them
+    on."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """What a predicate looked up, by name, cut where it is long. A name that is not here is missing."""
     key: Mapping[str, Any] | None = None
@@ -73,5 +74,5 @@ class Explanation:
     time_us: int
     """The time at which it would be evaluated."""
     rules: tuple[ExplainedRule, ...]
-    """In order of priority."""
+    """The rules by priority."""
     messages: tuple[Entry, ...]

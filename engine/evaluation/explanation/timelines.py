@@ -38,7 +38,7 @@ class Moment(NamedTuple):
     verdict: bool
     """Whether the rule fires."""
     verdicts: tuple[bool | None, ...]
-    """Those of the rows; None for a condition under a key that the event does not have."""
+    """The verdicts of the rows; None for a condition under a key that the event does not have."""
     key: Mapping[str, Any]
     """The slice that the event belongs to, under the outermost `per`."""
 

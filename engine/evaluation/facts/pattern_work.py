@@ -30,7 +30,7 @@ class PatternWork:
         self._facts: dict[str, FactPatterns] = {}
         self._names: FactNames[tuple[str, FactPatterns]] = FactNames()
         self._asked: WeakValueDictionary[str, FactPatterns] = WeakValueDictionary()
-        """Those in `_facts`, and those that compiled rules still refer to."""
+        """The patterns of each fact in `_facts`, and of each fact that a compiled rule still refers to."""
         self._count = self._exploding = 0
         """The numbers of all patterns and of exploding ones, summed over the facts."""
         self._changed: set[FactPatterns] = set()

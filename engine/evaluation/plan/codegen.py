@@ -59,7 +59,7 @@ class Writer(ABC):
         self._updates = Block()
         self._deferred = Block()
         self._verdicts: dict[Hashable, str] = {}
-        """By what `_identity` gives, the verdict of each node whose update is written."""
+        """The verdict of each node whose update is written, by what `_identity` gives."""
 
     @property
     def lines(self) -> list[str]:

@@ -33,7 +33,7 @@ from engine.language.condition import Condition, FactArg, LeafValue, ScaledFact
 from engine.language.operators import COMPARISONS, LARGEST
 
 Memories = Mapping[tuple[Condition, Path], tuple[Any, Regime, bool]]
-"""By node and path, the memory of each temporal node, its regime, and whether it is read through a view."""
+"""The memory of each temporal node, its regime, and whether it is read through a view; by node and path."""
 
 
 Finder = Callable[[str, str], object]

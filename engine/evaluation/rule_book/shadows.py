@@ -16,8 +16,8 @@ EXAMPLES_MAX: Final = 10
 """The most examples of one kind; later ones replace earlier ones."""
 
 EXAMPLES_EACH: Final = 100
-"""Of each kind, this many events become examples, and then one in this many: copying an event takes longer
-than evaluating a few rules for it."""
+"""How many events of each kind become examples before only one in this many does. Copying an event takes
+longer than evaluating a few rules for it."""
 
 EXPLAINED_MAX: Final = 5
 """The most explained examples of one kind."""
@@ -44,7 +44,7 @@ class Example(NamedTuple):
     number: int
     """Counts the events of the detector, from 1."""
     timestamp_ms: float
-    """As it was sent: a late event was evaluated at the clock's time."""
+    """The event's own timestamp. A late event was evaluated at the clock's time instead."""
     key: Mapping[str, Any]
     """The values of the keys in both conditions."""
     fields: Any
@@ -62,7 +62,7 @@ class Explained(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Is told of events at which only one of a rule and its draft fired."""
+    """Receives the events at which only one of a rule and its draft fired."""
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
         """Take an event that was evaluated just now."""
@@ -87,9 +87,9 @@ class Comparison:
         self.explained = {kind: deque[Explained](maxlen=EXPLAINED_MAX) for kind in KINDS if kind != BOTH}
         """The latest of each kind that the sampler has explained."""
         self.watcher: Watcher | None = None
-        """Is told of every such event."""
+        """Receives every event at which only one of the two fired."""
         self.sampler: Watcher | None = None
-        """Is told of such an event if it has the number `sampled_at`."""
+        """Receives such an event if its number is `sampled_at`."""
         self.sampled_at = 0
         self._sampled = dict.fromkeys(KINDS, 0)
         keys = {
@@ -172,7 +172,7 @@ class Shadows:
         self._drafts: dict[str, str] = {}
         """The id of each rule's draft."""
         self.comparisons: dict[str, Comparison] = {}
-        """By the id of the rule; of pairs that are both enabled."""
+        """The comparison of each rule with its draft, by the rule's id, while both are enabled."""
         self._sides: dict[str, Comparison] = {}
         """The same by the ids of both."""
         self._sorted_out: dict[tuple[int, ...], _SortedOut] = {}

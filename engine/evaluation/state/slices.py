@@ -62,18 +62,18 @@ class State:
         self.whole = Whole(self.weigh)
         self.stores: dict[NodeName, Store] = {}
         self.users: dict[NodeName, int] = {}
-        """By name, the number of rules that use it and of names that have joined it."""
+        """How many rules use each memory, and how many names have joined it."""
         self.joined: dict[NodeName, Joined] = {}
         """The names without a memory of their own."""
         self.readers: dict[NodeName, list[NodeName]] = {}
-        """By name, the names that have joined it, in order of birth."""
+        """The names that have joined each memory, in order of birth."""
         self.inner: dict[NodeName, tuple[NodeName, ...]] = {}
-        """By name of a memory that others have joined, the names of those inside it, which it uses too: its
-        updates need them, whatever becomes of the rules of its birth."""
+        """The names of the memories inside each memory that others have joined. It uses them too: its updates
+        need them, whatever becomes of the rules of its birth."""
         self.views: dict[NodeName, View] = {}
-        """By name, the view of a memory that can be shared, once rules are indexed."""
+        """The view of each memory that can be shared, once rules are indexed."""
         self._shared: dict[tuple[Condition, Path], list[NodeName]] = {}
-        """By node and path, the names of memories that can be shared, in order of birth."""
+        """The names of memories that can be shared, by node and path, in order of birth."""
         self.tables: dict[Path, ColumnTable] = {}
         self.live = 0
         """The number of live keys, over all paths. An expired key counts until it is dropped."""

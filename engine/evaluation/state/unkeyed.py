@@ -29,14 +29,14 @@ class Whole:
         self.regimes: dict[int, Regime] = {}
         """The regime of each cell, once rules are indexed."""
         self.buckets: dict[int, Bucket] = {}
-        """By cell, the members that see every event while the cell holds a time or, for a cell in `blank`,
-        while it holds none."""
+        """The members that see every event while a cell holds a time, by cell. For a cell in `blank`, they do
+        so while it holds none."""
         self.blank: set[int] = set()
         """The cells that trigger while they hold no time."""
         self.starts = Starts(weigh)
         """The same as `ColumnTable.starts`, for the slot 0 of all events."""
         self.awake = AwakeStores()
-        """By cell, the buckets that the next event meets; also by records without keys."""
+        """The buckets that the next event meets, by cell and by record without keys."""
 
     def new_cell(self, tick: int) -> int:
         """Return the number of an empty cell."""

@@ -67,7 +67,7 @@ class DetectorService:
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""
         self.servers: dict[LinkServer, str] = {}
-        """With the transport of each."""
+        """The open connections, each with its transport."""
         self._supervisor: LinkServer | None = None
         self._activating = Background()
         self._discards = Background()

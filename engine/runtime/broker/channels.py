@@ -37,7 +37,7 @@ class Channels:
         self._channels_kept = max(_CHANNELS_KEPT, 2 * settings.max_resident)
         self._channels_max = self._channels_kept
         self._clients: dict[str, LinkClient] = {}
-        """By the name of the worker."""
+        """The connections, by the names of the workers."""
         self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
         self._check_s = settings.node_timeout_s / _CHECKS_PER_TIMEOUT
         self._next_check: asyncio.TimerHandle | None = None

@@ -63,10 +63,10 @@ class DetectorChannel:
         self._mailbox = Mailbox(settings)
         self._in_flight: list[Request] = []
         self._number = 0
-        """Of the batch in flight."""
+        """The number of the batch in flight."""
         self._sent_at_s = 0.0
         self._checking: asyncio.Task[None] | None = None
-        """Asks whether the detector has moved, if a batch has been in flight for long."""
+        """The task that asks whether the detector has moved, if a batch has been in flight for long."""
         self._client: LinkClient | None = None
         """The connection to the worker that has the detector; None if that is unknown."""
         self._epoch = 0

@@ -61,7 +61,7 @@ class DirectoryService:
         self._opened = False
         self._closing: asyncio.Task[list[str]] | None = None
         self._services: dict[LinkServer, None] = {}
-        """In the order of their arrival."""
+        """The connections of services, in order of arrival."""
         self._other_settings: dict[LinkServer, list[OtherSetting]] = {}
         """The settings that services were started with and that are not in force."""
         self._abandoned: asyncio.TimerHandle | None = None

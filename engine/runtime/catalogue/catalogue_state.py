@@ -7,10 +7,10 @@ import msgspec
 from engine.runtime.contract.catalogue_changes import StoredToken
 
 STATE_VERSION: Final = 2
-"""Of `CatalogueState`. In version 1, a detector that was never activated had no folder."""
+"""The version of `CatalogueState`. In version 1, a detector that was never activated had no folder."""
 
 RECORD_VERSION: Final = 1
-"""Of a `Change` in the journal."""
+"""The version of a `Change` in the journal."""
 
 
 class CatalogueState(msgspec.Struct):

@@ -16,7 +16,7 @@ from engine.runtime.contract.errors import ActorDied
 WATCH: Final = "watch"
 """The concurrency group of `watch`, which never returns."""
 SHOWN: Final = "shown"
-"""That of the task which is named after a worker's detectors."""
+"""The concurrency group of the task that is named after a worker's detectors."""
 
 _END_S: Final = 2.0
 """How long Ray may take to end an actor. An actor that survives ends with Ray."""

@@ -48,7 +48,7 @@ class RayDirectory:
         """`of_the_folder` are the settings that all services share; those of the first one are in force."""
         self._of_the_folder = dict(of_the_folder)
         self._other_settings: list[OtherSetting] = []
-        """Those of this service that are not in force."""
+        """The settings of this service that are not in force."""
         self._silent_s = settings.node_timeout_s
         self._patience = 1
         data = settings.data.resolve()

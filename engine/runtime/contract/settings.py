@@ -20,7 +20,7 @@ class RuntimeSettings:
     """The id that the data folder must have; None accepts any."""
     limits: Limits = DEFAULT_LIMITS
     deadline_s: float = 30.0
-    """From a request's arrival to its answer."""
+    """The longest time from a request's arrival to its answer."""
 
     detectors_max: int = 100_000
     tokens_max: int = 10_000

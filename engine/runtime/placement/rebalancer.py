@@ -46,7 +46,7 @@ class Rebalancer:
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._moves: dict[str, asyncio.Task[None]] = {}
-        """By the ids of the detectors."""
+        """The moves under way, by the ids of the detectors."""
         self._measured_at_s = -float("inf")
         self._running: asyncio.Task[None] | None = None
         self.trouble: dict[str, str] = {}

@@ -6,7 +6,7 @@ from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-"""Of `mallopt`, from glibc's malloc.h."""
+"""The parameter's number for `mallopt`, from glibc's malloc.h."""
 
 _LARGE_BYTES: Final = 2 * 1024 * 1024
 _FREE_BYTES_KEPT: Final = 64 * 1024 * 1024

@@ -11,7 +11,8 @@ from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import FolderInUse, StorageError
 
 _CHARS_MAX: Final = 40
-"""Of the parent folder. Socket paths end at 107 bytes, and Ray's are some 60 characters longer."""
+"""The longest path of a parent folder. Ray's sockets are some 60 characters below it, and a socket's path
+has at most 107 bytes."""
 
 
 class TemporaryFolder:

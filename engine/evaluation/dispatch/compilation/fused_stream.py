@@ -42,9 +42,9 @@ class Fused(NamedTuple):
 
 
 Fusible = tuple[tuple[Condition, int, tuple[int | None, ...]], ...]
-"""Of each rule the condition, the birth, and the cells of its memories; None for a memory that is in no cell.
+"""The condition of each rule, its birth, and the cells of its memories; None for a memory that is in no cell.
 
-Births are counted from 0, because only those of different rules are compared.
+Births are counted from 0, because rules are only compared with each other.
 """
 
 

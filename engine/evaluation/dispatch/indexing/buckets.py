@@ -112,7 +112,7 @@ class Bucket:
         self._selected = selected
         self._known = known
         self.groups: dict[tuple[int, Observe], Group] = {}
-        """By stage and shape."""
+        """The rows, by stage and shape."""
         self.several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
         """The members with several triggers. Their rows are in `SelectedRows`."""
         self.pending: list[tuple[int, int, bool]] = []
@@ -205,7 +205,7 @@ class Turn(NamedTuple):
     """A table with filtered keys, and the row that fires if an event with those keys belongs to a slice."""
 
     stage: int
-    """That of the last updates on which it depends."""
+    """The stage of the last updates on which the row depends."""
     table: ColumnTable
     row: Group
 

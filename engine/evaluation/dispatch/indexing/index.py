@@ -42,7 +42,7 @@ class _Fact:
     def __init__(self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows) -> None:
         self.by_value: dict[Any, Bucket] = {}
         self.by_element: dict[Any, Bucket] = {}
-        """By the key of an element that an array has, or the literal that a text contains."""
+        """The buckets by the key of an element that an array has, or by the literal that a text contains."""
         self.lookup = lookup
         self.by_pattern: dict[str, Bucket] = {}
         self.patterns = patterns

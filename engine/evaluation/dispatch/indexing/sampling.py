@@ -47,7 +47,7 @@ class Samples:
         self.time_ns.pop(member, None)
 
     def timed(self, met: Sequence[Bucket | Selected], turns: Sequence[Turn]) -> tuple[list[Any], list[Any]]:
-        """Return what an event meets, and the tables that wait, so that running them is a sample."""
+        """Wrap what an event meets, and the tables that wait, so that their run is counted and timed."""
         self.events += 1
         # Members with several triggers are collected by shape before they run, those after a turn too.
         of_rows: dict[Observe, Observe] = {}

@@ -50,7 +50,7 @@ class Ranges:
     def __init__(self, rows: SelectedRows) -> None:
         self._rows = rows
         self._numbers: dict[int, Intervals] = {}
-        """By stage."""
+        """The ranges of numbers, by stage."""
         self._texts: dict[int, Intervals] = {}
         self._repeated = 0
         """How many members have several ranges."""

@@ -52,7 +52,7 @@ class Unions:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Keeper, int]] = {}
-        """By the id of its keeper, each union's keeper and number of rows with `UNION_ROWS`."""
+        """The keeper of each union and its number of rows with `UNION_ROWS`, by the keeper's id."""
         self._rows = 0
 
     def add(self, keeper: Keeper, rows: int) -> None:

@@ -19,7 +19,7 @@ class Remembered:
         self._fields, self._sent = fields, sent
         self._slots: dict[Path, int] = {}
         self._kept: dict[NodeName, Any] | None = None
-        """By name, what `keep` has read."""
+        """What `keep` has read, by the names of the memories."""
 
     def past_us(self, name: NodeName) -> int | None:
         """Return the time that a memory holds for the event's slice, or None."""

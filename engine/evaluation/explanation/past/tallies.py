@@ -36,9 +36,9 @@ class Tally(NamedTuple):
     untils_us: list[int]
     """The last time at which each counts."""
     totals: list[float]
-    """Of each pane, the sum."""
+    """The sum of each pane."""
     numbers: list[int]
-    """Of each pane, how many numbers it has."""
+    """How many numbers each pane has."""
 
 
 def tally_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: bool) -> Tally:

@@ -39,9 +39,9 @@ class Evicted(NamedTuple):
     """The number of keys that were evicted before they expired."""
 
     by_number: int
-    """By the bound on the number of keys."""
+    """The keys evicted by the bound on their number."""
     by_bytes: int
-    """By the bound on their memory."""
+    """The keys evicted by the bound on their memory."""
 
 
 NOTHING_EVICTED: Final = Evicted(0, 0)

@@ -39,7 +39,7 @@ class Records(Column, Generic[R]):
         super().__init__(table, window_us, 0)
         self.regime = Regime.UNCHANGED
         self.long: dict[int, R] = {}
-        """By slot, the records that are in no row."""
+        """The records that are in no row, by slot."""
         self._lent: set[int] = set()
         """The slots of objects that a copy may share. They are copied before they change."""
         self.rows: list[Any] = []

@@ -33,7 +33,7 @@ _SMALL_BYTES: Final = 32 * 1024
 """Payloads of this size are evaluated in a few milliseconds."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
-"""Of detectors that share a worker."""
+"""How many detectors that share a worker are saved at the same time."""
 
 
 class WorkerThreads:

@@ -44,7 +44,7 @@ _FOLDER_PREFIX: Final = "rd-ray-"
 _RAYS: Final = "ray"
 _TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
 _RECONNECT_S: Final = 600
-"""As above, for the processes of an embedded Ray."""
+"""How long the processes of an embedded Ray wait for a control store that is away."""
 _START_S: Final = 90.0
 _START_POLL_S: Final = 0.1
 _JOIN_S: Final = 30.0

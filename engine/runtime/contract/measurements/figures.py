@@ -139,7 +139,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     folder: FolderFigures | None
     """None if the file system does not answer."""
     measured: dict[str, Measured]
-    """By the node's address."""
+    """The measurements of each node, by its address."""
     other_settings: list[OtherSetting] = []
     """The settings of services that are not in force."""
     no_room: str = ""

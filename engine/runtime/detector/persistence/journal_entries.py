@@ -33,13 +33,18 @@ from engine.runtime.detector.persistence.idempotency import (
 _UNBOUNDED: Final = 1 << 62
 
 RECORD_VERSION: Final = 4
-"""In version 1 all bodies are JSON, and there are no lines. Up to version 2, answers are stored with their
-full keys, and records contain neither the program's version nor the verdicts' checksum. Up to version 3 there
-are no shadow rules."""
+"""The latest version of a journal record. Without shadow rules, the one before is written.
+
+* In version 1, all bodies are JSON, and there are no lines.
+* Up to version 2, answers are stored with their full keys, and records contain neither the program's version
+  nor the checksum of the verdicts.
+* Up to version 3, there are no shadow rules.
+"""
 
 _ENTRY_BYTES: Final = 4096
 _EVENT_BYTES: Final = 512
-"""For one event without a stored answer: most then fit in the block that a segment reserves first."""
+"""What is reserved for one event without a stored answer. Most such events then fit in the block that a
+segment reserves first."""
 
 
 def estimated_bytes(operation: Operation) -> int:
@@ -130,7 +135,7 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
     """A rule and its draft exchanged their conditions."""
 
     id: str
-    """That of the rule."""
+    """The rule's id."""
 
 
 class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):

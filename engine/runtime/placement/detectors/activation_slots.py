@@ -45,7 +45,7 @@ class ActivationSlots:
         self._slots = self._open = slots
         self._more_to_come = False
         self._holders: dict[SlotHolder, None] = {}
-        """In the order of acquisition."""
+        """The holders of slots, in order of acquisition."""
         self._asked: set[SlotHolder] = set()
         self._waiting: deque[tuple[SlotHolder, asyncio.Future[None]]] = deque()
 

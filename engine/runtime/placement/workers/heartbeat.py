@@ -8,7 +8,7 @@ BEATS: Final = 4
 """A silent worker counts as dead after so many beats."""
 
 _AVOIDED_S: Final = 60.0
-"""By then Ray has noticed that a node is gone."""
+"""How long a silent node gets no workers. By then Ray has noticed if it is gone."""
 _DOUBTFUL_BEATS: Final = 2
 _ACTIVATING_FACTOR: Final = 4
 """Reading a large snapshot may block all threads of a worker."""

@@ -27,13 +27,13 @@ class NodeLoad(NamedTuple):
     """What Ray has not reserved. It may not count workers yet that are just starting."""
     memory_free_bytes: int
     cpus_used: float = 0.0
-    """By workers, as measured."""
+    """The CPUs that workers use, as measured."""
     resident_bytes: int = 0
-    """Of workers, as measured."""
+    """The memory that workers use, as measured."""
     workers: int = 0
-    """Those that are starting, too."""
+    """The number of workers, with those that are starting."""
     detectors: int = 0
-    """Those that are being activated, too."""
+    """The number of detectors, with those that are being activated."""
 
 
 def fullness(node: NodeLoad, demand: Demand) -> tuple[int, float]:
