@@ -41,13 +41,17 @@ class TableCopy(Generic[K]):
     """A reader's copy of the table, plus the changes made through this reader since.
 
     Changes made here are visible at once, and an update of an older version does not undo them. The cost of a
-    change does not depend on the table's size. A removed key is never used again.
+    change or of a page does not depend on the table's size. A removed key is never used again.
     """
 
     def __init__(self) -> None:
         self.seen = 0
         """The version of the last update."""
         self._received: dict[K, str] = {}
+        self._order: list[K] = []
+        """The keys received, in order of creation, and some that have been removed since."""
+        self._positions: dict[K, int] = {}
+        """Where each key received is in the order."""
         self._added: dict[K, tuple[int, str]] = {}
         """Changes made here that are later than the last update: the version and the value."""
         self._removed: dict[K, int] = {}
@@ -71,13 +75,16 @@ class TableCopy(Generic[K]):
 
     def page(self, after: K | None, most: int) -> list[tuple[K, str]] | None:
         """Return a page in order, from the start or after a key; None for an unknown key."""
-        added = dict(self._added_entries())
-        keys = [*self._received, *added]
-        try:
-            begin = 0 if after is None else keys.index(after) + 1
-        except ValueError:
+        if after is not None and after not in self:
             return None
-        return [(key, self._received.get(key) or added[key]) for key in keys[begin : begin + most]]
+        begin = 0 if after is None else self._positions.get(after, len(self._order)) + 1
+        keys = (self._order[position] for position in range(begin, len(self._order)))
+        page = [(key, self._received[key]) for key in islice(filter(self._received.__contains__, keys), most)]
+        if len(page) < most:
+            added = list(self._added_entries())
+            skipped = next((number for number, (key, _) in enumerate(added, 1) if key == after), 0)
+            page += added[skipped : skipped + most - len(page)]
+        return page
 
     def _added_entries(self) -> Iterator[tuple[K, str]]:
         for key, (_, value) in sorted(self._added.items(), key=lambda entry: entry[1][0]):
@@ -91,7 +98,7 @@ class TableCopy(Generic[K]):
 
     def note_removed(self, key: K, version: int) -> None:
         """Note a key that was removed here; version 0 means that the version is unknown."""
-        self._received.pop(key, None)
+        self._forget(key)
         self._added.pop(key, None)
         if version > self.seen:
             self._removed[key] = version
@@ -102,14 +109,31 @@ class TableCopy(Generic[K]):
             return
         if update.whole is not None:
             self._received = {key: value for key, value in update.whole.items() if key not in self._removed}
+            self._put_in_order()
         else:
             assert update.version - len(update.changes) <= self.seen, "the owner skips no change"
             # Some may be known from an answer that overtook this one; applying them again changes nothing.
             for key, value in update.changes:
                 if value is None:
-                    self._received.pop(key, None)
+                    self._forget(key)
                 elif key not in self._removed:
-                    self._received[key] = value
+                    self._receive(key, value)
         self.seen = update.version
         self._added = {key: entry for key, entry in self._added.items() if entry[0] > self.seen}
         self._removed = {key: version for key, version in self._removed.items() if version > self.seen}
+
+    def _receive(self, key: K, value: str) -> None:
+        if key not in self._received:
+            self._positions[key] = len(self._order)
+            self._order.append(key)
+        self._received[key] = value
+
+    def _forget(self, key: K) -> None:
+        if self._received.pop(key, None) is not None:
+            del self._positions[key]
+            if len(self._order) > 2 * len(self._received):
+                self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        self._order = list(self._received)
+        self._positions = {key: position for position, key in enumerate(self._order)}

@@ -15,6 +15,7 @@ from engine.runtime.catalogue.catalogue_state import (
 )
 from engine.runtime.catalogue.table_updates import UPDATES_MAX, TableCopy, TableVersions
 from engine.runtime.contract.catalogue_changes import TableUpdate
+from tests.work_growth import grows_linearly
 
 
 class Owner:
@@ -105,6 +106,26 @@ def test_what_the_owner_has_told_already_is_not_noted_again():
     assert "a" not in copy, "it was removed by another meanwhile"
 
 
+def all_pages(copy: TableCopy[str], most: int) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    while page := copy.page(found[-1][0] if found else None, most):
+        assert len(page) <= most
+        found += page
+    return found
+
+
+def test_the_work_of_a_page_does_not_grow_with_the_table():
+    copies = {}
+    for count in (5_000, 20_000):
+        owner, copies[count] = Owner(), TableCopy[str]()
+        for number in range(count + count // 4):
+            owner.add(str(number))
+        copies[count].take(owner.since(0))
+        for number in range(0, count, 4):
+            copies[count].note_removed(str(number), owner.remove(str(number)))
+    assert grows_linearly(lambda count: all_pages(copies[count], 100), 5_000)
+
+
 def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
     owner, copy = Owner(), TableCopy[str]()
     for key in "abcdefg":
@@ -114,12 +135,7 @@ def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
         version = owner.add(key)
         copy.note_added(key, "value of " + key, version)
     for most in (1, 2, 4, 9, 10):
-        found, after = [], None
-        while page := copy.page(after, most):
-            assert len(page) <= most
-            found += page
-            after = page[-1][0]
-        assert found == copy.entries() == list(owner.table.items())
+        assert all_pages(copy, most) == copy.entries() == list(owner.table.items())
     assert copy.page("y", 1) == []
     copy.note_removed("c", owner.remove("c"))
     assert copy.page("c", 1) is None
@@ -162,6 +178,7 @@ def test_copies_come_to_what_the_owner_has_whatever_order_words_and_changes_come
             assert not any(key in one for key in gone[index])
             keys = [int(key[1:]) for key, _ in one.entries()]
             assert keys == sorted(keys), "in the order of creation"
+            assert all_pages(one, 1 + step % 3) == one.entries()
     for hearer, news in on_the_way:
         hearer.take(news)
     for copy in copies:
