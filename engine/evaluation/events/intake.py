@@ -6,7 +6,7 @@ Events from bodies are JSON already and do not come here.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from math import isfinite
+from math import isfinite, nan
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ _MS_MIN: Final = -_MS_MAX
 _NOTHING: Final[Mapping[str, Any]] = {}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_CHARS_SHOWN: Final = 80
+_DIGITS_MAX: Final = Limits().digits_max
 
 
 def are_plain(events: Iterable[Event]) -> bool:
@@ -38,8 +39,10 @@ def are_plain(events: Iterable[Event]) -> bool:
             return False
         if not _MS_MIN <= timestamp_ms <= _MS_MAX:
             return False
-        for value in fields.values():
+        for name, value in fields.items():
             if type(value) not in _PLAIN and (type(value) is not float or value - value != 0):
+                return False
+            if type(name) is not str:
                 return False
     return True
 
@@ -115,11 +118,17 @@ def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
     if depth <= 0:
         raise _refusal(place[:_NAME_CHARS_SHOWN], "it is nested too deeply")
     return {
-        name: member
+        name if type(name) is str else _name(name, place): member
         if type(member) in _PLAIN
-        else _plain(member, f"{place}.{str(name)[:_NAME_CHARS_SHOWN]}", depth - 1)
+        else _plain(member, f"{place}.{_name(name, place)[:_NAME_CHARS_SHOWN]}", depth - 1)
         for name, member in value.items()
     }
+
+
+def _name(name: Any, place: str) -> str:
+    if not isinstance(name, str):
+        raise _refusal(place, f"expected names that are strings, got {ascii(name)[:_NAME_CHARS_SHOWN]}")
+    return str.__str__(name)
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:
@@ -136,11 +145,15 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         return _object(value, place, depth)
     if isinstance(value, str):
-        return str(value)
-    number = _number(value)
+        # The text itself: members of an Enum are shown as `Color.RED`.
+        return str.__str__(value)
+    try:
+        number = _number(value)
+    except ArithmeticError:
+        raise _refusal(place, f"expected a number in the range of a double, got a {_kind(value)}") from None
     if number is None:
         raise _refusal(place, f"expected a value that JSON has, got {_kind(value)}")
-    if not isfinite(number):
+    if type(number) is float and not isfinite(number):
         raise _refusal(place, f"expected a finite number, got {number}")
     return number
 
@@ -148,17 +161,31 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 def _number(value: Any) -> float | None:
     """Convert a number or boolean of any type, NumPy's included, to Python's; give None for anything else."""
     match value:
+        # Subclasses, such as an IntEnum, count by the number that they are, whatever they convert to.
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
         case Integral():
             return int(value)
         case Decimal():
-            # Whole numbers are exact at any size.
-            return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+            return _decimal(value)
         case Real():
             return float(value)
         case _ if type(value).__module__ == "numpy" and type(value).__name__ in {"bool", "bool_"}:
             return bool(value)
         case _:
             return None
+
+
+def _decimal(value: Decimal) -> float:
+    if value.is_nan():
+        return nan
+    if value.is_finite() and value.adjusted() >= _DIGITS_MAX:
+        # To write out the integer takes minutes for a million digits.
+        raise OverflowError
+    # Whole numbers are exact.
+    return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
 
 
 def _kind(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum, IntEnum
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -43,6 +44,31 @@ class Text(str):
     """A string of another type, as NumPy's is."""
 
     __slots__ = ()
+
+
+class Color(str, Enum):  # noqa: UP042 -- the newer kind gives its text to `str`
+    """Texts that `str` shows by their names."""
+
+    A = "a"
+
+
+class Level(IntEnum):
+    """Integers with names."""
+
+    TWO = 2
+
+
+class Rate(float, Enum):
+    """Floats with names."""
+
+    HALF = 1.5
+
+
+class Moody(int):
+    """An integer that converts to another."""
+
+    def __int__(self) -> int:
+        return 7
 
 
 numbers.Integral.register(Int64)
@@ -99,6 +125,11 @@ def ways(detector: Detector) -> list[Callable[..., list[str]]]:
         (Float32(2), "equal"),
         (bool_(), "equal"),
         (Text("a"), "equal"),
+        (Color.A, "equal"),
+        (Level.TWO, "equal"),
+        (Rate.HALF, "equal"),
+        (Moody(2), "equal"),
+        (Decimal("2.00"), "equal"),
         ((1, 2), "within"),
         ([1, Decimal(2)], "within"),
         ([Int64(2)], "within"),
@@ -106,6 +137,8 @@ def ways(detector: Detector) -> list[Callable[..., list[str]]]:
         (UserDict(y=Decimal(2)), "within"),
         (defaultdict(int, y=2), "within"),
         (MappingProxyType({"y": (2,)}), "within"),
+        ({Text("y"): 2}, "within"),
+        ([Color.A, Level.TWO], "within"),
     ],
     ids=shown,
 )
@@ -156,6 +189,16 @@ REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
     ({"x": -math.inf, "y": 1}, 0, None, "fields.x: expected a finite number, got -inf"),
     ({"x": Decimal("NaN")}, 0, None, "fields.x: expected a finite number, got nan"),
     ({"x": Decimal("Infinity")}, 0, None, "fields.x: expected a finite number, got inf"),
+    ({"x": Decimal("sNaN")}, 0, None, "fields.x: expected a finite number, got nan"),
+    ({"x": Fraction(10**400, 3)}, 0, None, "fields.x: expected a number in the range of a double"),
+    ({"x": Decimal("1e999999")}, 0, None, "fields.x: expected a number in the range of a double"),
+    ({"x": Decimal("1" * 400 + ".5")}, 0, None, "fields.x: expected a finite number, got inf"),
+    ({1: "no name", "a": 2}, 0, None, "fields: expected names that are strings, got 1"),
+    ({"a": 2, None: []}, 0, None, "fields: expected names that are strings, got None"),
+    ({"x": [{"y": {(1,): 1}}]}, 0, None, "fields.x[0].y: expected names that are strings, got (1,)"),
+    ({}, 0, {b"v": 1}, "vars: expected names that are strings, got b'v'"),
+    ({}, Decimal("sNaN"), None, "timestamp_ms: expected a finite number, got nan"),
+    ({"x": bytearray(b"a")}, 0, None, "fields.x: expected a value that JSON has, got bytearray"),
     ({"x": [1, [math.nan]]}, 0, None, "fields.x[1][0]: expected a finite number, got nan"),
     ({"x": {"y": [1j]}}, 0, None, "fields.x.y[0]: expected a value that JSON has, got complex"),
     ({"x": b"a"}, 0, None, "fields.x: expected a value that JSON has, got bytes"),
@@ -224,12 +267,12 @@ def test_whoever_changes_an_event_before_the_next_is_judged_by_what_it_is_then(d
         {"a": 10**400, "b": 0.5},
         {"a": 10**5_000},
         {},
-        {1: "no name", "a": 2},
+        {"a": Decimal("1e400"), "b": Int64(10**400)},
         {"a": None, "b": True, "c": "x"},
     ],
-    ids=["large", "larger", "empty", "no name", "of all kinds"],
+    ids=["large", "larger", "empty", "large of other types", "of all kinds"],
 )
-def test_plain_events_are_taken_as_they_are(detector: Detector, fields: dict[str, Any]) -> None:
+def test_json_values_of_any_size_are_taken(detector: Detector, fields: dict[str, Any]) -> None:
     for way in ways(detector):
         assert way(fields, 0) == []
     assert len(detector.evaluate_many([(fields, 0.5, None), ({"a": 1}, 1, None)])) == 2
