@@ -11,8 +11,8 @@ from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
 from engine.evaluation.state import slices
-from engine.evaluation.state.removal import tidying
-from engine.evaluation.state.storage import awake, columns, records
+from engine.evaluation.state.removal import incremental_expiry
+from engine.evaluation.state.storage import columns, records, triggering
 from tests.differential import fused
 
 LOOKED_UP = (
@@ -25,9 +25,9 @@ LOOKED_UP = (
 """Values of any size are treated as large ones are."""
 
 UNITED = (
-    (awake, "UNITED_FROM", 1),
-    (awake, "CALM_EVENTS", 0),
-    (awake, "DENSE_SHARE", 0.0),
+    (triggering, "UNITED_FROM", 1),
+    (triggering, "CALM_EVENTS", 0),
+    (triggering, "DENSE_SHARE", 0.0),
 )
 """All buckets of memories are united at the first event, and all paged memories count as dense."""
 
@@ -36,8 +36,8 @@ MODES = {
     "indexed": ((rule_set, "index_pays", fused.up_to(0)),),
     "becoming indexed": (
         (rule_set, "index_pays", fused.up_to(1)),
-        (awake, "UNITED_FROM", 2),
-        (awake, "CALM_EVENTS", 1),
+        (triggering, "UNITED_FROM", 2),
+        (triggering, "CALM_EVENTS", 1),
     ),
     "in turns": ((rule_set, "index_pays", fused.in_turns),),
     "in turns, in pages": (
@@ -60,7 +60,7 @@ MODES = {
         (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
-        (tidying, "SHRUNK_FROM", 0),
+        (incremental_expiry, "SHRUNK_FROM", 0),
     ),
     "fused, tidied at every event, looked up": (
         *LOOKED_UP,
@@ -68,7 +68,7 @@ MODES = {
         (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
-        (tidying, "SHRUNK_FROM", 0),
+        (incremental_expiry, "SHRUNK_FROM", 0),
     ),
 }
 

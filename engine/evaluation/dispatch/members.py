@@ -8,7 +8,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import NodeName
 
 
-class Program(NamedTuple):
+class EnabledRule(NamedTuple):
     """An enabled rule with what its evaluation needs."""
 
     rule: Rule

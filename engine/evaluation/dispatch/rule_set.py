@@ -14,7 +14,7 @@ from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMan
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
-from engine.evaluation.dispatch.members import Program, Updater
+from engine.evaluation.dispatch.members import EnabledRule, Updater
 from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, Weight, index_pays, weight_of
@@ -51,7 +51,7 @@ class RuleSet:
         self._compiler = Compiler(state, self.patterns, self.lookups)
         self._selected = SelectedRows(self._selected_row)
         self._index = Index(self._new_bucket, self._selected, self.patterns.of, self.lookups)
-        self._by_priority: dict[int, Program] = {}
+        self._enabled: dict[int, EnabledRule] = {}
         self._updaters: dict[int, Updater] = {}
         """The updaters of memories, by number; empty until the rule set is indexed."""
         self._updater_of: dict[NodeName, int] = {}
@@ -124,7 +124,7 @@ class RuleSet:
             self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
         self.nodes += parts.size
         self._action_bytes += rule.action_bytes_max
-        self._by_priority[rule.priority] = Program(rule, birth, tuple(names), None)
+        self._enabled[rule.priority] = EnabledRule(rule, birth, tuple(names), None)
         self._rules[rule.priority] = rule
         self._stream = self._texts = self._relation_names = None
         self._indexed_stream.rules_changed()
@@ -137,7 +137,7 @@ class RuleSet:
         """Remove a rule, and the memories that only it uses."""
         if self._state.indexed:
             self._unindex_rule(priority)
-        rule, _, names, *_ = self._by_priority.pop(priority)
+        rule, _, names, *_ = self._enabled.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition)
         self.nodes -= parts.size
@@ -164,11 +164,11 @@ class RuleSet:
         pays = self._index_pays()
         if pays and not self._state.indexed:
             self._state.become_indexed(tick)
-            for priority in self._by_priority:
+            for priority in self._enabled:
                 self._index_rule(priority)
             self.joins.await_all(tick, now_us)
         elif self._state.indexed and not (pays or loaded or entries_to_write(self._state) > WRITTEN_MAX):
-            for priority in self._by_priority:
+            for priority in self._enabled:
                 self._unindex_rule(priority)
             for name in list(self._updater_of):
                 self._drop_updater(name)
@@ -179,10 +179,10 @@ class RuleSet:
         indexed = self._state.indexed
         if self.nodes > (STAYS_SHARE * FUSED_NODES_MAX if indexed else FUSED_NODES_MAX):
             return True
-        for priority, program in self._by_priority.items():
-            if program.weight is None:
-                self._by_priority[priority] = program._replace(weight=_weight_of(program))
-        weights = [program.weight for program in self._by_priority.values() if program.weight is not None]
+        for priority, enabled in self._enabled.items():
+            if enabled.weight is None:
+                self._enabled[priority] = enabled._replace(weight=_weight_of(enabled))
+        weights = [enabled.weight for enabled in self._enabled.values() if enabled.weight is not None]
         return index_pays(weights, indexed=indexed)
 
     def compile_new(self) -> None:
@@ -209,26 +209,26 @@ class RuleSet:
         state = self._state
         store, oldest = state.stores[name], state.oldest(name)
         self._drop_updater(name)
-        bucket = state.whole.buckets.get(store) if isinstance(store, int) else store.bucket
+        bucket = state.globals.buckets.get(store) if isinstance(store, int) else store.bucket
         if bucket is not None:
-            self._bucket_of(state.stores[oldest], blank=False).take_over(bucket)
+            self._bucket_of(state.stores[oldest], unstarted=False).take_over(bucket)
             self._unwatch(store)
         state.join(name, since_us, now_us)
 
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
-        before = self._by_priority[rule.priority]
+        before = self._enabled[rule.priority]
         self._action_bytes += rule.action_bytes_max - before.rule.action_bytes_max
-        self._by_priority[rule.priority] = before._replace(rule=rule)
+        self._enabled[rule.priority] = before._replace(rule=rule)
         self._rules[rule.priority] = rule
         self._stream = None
 
     def exchange(self, one: Rule, other: Rule) -> None:
         """Replace two rules by two that have each other's conditions and histories."""
-        first, second, programs = one.priority, other.priority, self._by_priority
+        first, second, enabled = one.priority, other.priority, self._enabled
         for priority in (first, second) if self._state.indexed else ():
             self._unindex_rule(priority)
-        programs[first], programs[second] = programs[second], programs[first]
+        enabled[first], enabled[second] = enabled[second], enabled[first]
         for rule in (one, other):
             self.rename(rule)
             if self._state.indexed:
@@ -236,21 +236,21 @@ class RuleSet:
 
     def _index_rule(self, priority: int) -> None:
         """Index a rule and the memories that it reads, each by its own triggers."""
-        program = self._by_priority[priority]
-        analysis = Analysis(program.birth, self._index.cost)
-        for name in program.memories:
+        enabled = self._enabled[priority]
+        analysis = Analysis(enabled.birth, self._index.cost)
+        for name in enabled.memories:
             updated = self._state.memory_of(name)
             for each in (updated, *map(self._state.memory_of, self._state.inner.get(updated, ()))):
                 if each not in self._updater_of:
                     self._add_updater(each, analysis)
-        triggers = analysis.of_rule(program.rule.condition)
-        self._by_priority[priority] = program._replace(triggers=triggers)
-        self._add_member(priority, RULE_STAGE, program.birth, triggers)
+        triggers = analysis.of_rule(enabled.rule.condition)
+        self._enabled[priority] = enabled._replace(triggers=triggers)
+        self._add_member(priority, RULE_STAGE, enabled.birth, triggers)
 
     def _unindex_rule(self, priority: int) -> None:
         """Undo `_index_rule`, except for the memories."""
-        program = self._by_priority[priority]
-        self._remove_member(priority, RULE_STAGE, program.birth, program.triggers)
+        enabled = self._enabled[priority]
+        self._remove_member(priority, RULE_STAGE, enabled.birth, enabled.triggers)
 
     def _add_updater(self, name: NodeName, analysis: Analysis) -> None:
         """Index a memory. The analysis is that of a rule that reads it."""
@@ -272,15 +272,15 @@ class RuleSet:
         if several:
             self._selected.add(member)
         self._index.add(member, triggers, stage, several=several)
-        for store, blank in self._memories_among(birth, triggers):
-            self._bucket_of(store, blank=blank).add(member, stage, several=several)
+        for store, unstarted in self._memories_among(birth, triggers):
+            self._bucket_of(store, unstarted=unstarted).add(member, stage, several=several)
 
     def _remove_member(self, member: int, stage: int, birth: int, triggers: Triggers | None) -> None:
         self.samples.forget(member)
         several = may_meet_several(triggers)
         self._index.remove(member, triggers, stage, several=several)
-        for store, blank in self._memories_among(birth, triggers):
-            bucket = self._bucket_of(store, blank=blank)
+        for store, unstarted in self._memories_among(birth, triggers):
+            bucket = self._bucket_of(store, unstarted=unstarted)
             bucket.remove(member, stage, several=several)
             if not bucket.size:
                 self._unwatch(store)
@@ -296,42 +296,42 @@ class RuleSet:
             for trigger in memories
         ]
 
-    def _bucket_of(self, store: Store, *, blank: bool) -> Bucket:
+    def _bucket_of(self, store: Store, *, unstarted: bool) -> Bucket:
         """Return the bucket of the members that a memory triggers."""
-        whole = self._state.whole
-        bucket = whole.buckets.get(store) if isinstance(store, int) else store.bucket
+        globals_ = self._state.globals
+        bucket = globals_.buckets.get(store) if isinstance(store, int) else store.bucket
         if bucket is None:
             bucket = self._new_bucket(None)
             if isinstance(store, int):
-                whole.watch(store, bucket, blank=blank)
+                globals_.watch(store, bucket, unstarted=unstarted)
             else:
                 store.watch(bucket)
         return bucket
 
     def _unwatch(self, store: Store) -> None:
         if isinstance(store, int):
-            self._state.whole.unwatch(store)
+            self._state.globals.unwatch(store)
         else:
             store.unwatch()
 
     # -- what rules cost ------------------------------------------------------------------------------------
 
     @property
-    def programs(self) -> Mapping[int, Program]:
+    def enabled(self) -> Mapping[int, EnabledRule]:
         """The enabled rules by priority."""
-        return self._by_priority
+        return self._enabled
 
     def time_ns(self, priority: int) -> float:
         """Return the time that a rule took at the sampled events, with its part of the memories it shares.
 
         As long as rules are not indexed, it is the estimated time at one event.
         """
-        program = self._by_priority[priority]
+        enabled = self._enabled[priority]
         if not self._state.indexed:
-            return (program.weight or _weight_of(program)).fused_ns
+            return (enabled.weight or _weight_of(enabled)).fused_ns
         took_ns, users = self.samples.time_ns, self._state.users
         found = took_ns.get(priority, 0.0)
-        for name in map(self._state.memory_of, program.memories):
+        for name in map(self._state.memory_of, enabled.memories):
             found += took_ns.get(self._updater_of[name], 0.0) / users[name]
         return found
 
@@ -342,8 +342,8 @@ class RuleSet:
         if self._state.indexed:
             return self._indexed_stream.observe_many
         if self._stream is None:
-            programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
-            self._stream = self._compiler.stream(programs, self.nodes)
+            enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
+            self._stream = self._compiler.stream(enabled, self.nodes)
         return self._stream
 
     def _turn(self, table: ColumnTable) -> Turn:
@@ -372,7 +372,7 @@ class RuleSet:
                 name[:2]: (*self._memory(name), False),
             }
             return self._compiler.updater(name, found, known, selected=selected)
-        rule, birth, names, *_ = self._by_priority[member]
+        rule, birth, names, *_ = self._enabled[member]
         return self._compiler.row(rule.condition, birth, self._memories(names), known, selected=selected)
 
     def _memories(self, names: Iterable[NodeName]) -> Memories:
@@ -395,6 +395,6 @@ def _uncount(counts: Counter[Any], item: Any) -> None:
         del counts[item]
 
 
-def _weight_of(program: Program) -> Weight:
-    memories = [(name.condition, name.path) for name in program.memories]
-    return weight_of(program.rule.condition, program.birth, memories)
+def _weight_of(enabled: EnabledRule) -> Weight:
+    memories = [(name.condition, name.path) for name in enabled.memories]
+    return weight_of(enabled.rule.condition, enabled.birth, memories)

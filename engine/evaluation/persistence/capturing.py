@@ -113,7 +113,7 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
     With `events`, only the keys of these events are copied.
     """
     state = detector.state
-    cells, ticks = state.whole.cells, state.whole.ticks
+    cells, ticks = state.globals.cells, state.globals.ticks
     slots = {} if events is None else {path: _met(table, events) for path, table in state.tables.items()}
     return Captured(
         marks={
@@ -121,7 +121,7 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
             "events_seen": detector.events_seen,
             "priority_highest": detector.priority_highest,
             "indexed": state.indexed,
-            "previous_us": state.whole.previous_us,
+            "previous_us": state.globals.previous_us,
             **(detector.shadows.dump() if detector.shadows else {}),
         },
         rules=[(live.rule, live.birth) for live in detector.live.values()],

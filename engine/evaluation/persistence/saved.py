@@ -159,8 +159,8 @@ def load(detector: Saved, document: Any, version: int) -> None:
         name = NodeName(stored_condition(condition), _path(saved_path), birth)
         store = state.stores[name]
         if isinstance(store, int):
-            time_us, state.whole.ticks[store] = remembered
-            state.whole.restore(store, time_us)
+            time_us, state.globals.ticks[store] = remembered
+            state.globals.restore(store, time_us)
             continue
         if isinstance(store, Records):
             _load_records(store, remembered, keyed=bool(name.path))
@@ -170,7 +170,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
             columns[name.path].append(store)
     for path, table in state.tables.items():
         table.columns = columns[path]
-    state.whole.previous_us = document["previous_us"]
+    state.globals.previous_us = document["previous_us"]
     # The limits may have changed. The next event evicts what exceeds them, and reports it.
     state.due = state.live > state.live_max or state.bytes > state.bytes_max
     state.eviction.resume()

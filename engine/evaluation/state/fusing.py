@@ -20,10 +20,10 @@ def entries_to_write(state: State) -> int:
 
 def fuse(state: State, tick: int, now_us: int) -> None:
     """Have every event after `tick` update every memory. Undoes `State.become_indexed`."""
-    whole = state.whole
-    for cell, regime in whole.regimes.items():
-        if regime is Regime.STAMPED and whole.ticks[cell] < tick:
-            whole.cells[cell] = whole.previous_us
+    globals_ = state.globals
+    for cell, regime in globals_.regimes.items():
+        if regime is Regime.STAMPED and globals_.ticks[cell] < tick:
+            globals_.cells[cell] = globals_.previous_us
     for table in state.tables.values():
         if table.stamped:
             for column in table.stamped[:]:
@@ -64,12 +64,12 @@ def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) 
         own.take_over(shared, joined.since_us, now_us)
         return
     if not isinstance(shared, Column):
-        cell = state.stores[name] = state.whole.new_cell(tick)
-        time_us = state.whole.cells[shared]
+        cell = state.stores[name] = state.globals.new_cell(tick)
+        time_us = state.globals.cells[shared]
         if runs and time_us != NEVER:
-            time_us = state.whole.starts.begun(0, time_us, joined.since_us)
+            time_us = state.globals.starts.begun(0, time_us, joined.since_us)
         if joined.since_us < time_us:
-            state.whole.cells[cell] = time_us
+            state.globals.cells[cell] = time_us
         return
     own = state.stores[name] = Column(shared.table, shared.expires_after_us, tick)
     own.table.columns.append(own)

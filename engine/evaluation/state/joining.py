@@ -98,15 +98,15 @@ class Joins:
 
     def meet(self, now_us: int) -> None:
         """Schedule the newborn memories, which an event at this time reaches."""
-        traits, whole = self._state.traits, self._state.whole
+        traits, globals_ = self._state.traits, self._state.globals
         for name, clock_us in self.newborn.items():
             if now_us > clock_us and traits.sharing_of(name.condition) is Sharing.VIEWED:
                 self._wait(name, clock_us, clock_us)
                 run_us = traits.run_us_of(name.condition)
                 if run_us is not None:
                     self._state.starts_of(name.path).born(name.birth, run_us)
-                    if not name.path and whole.starts.last_us < now_us:
-                        whole.starts.add(0, now_us)
+                    if not name.path and globals_.starts.last_us < now_us:
+                        globals_.starts.add(0, now_us)
             else:
                 # Of events at the very time of the birth, time alone cannot tell which came after it. From a
                 # sum, nothing that is in it can be taken out.
@@ -158,7 +158,7 @@ class Joins:
             due_us = now_us + COMPARED_EVERY_US if slot < end else now_us - 1
         else:
             cells = [store for store in (own, other) if isinstance(store, int)]
-            if len({state.whole.past_us(cell, tick) for cell in cells}) == 1:
+            if len({state.globals.past_us(cell, tick) for cell in cells}) == 1:
                 return True
             due_us = now_us + COMPARED_EVERY_US
         self._wait(name, due_us, NEVER, slot)

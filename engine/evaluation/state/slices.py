@@ -17,10 +17,10 @@ from engine.evaluation.memory import FOREVER, NEVER, Regime, Sharing, Traits
 from engine.evaluation.paths import Path
 from engine.evaluation.state.removal.eviction import Evicted, Eviction
 from engine.evaluation.state.removal.expiry import has_expired
-from engine.evaluation.state.removal.tidying import bloated, tidy
+from engine.evaluation.state.removal.incremental_expiry import bloated, expire_some
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.starts import NO_BIRTH, Starts
-from engine.evaluation.state.unkeyed import Keyless, Whole, new_records
+from engine.evaluation.state.unkeyed import Globals, Keyless, new_records
 from engine.evaluation.state.views import Store, View
 from engine.language.condition import Condition
 
@@ -59,7 +59,7 @@ class State:
         self.swept_from = SWEPT_FROM
         self.indexed = False
         """Whether rules are indexed. Until then every event updates every memory."""
-        self.whole = Whole(self.weigh)
+        self.globals = Globals(self.weigh)
         self.stores: dict[NodeName, Store] = {}
         self.users: dict[NodeName, int] = {}
         """How many rules use each memory, and how many names have joined it."""
@@ -104,8 +104,8 @@ class State:
         recorded = self.traits.recorded_of(name.condition)
         if not name.path:
             if recorded is None:
-                return self.whole.new_cell(tick)
-            return new_records(recorded, Keyless(self, self.whole))
+                return self.globals.new_cell(tick)
+            return new_records(recorded, Keyless(self, self.globals))
         table = self.table(name.path)
         column = Column(table, self.traits.expiry_of(name.condition), tick)
         if recorded is not None:
@@ -238,7 +238,7 @@ class State:
             if not shared:
                 del self._shared[name[:2]]
         if isinstance(store, int):
-            self.whole.drop(store)
+            self.globals.drop(store)
             self._drop_starts(name)
             return
         if not name.path:
@@ -270,7 +270,7 @@ class State:
 
     def starts_of(self, path: Path) -> Starts:
         """Return the first events after births in the slices of a path."""
-        return self.tables[path].starts if path else self.whole.starts
+        return self.tables[path].starts if path else self.globals.starts
 
     def _drop_starts(self, dropped: NodeName) -> None:
         """Drop the first events after births, if the memory that was dropped was the last to need them."""
@@ -297,8 +297,8 @@ class State:
 
     def cease_indexed(self) -> None:
         """Undo `become_indexed`, when all memories are complete and none is shared by births."""
-        self.whole.regimes.clear()
-        self.whole.starts.clear()
+        self.globals.regimes.clear()
+        self.globals.starts.clear()
         for table in self.tables.values():
             table.turn = None
             table.starts.clear()
@@ -309,7 +309,7 @@ class State:
     def mark_complete(self, store: Store, tick: int) -> None:
         """Mark a memory as complete up to an event."""
         if isinstance(store, int):
-            self.whole.ticks[store] = tick
+            self.globals.ticks[store] = tick
         else:
             store.complete_at = tick
 
@@ -319,7 +319,7 @@ class State:
             insort(self._shared.setdefault(name[:2], []), name, key=_birth)
             self.views[name] = View(store, NEVER)
         if isinstance(store, int):
-            self.whole.regimes[store] = regime
+            self.globals.regimes[store] = regime
             return
         store.regime = regime
         if regime in (Regime.STAMPED, Regime.BEGUN):
@@ -327,15 +327,15 @@ class State:
 
     def regime(self, store: Store) -> Regime:
         """Return the regime of a memory, once rules are indexed."""
-        return self.whole.regimes[store] if isinstance(store, int) else store.regime
+        return self.globals.regimes[store] if isinstance(store, int) else store.regime
 
     def settle(self, now_us: int, tick: int) -> Evicted:
-        """Tidy the tables after event `tick` if due, hold the bounds, and count the evicted keys."""
+        """Expire keys after event `tick` if due, hold the bounds, and count the evicted keys."""
         if not tick % SETTLE_EVERY:
             full = self.live > self.swept_from
             for table in self.tables.values():
                 if full or bloated(table):
-                    tidy(table, now_us, tick // SETTLE_EVERY)
+                    expire_some(table, now_us, tick // SETTLE_EVERY)
         self.due = False
         return self.eviction.hold(now_us)
 

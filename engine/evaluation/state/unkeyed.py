@@ -7,17 +7,27 @@ from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
 from engine.evaluation.state.aggregates.panes import Panes
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
-from engine.evaluation.state.storage.awake import AwakeStores
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.starts import Starts
 from engine.evaluation.state.storage.tables import Total
+from engine.evaluation.state.storage.triggering import TriggeringStores
 
 
-class Whole:
+class Globals:
     """The memories of nodes without keys: a numbered cell for each."""
 
-    __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "starts", "ticks")
+    __slots__ = (
+        "buckets",
+        "cells",
+        "free",
+        "previous_us",
+        "regimes",
+        "starts",
+        "ticks",
+        "triggering",
+        "unstarted",
+    )
 
     def __init__(self, weigh: Callable[[int], None]) -> None:
         self.cells: list[int] = []
@@ -29,13 +39,13 @@ class Whole:
         self.regimes: dict[int, Regime] = {}
         """The regime of each cell, once rules are indexed."""
         self.buckets: dict[int, Bucket] = {}
-        """The members that see every event while a cell holds a time, by cell. For a cell in `blank`, they do
+        """The members that see every event while a cell holds a time, by cell. For a cell in `unstarted`, they do
         so while it holds none."""
-        self.blank: set[int] = set()
+        self.unstarted: set[int] = set()
         """The cells that trigger while they hold no time."""
         self.starts = Starts(weigh)
         """The same as `ColumnTable.starts`, for the slot 0 of all events."""
-        self.awake = AwakeStores()
+        self.triggering = TriggeringStores()
         """The buckets that the next event meets, by cell and by record without keys."""
 
     def new_cell(self, tick: int) -> int:
@@ -60,45 +70,45 @@ class Whole:
             return self.previous_us
         return self.cells[cell]
 
-    def watch(self, cell: int, bucket: Bucket, *, blank: bool) -> None:
-        """Have events meet a bucket while a cell holds a time or, if `blank`, while it holds none."""
+    def watch(self, cell: int, bucket: Bucket, *, unstarted: bool) -> None:
+        """Have events meet a bucket while a cell holds a time or, if `unstarted`, while it holds none."""
         self.buckets[cell] = bucket
-        if blank:
-            self.blank.add(cell)
-        if (self.cells[cell] == NEVER) is blank:
-            self.awake.wake(cell, bucket)
+        if unstarted:
+            self.unstarted.add(cell)
+        if (self.cells[cell] == NEVER) is unstarted:
+            self.triggering.start(cell, bucket)
 
     def unwatch(self, cell: int) -> None:
         """Undo `watch`."""
         del self.buckets[cell]
-        self.blank.discard(cell)
-        self.awake.rest(cell)
+        self.unstarted.discard(cell)
+        self.triggering.stop(cell)
 
     def restore(self, cell: int, time_us: int) -> None:
         """Restore the time of a cell from a snapshot."""
         if time_us != NEVER:
-            (self.rest if cell in self.blank else self.wake)(cell, time_us)
+            (self.set_idle if cell in self.unstarted else self.set_triggering)(cell, time_us)
 
-    def wake(self, cell: int, time_us: int) -> None:
+    def set_triggering(self, cell: int, time_us: int) -> None:
         """Set a cell that triggers from now on."""
         self.cells[cell] = time_us
         if cell in self.buckets:
-            self.awake.wake(cell, self.buckets[cell])
+            self.triggering.start(cell, self.buckets[cell])
 
-    def rest(self, cell: int, time_us: int) -> None:
+    def set_idle(self, cell: int, time_us: int) -> None:
         """Set a cell that triggers no longer."""
         self.cells[cell] = time_us
-        self.awake.rest(cell)
+        self.triggering.stop(cell)
 
 
 class Keyless:
     """What records without keys have in place of a table: a single slot, 0."""
 
-    __slots__ = ("_whole", "held", "keys", "slot", "weigh")
+    __slots__ = ("_globals", "held", "keys", "slot", "weigh")
 
-    def __init__(self, total: Total, whole: Whole) -> None:
+    def __init__(self, total: Total, globals_: Globals) -> None:
         self.weigh = total.weigh
-        self._whole = whole
+        self._globals = globals_
         self.slot = 0
         self.held = [0]
         self.keys = (None,)
@@ -119,13 +129,13 @@ class Keyless:
     def let_go(self, slots: Iterable[int]) -> None:
         """Do nothing."""
 
-    def wake(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
+    def start_triggering(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
         """Have every event meet the bucket of records."""
-        self._whole.awake.wake(records, records.bucket)
+        self._globals.triggering.start(records, records.bucket)
 
-    def rest(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
-        """Undo `wake`."""
-        self._whole.awake.rest(records)
+    def stop_triggering(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
+        """Undo `start_triggering`."""
+        self._globals.triggering.stop(records)
 
 
 def new_records(recorded: Recorded, slots: ColumnTable | Keyless) -> Records[Any]:

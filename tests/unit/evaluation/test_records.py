@@ -162,9 +162,9 @@ def test_a_slice_that_holds_nothing_more_is_watched_by_nothing():
         made = detector("per k (not a == 2 since a == 1)")
         made.evaluate({"k": 1, "a": 1}, 0)
         [table] = made.state.tables.values()
-        assert table.awake
+        assert table.triggering
         made.evaluate({"k": 1, "a": 2}, 1)
-        assert table.awake == {}
+        assert table.triggering == {}
 
 
 def test_records_without_keys_stay_though_they_pass_the_bound_on_memory() -> None:

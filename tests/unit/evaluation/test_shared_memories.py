@@ -217,7 +217,7 @@ def test_few_starts_are_kept_of_a_run_that_is_older_than_many_rules() -> None:
         detector.add_rule("rule", STRONG.removeprefix("per k "))
         detector.evaluate({"k": 1, "p": 0}, number * 1_000)
     (table,) = detector.state.tables.values()
-    assert [len(table.starts.times[0]), len(detector.state.whole.starts.times[0])] == [11, 11]
+    assert [len(table.starts.times[0]), len(detector.state.globals.starts.times[0])] == [11, 11]
     assert len(detector.evaluate({"k": 1, "p": 0}, 200_000)) == 2 * 191
 
 
@@ -348,10 +348,10 @@ def test_starts_go_with_the_last_rule_that_needs_them() -> None:
         ids += [detector.add_rule("rule", STRONG), detector.add_rule("rule", STRONG.removeprefix("per k "))]
         detector.evaluate({"k": 1, "p": 0}, number)
     (table,) = detector.state.tables.values()
-    assert table.starts.times == detector.state.whole.starts.times == {0: (2_000, 3_000)}
+    assert table.starts.times == detector.state.globals.starts.times == {0: (2_000, 3_000)}
     for rule_id in ids:
         detector.remove_rule(rule_id)
-    assert table.starts.times == detector.state.whole.starts.times == {}
+    assert table.starts.times == detector.state.globals.starts.times == {}
     assert detector.state.bytes == alone
 
 

@@ -267,7 +267,7 @@ def test_what_is_at_the_edge_of_its_window_is_still_there_when_others_are_tidied
     with in_mode(mode):
         made = detector(10, "per k once within 10s a == 1")
         assert fires(made, 0, k="A", a=1)
-        # Tidying comes with the events of other keys, at the last moment that still belongs to the window.
+        # Expiry comes with the events of other keys, at the last moment that still belongs to the window.
         assert not any(fires(made, 10_000, k="B", a=0) for _ in range(4))
         assert fires(made, 10_000, k="A", a=0)
         assert not fires(made, 10_001, k="A", a=0)

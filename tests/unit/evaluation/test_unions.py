@@ -12,9 +12,9 @@ from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.selection import selected_rows
 from engine.evaluation.dispatch.selection.selected_rows import Unions
 from engine.evaluation.memory import NEVER
-from engine.evaluation.state.storage import awake, columns
-from engine.evaluation.state.storage.awake import AwakeColumns, AwakeStores, WatchedColumns
+from engine.evaluation.state.storage import columns, triggering
 from engine.evaluation.state.storage.columns import ColumnTable
+from engine.evaluation.state.storage.triggering import TriggeringColumns, TriggeringStores, WatchedColumns
 from tests.differential import fused
 
 COUNT = 12
@@ -65,7 +65,7 @@ def always_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("always_indexed")
 def test_a_rule_that_is_added_or_removed_changes_the_union(*, keyed: bool) -> None:
     plain, united = (detector(indexed=indexed, keyed=keyed) for indexed in (False, True))
-    holder = (lambda: table_of(united).awake[0]) if keyed else (lambda: united.state.whole.awake)
+    holder = (lambda: table_of(united).triggering[0]) if keyed else (lambda: united.state.globals.triggering)
     start_ms = 0
     for step in range(4):
         happened = events(60, users=2, seed=step)
@@ -87,7 +87,7 @@ def test_a_rule_that_shares_its_memory_leaves_the_union() -> None:
     said = [{"kind": number % KINDS, "user": "u"} for number in range(30)]
     assert ["rule 0", "twin"] in play(made, [(fields, 0) for fields in said[:1]])
     play(made, [(fields, 0) for fields in said])
-    assert table_of(made).awake[0].union is not None
+    assert table_of(made).triggering[0].union is not None
     made.remove_rule("f" * 32)
     assert "rule 0" in play(made, [(said[0], 0)])[0]
 
@@ -99,7 +99,7 @@ class Bucket:
         self.name = name
 
     def united(self, buckets: Iterable[Any], keeper: object) -> "Bucket":
-        assert isinstance(keeper, AwakeColumns | AwakeStores | WatchedColumns)
+        assert isinstance(keeper, TriggeringColumns | TriggeringStores | WatchedColumns)
         return Bucket("".join(bucket.name for bucket in buckets))
 
 
@@ -109,7 +109,7 @@ def names(met: Iterable[Any]) -> list[str]:
 
 def test_the_columns_of_a_slice_are_united_once_several_events_have_met_them() -> None:
     columns_of = [SimpleNamespace(bucket=Bucket(name)) for name in "abcdefghijklm"]
-    slice_ = AwakeColumns()
+    slice_ = TriggeringColumns()
 
     def met() -> list[str]:
         return names(slice_.met())
@@ -137,16 +137,16 @@ def test_the_columns_of_a_slice_are_united_once_several_events_have_met_them() -
 
 
 def test_memories_without_keys_are_united_once_several_events_have_met_them() -> None:
-    stores = AwakeStores()
+    stores = TriggeringStores()
     for store in range(8):
-        stores.wake(store, Bucket("abcdefgh"[store]))
+        stores.start(store, Bucket("abcdefgh"[store]))
     assert [names(stores.met()) for _ in range(4)] == [*[[*"abcdefgh"]] * 3, ["abcdefgh"]]
     united = stores.union
-    stores.rest(8)
+    stores.stop(8)
     assert [*stores.met()] == [united]
-    stores.wake(8, Bucket("i"))
+    stores.start(8, Bucket("i"))
     assert [names(stores.met()) for _ in range(4)] == [*[[*"abcdefghi"]] * 3, ["abcdefghi"]]
-    stores.rest(8)
+    stores.stop(8)
     assert names(stores.met()) == [*"abcdefgh"]
 
 
@@ -184,7 +184,7 @@ def test_paged_memories_that_most_slices_hold_are_met_without_asking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(columns, "PAGED_FROM", 2)
-    monkeypatch.setattr(awake, "COUNTED_EVERY", 16)
+    monkeypatch.setattr(triggering, "COUNTED_EVERY", 16)
     made, plain = detector(indexed=True), detector(indexed=False)
     happened = events(400, users=20)
     assert play(made, happened) == play(plain, happened)
@@ -197,7 +197,7 @@ def test_paged_memories_that_most_slices_hold_are_met_without_asking(
     assert not asked
     monkeypatch.undo()
     # From here on none counts as dense.
-    monkeypatch.setattr(awake, "DENSE_SHARE", 1.1)
+    monkeypatch.setattr(triggering, "DENSE_SHARE", 1.1)
     plain.evaluate({"kind": 7, "user": "u1"}, 40_000)
     more = events(400, users=20, seed=2)
     assert play(made, more, 40_000) == play(plain, more, 40_000)
@@ -209,7 +209,7 @@ def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -
     made, plain = detector(indexed=True), detector(indexed=False)
     happened = events(600, users=8)
     assert play(made, happened) == play(plain, happened)
-    united = [slice_ for slice_ in table_of(made).awake.values() if slice_.union is not None]
+    united = [slice_ for slice_ in table_of(made).triggering.values() if slice_.union is not None]
     assert 1 <= len(united) <= 3
 
 

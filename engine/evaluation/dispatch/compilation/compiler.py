@@ -12,7 +12,7 @@ from engine.evaluation.dispatch.compilation.event_access import fact_lookups, ke
 from engine.evaluation.dispatch.compilation.fused_stream import HeldMemory, HeldPattern, fuse_few, fuse_many
 from engine.evaluation.dispatch.compilation.generated_code import block, factory, names_given, numbered
 from engine.evaluation.dispatch.compilation.memory_access import RowWriter
-from engine.evaluation.dispatch.members import Program
+from engine.evaluation.dispatch.members import EnabledRule
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import Event, Relations, split_name
@@ -111,14 +111,14 @@ class Compiler:
         name = (selected, shape, parts.facts, parts.paths, *map(id, tables))
         observe = self._functions.get(name)
         if observe is None:
-            whole = self._state.whole
-            given = [*self._names(parts), *tables, whole, whole.cells, whole.ticks]
+            globals_ = self._state.globals
+            given = [*self._names(parts), *tables, globals_, globals_.cells, globals_.ticks]
             observe = _rows_factory(_rows_source(shape, parts, selected=selected))(given)
             self._functions[name] = observe
         count = 0 if selected else _first_constants(shape, parts)
         return Row(observe, parts.constants[:count], parts.constants[count:])
 
-    def stream(self, programs: Sequence[Program], nodes: int) -> ObserveMany:
+    def stream(self, enabled: Sequence[EnabledRule], nodes: int) -> ObserveMany:
         """Compile the function that evaluates many events for few rules of `nodes` nodes, given in order.
 
         It also updates the memories. With few rules, looking up candidates would cost more than evaluation.
@@ -126,7 +126,7 @@ class Compiler:
         state = self._state
         births: dict[int, int] = {}
         rules = []
-        for rule, birth, names, *_ in programs:
+        for rule, birth, names, *_ in enabled:
             held = [state.stores[name] for name in names]
             cells = tuple([store if isinstance(store, int) else None for store in held])
             rules.append((rule.condition, births.setdefault(birth, len(births)), cells))
@@ -139,13 +139,13 @@ class Compiler:
             return state.stores[named(constant)] if type(constant) is HeldMemory else constant
 
         def named(memory: HeldMemory) -> NodeName:
-            return programs[memory.rule].memories[memory.place]
+            return enabled[memory.rule].memories[memory.place]
 
-        given = [*map(bound, parts.constants), *self._names(parts), *((one.rule,) for one in programs)]
+        given = [*map(bound, parts.constants), *self._names(parts), *((one.rule,) for one in enabled)]
         for memory in tables:
             table = state.tables[named(memory).path]
             given += [table.shards, table.seen, table.log.append]
-        given += [state.whole.cells, self._patterns.begin, self._lookups.relations]
+        given += [state.globals.cells, self._patterns.begin, self._lookups.relations]
         observe_many: ObserveMany = bind(given)
         return observe_many
 
@@ -162,7 +162,7 @@ class Compiler:
 
 _ROWS: Final = """\
 def bind(given):
- {given}whole, cells, ticks = given
+ {given}globals_, cells, ticks = given
  def observe(constants, rest, fields, vars, now, tick, relations, fire):
   {lookups}
   {rows}

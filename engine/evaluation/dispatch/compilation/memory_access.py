@@ -35,7 +35,7 @@ class RowWriter(Writer):
             past = f"(few.get({slot}, NEVER) if (few := {store}.few) is not None else {entry})"
         operator = OPERATORS[memory.operator]
         truth = operator.viewed if memory.viewed else operator.truth
-        starts = f"whole.starts.after(0, {since})"
+        starts = f"globals_.starts.after(0, {since})"
         if memory.path >= 0:
             starts = f"{store}.table.starts.after({slot}, {since})"
         return f"({truth.format(since=since, past=past, edge=edge_of(memory), starts=starts)})"
@@ -108,16 +108,18 @@ def _cell(memory: Memory) -> Access:
             ("pass",),
             (f"{past} = NEVER", f"ticks[{cell}] = tick"),
             (
-                f"if ticks[{cell}] < tick - 1: {past} = whole.previous_us",
+                f"if ticks[{cell}] < tick - 1: {past} = globals_.previous_us",
                 f"ticks[{cell}] = tick",
             ),
         )
     # A run triggers while it has not begun, any other memory while it holds a time.
-    sets, clears = ("rest", "wake") if memory.regime is Regime.BEGUN else ("wake", "rest")
+    sets, clears = (
+        ("set_idle", "set_triggering") if memory.regime is Regime.BEGUN else ("set_triggering", "set_idle")
+    )
     return Access(
         past,
-        (f"if {past} == NEVER:", f" whole.{sets}({cell}, now)", "else:", f" {past} = now"),
-        (f"if {past} != NEVER:", f" whole.{clears}({cell}, NEVER)"),
+        (f"if {past} == NEVER:", f" globals_.{sets}({cell}, now)", "else:", f" {past} = now"),
+        (f"if {past} != NEVER:", f" globals_.{clears}({cell}, NEVER)"),
         ("pass",),
     )
 

@@ -62,7 +62,7 @@ class IndexedStream:
     def observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
         """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
         state, joins, rules = self._state, self._joins, self._rules
-        whole, met_by, append = state.whole, self._index.met_by, results.append
+        globals_, met_by, append = state.globals, self._index.met_by, results.append
         begin = self._patterns.begin if self._patterns.bounded else None
         relations_of = self._lookups.relations if self._relations else None
         relations: Any = None
@@ -89,10 +89,10 @@ class IndexedStream:
                 met = met_by(fields, sent)
                 for table in plain.tables_at(fields, sent) if plain.every is None else plain.every:
                     table.turn_to(fields, sent, now, tick)
-                    if table.watched or table.awake or table.begun:
+                    if table.watched or table.triggering or table.begun:
                         met += table.triggered()
-                if whole.awake:
-                    met += whole.awake.met()
+                if globals_.triggering:
+                    met += globals_.triggering.met()
                 turns: Sequence[Turn] = ()
                 if late is not None:
                     turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_stage)
@@ -101,7 +101,7 @@ class IndexedStream:
                     if not tick % SAMPLED_EVERY:
                         met, turns = self.samples.timed(met, turns)
                     run(met, turns, fields, sent, now, tick, relations, fired.append)
-                whole.previous_us = now
+                globals_.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:
                     # Messages belong to the event whose result comes next.
                     detector.clock_us, detector.events_seen = clock, tick

@@ -36,7 +36,7 @@ def overview(detector: Detector) -> dict[str, Any]:
     return {
         **({} if detector.clock_us is None else {"clock_ms": milliseconds(detector.clock_us)}),
         "events": detector.events_seen,
-        "rules": {"total": len(detector.live), "enabled": len(rule_set.programs)},
+        "rules": {"total": len(detector.live), "enabled": len(rule_set.enabled)},
         "nodes": {"total": rule_set.nodes, "temporal": len(state.stores)},
         "indexed": state.indexed,
         "keys": {
@@ -143,11 +143,11 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
     state, uses = detector.state, detector.rule_set.uses
     page = list(islice(state.stores.items(), after, after + limit))
     users: dict[NodeName, list[str]] = {name: [] for name, _ in page}
-    for program in islice(detector.rule_set.programs.values(), RULES_AT_ONCE):
-        for name in program.memories:
+    for enabled in islice(detector.rule_set.enabled.values(), RULES_AT_ONCE):
+        for name in enabled.memories:
             of_memory = users.get(state.memory_of(name))
             if of_memory is not None and len(of_memory) < USERS_SHOWN:
-                of_memory.append(program.rule.id)
+                of_memory.append(enabled.rule.id)
     return [
         {
             "text": format_condition(name.condition),
@@ -164,7 +164,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
 
 def _entries(state: State, store: Store) -> int:
     """Return for how many keys a memory holds something; without keys, 1 if it does."""
-    return int(state.whole.cells[store] != NEVER) if isinstance(store, int) else store.held
+    return int(state.globals.cells[store] != NEVER) if isinstance(store, int) else store.held
 
 
 def _per(path: Path) -> list[str]:
@@ -258,7 +258,7 @@ class _Costs:
 
 def _estimated_ns(detector: Detector) -> float:
     """Return the estimated time of an event while rules are not indexed: they are few then."""
-    return sum(map(detector.rule_set.time_ns, detector.rule_set.programs))
+    return sum(map(detector.rule_set.time_ns, detector.rule_set.enabled))
 
 
 FIRST: Final = (FOREVER, -1)

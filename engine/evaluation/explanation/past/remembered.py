@@ -29,7 +29,7 @@ class Remembered:
         store = state.store_of(name)
         assert not isinstance(store, Records), name
         slot, since_us = self._slot_of(name.path) if name.path else 0, self._since_us(name)
-        time_us = state.whole.past_us(store, self._tick) if isinstance(store, int) else store.past_us(slot)
+        time_us = state.globals.past_us(store, self._tick) if isinstance(store, int) else store.past_us(slot)
         if time_us != NEVER and state.traits.run_us_of(name.condition) is not None:
             time_us = state.starts_of(name.path).begun(slot, time_us, since_us)
         return time_us if since_us < time_us < FOREVER else None

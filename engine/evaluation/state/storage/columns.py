@@ -97,7 +97,7 @@ class Column:
             self.weigh(ENTRY_BYTES)
             table.hold_sparsely(slot, self)
             if self.bucket is not None and not self.begun:
-                table.wake(slot, self)
+                table.start_triggering(slot, self)
         else:
             self._put_in_page(slot, time_us)
         self.held += 1
@@ -198,7 +198,7 @@ class Column:
         if self.at(slot) != NEVER:
             self.close(slot)
         if slot not in self.ticks and self.bucket is not None:
-            self.table.wake(slot, self)
+            self.table.start_triggering(slot, self)
         self._keep_tick(slot, tick)
 
     @property
@@ -219,18 +219,18 @@ class Column:
         if self.few is None and not self.begun:
             self.table.watched.append(self)
         for slot in self._triggering_slots():
-            self.table.wake(slot, self)
+            self.table.start_triggering(slot, self)
 
     def unwatch(self) -> None:
         """Undo `watch`."""
         if self.few is None and not self.begun:
             self.table.watched.remove(self)
         for slot in self._triggering_slots():
-            self.table.rest(slot, self)
+            self.table.stop_triggering(slot, self)
         self.bucket = None
 
     def _triggering_slots(self) -> Iterable[int]:
-        """Return the slots for which the table's `awake` has this column."""
+        """Return the slots for which the table's `triggering` has this column."""
         return self.ticks if self.begun else self.few or ()
 
     # -- entries --------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class Column:
         if self.few is None or slot not in self.few:
             table.drop_sparsely(slot, self)
         if self.begun and self.bucket is not None:
-            table.rest(slot, self)
+            table.stop_triggering(slot, self)
 
     def _keep_tick(self, slot: int, tick: int) -> None:
         if self.ticks is _NO_TICKS:
@@ -379,7 +379,7 @@ class Column:
         if slot not in self.ticks:
             self.table.drop_sparsely(slot, self)
         if self.bucket is not None and not self.begun:
-            self.table.rest(slot, self)
+            self.table.stop_triggering(slot, self)
 
     def _give_page_back(self, number: int) -> None:
         self.pages[number] = _BLANK

@@ -9,11 +9,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.memory import FOREVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
-from engine.evaluation.state.storage.awake import AwakeColumns, WatchedColumns
 from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.shards import SHARDS, shrink
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
 from engine.evaluation.state.storage.starts import Starts
+from engine.evaluation.state.storage.triggering import TriggeringColumns, WatchedColumns
 
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
@@ -75,7 +75,6 @@ class KeyTable(Generic[ColumnT]):
 
     __slots__ = (
         "_total",
-        "awake",
         "begun",
         "begun_at",
         "columns",
@@ -103,6 +102,7 @@ class KeyTable(Generic[ColumnT]):
         "starts",
         "taken",
         "times",
+        "triggering",
         "turn",
         "watched",
         "weigh",
@@ -140,7 +140,7 @@ class KeyTable(Generic[ColumnT]):
         """For each slot, the columns with an entry there in `few` or `ticks`; a single one without a dict."""
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
-        self.awake: defaultdict[int, AwakeColumns] = defaultdict(AwakeColumns)
+        self.triggering: defaultdict[int, TriggeringColumns] = defaultdict(TriggeringColumns)
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched = WatchedColumns()
         """The paged columns with a bucket for slots that hold a time."""
@@ -213,12 +213,12 @@ class KeyTable(Generic[ColumnT]):
         if slot < 0:
             return []
         met = self.watched.met_at(slot, self.live) if self.watched else []
-        if slot in self.awake:
-            met += self.awake[slot].met()
+        if slot in self.triggering:
+            met += self.triggering[slot].met()
         if self.begun and self.previous_tick <= self.begun_at:
             # Some of these nodes may be younger than the slice, and see the first event of it now.
             oldest = max(self.previous_tick, self.first_ticks[slot])
-            # Those with a tick for the slot are awake already.
+            # Those with a tick for the slot trigger already.
             young = [column for column in self.begun if column.complete_at >= oldest]
             met += [each.bucket for each in young if each.bucket is not None and slot not in each.ticks]
         return met
@@ -332,16 +332,16 @@ class KeyTable(Generic[ColumnT]):
             return ()
         return tuple(holders) if isinstance(holders, dict) else (holders,)
 
-    def wake(self, slot: int, column: ColumnT) -> None:
+    def start_triggering(self, slot: int, column: ColumnT) -> None:
         """Have the next events of a slice meet a column's bucket."""
-        self.awake[slot].append(column)
+        self.triggering[slot].append(column)
 
-    def rest(self, slot: int, column: ColumnT) -> None:
-        """Undo `wake`."""
-        columns = self.awake[slot]
+    def stop_triggering(self, slot: int, column: ColumnT) -> None:
+        """Undo `start_triggering`."""
+        columns = self.triggering[slot]
         columns.remove(column)
         if not columns:
-            del self.awake[slot]
+            del self.triggering[slot]
 
     def add_clock(self, column: ColumnT) -> None:
         """Record the time of each slice's last event for a column. Its entries must be complete up to now."""

@@ -42,7 +42,7 @@ class _Columns(list[Any]):
         """The members of several buckets as one, or None."""
 
 
-class AwakeColumns(_Columns):
+class TriggeringColumns(_Columns):
     """The columns whose buckets the next event of a slice meets."""
 
     __slots__ = ("_united",)
@@ -96,7 +96,7 @@ class WatchedColumns(_Columns):
         return met if self.union is None else [*met, self.union]
 
 
-class AwakeStores(dict[Any, Bucket]):
+class TriggeringStores(dict[Any, Bucket]):
     """The buckets that the next event meets because of memories without keys, by memory."""
 
     __slots__ = ("events", "union")
@@ -110,23 +110,23 @@ class AwakeStores(dict[Any, Bucket]):
         """Return the buckets, or one that has all their members."""
         return (self.union,) if self.union is not None else _met(self, self.values())
 
-    def wake(self, store: Any, bucket: Bucket) -> None:
+    def start(self, store: Any, bucket: Bucket) -> None:
         """Have the next events meet the bucket of a memory."""
         self[store] = bucket
         self.disturb()
 
-    def rest(self, store: Any) -> None:
-        """Undo `wake`, if the memory is awake."""
+    def stop(self, store: Any) -> None:
+        """Undo `start`, if the memory triggers."""
         if self.pop(store, None) is not None:
             self.disturb()
 
 
-def _met(awake: AwakeColumns | AwakeStores, buckets: Collection[Bucket]) -> Collection[Bucket]:
+def _met(triggering: TriggeringColumns | TriggeringStores, buckets: Collection[Bucket]) -> Collection[Bucket]:
     """Return these buckets, or one in their place if enough events have met them."""
     if len(buckets) < UNITED_FROM:
         return buckets
-    if awake.events < CALM_EVENTS:
-        awake.events += 1
+    if triggering.events < CALM_EVENTS:
+        triggering.events += 1
         return buckets
-    awake.union = next(iter(buckets)).united(buckets, awake)
-    return (awake.union,)
+    triggering.union = next(iter(buckets)).united(buckets, triggering)
+    return (triggering.union,)

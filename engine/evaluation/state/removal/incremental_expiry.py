@@ -1,4 +1,4 @@
-"""Tidies a key table incrementally: drops expired keys and entries, and frees their memory.
+"""Expiry of keys in steps: drops expired keys and entries, and frees their memory.
 
 Each step is bounded, so that no event waits long, however much expires at once. The next step depends only on
 the number of the event, so a restored detector continues exactly like the one that was saved.
@@ -15,8 +15,8 @@ _PAGE_STEP: Final = 0x9E3779B1
 in the order of their events, and free pages only at the rate of the events."""
 
 _EVERY: Final = 4
-"""Every fourth call tidies a page in any case, the others only if a sample slot has expired. So even without
-samples, tidying visits more keys than events can add."""
+"""Every fourth call visits a page in any case, the others only if a sample slot has expired. So even without
+samples, expiry visits more keys than events can add."""
 
 SHRUNK_FROM: Final = 1 << 15
 """The table does not shrink below this many slots."""
@@ -24,7 +24,7 @@ SHRUNK_FROM: Final = 1 << 15
 _PAGES_DROPPED: Final = 8
 
 
-def tidy(table: ColumnTable, now_us: int, number: int) -> None:
+def expire_some(table: ColumnTable, now_us: int, number: int) -> None:
     """Drop expired keys, more than events can have added since the last call, and free their memory.
 
     `number` counts the calls. Successive numbers visit every page.
