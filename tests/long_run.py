@@ -2,7 +2,7 @@
 
 python -m tests.long_run [STEP…]    runs these steps, or all of them
 
-seeds       the property tests and the storms, on ten times as many examples, from three new seeds
+seeds       the property tests and the storms, on a thousand examples of each property, from three new seeds
 storms      every storm for ten minutes, and the tests that are marked `long`
 nodes       every scenario of nodes that fail, five times
 mutants     every mutant of every room
