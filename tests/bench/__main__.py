@@ -4,7 +4,7 @@
     python -m tests.bench stateless --quick   one case, in smaller worlds
     python -m tests.bench --record            and keep the rows in recorded.json, measured up to three times
     python -m tests.bench --table             measure nothing; put what is recorded on README.md and TABLE.md
-    python -m tests.bench --check             and exit 1 where a ratio is worse than recorded
+    python -m tests.bench --check             and exit 1 where a ratio is worse than recorded, or a target is missed
 
 The table goes to standard output, in Markdown; progress to standard error. Peers come with the extra `bench`;
 one that is not installed is named as such.
@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from tests.bench.cases import CASES
@@ -31,6 +32,7 @@ from tests.bench.record import (
     record,
     recorded_rows,
     settled,
+    targets_met,
     worse_than_recorded,
 )
 from tests.bench.rows import Part
@@ -72,15 +74,18 @@ def main(given: Sequence[str], recorded: Path = RECORDED, pages: Path = FOLDER) 
     print(table(rows))
     print(f"\n{', '.join(circumstances().values())}; {effort.name}, {time.monotonic() - started_s:.0f} s")
     print(f"Peers: {versions()}")
-    status = check(results, ratios_recorded(effort.name, recorded), watch) if options.check else 0
+    status = 0
+    if options.check:
+        ratios, met = ratios_recorded(effort.name, recorded), targets_met(effort.name, recorded)
+        status = check(results, ratios, met, watch)
     if options.record:
         record(settled(results, watch), effort.name, recorded)
     return status
 
 
-def check(results: Results, ratios: Mapping[str, float], watch: Watch) -> int:
+def check(results: Results, ratios: Mapping[str, float], met: AbstractSet[str], watch: Watch) -> int:
     """Say what is worse than recorded, and give 1 where anything is."""
-    worse = worse_than_recorded(results, ratios, watch)
+    worse = worse_than_recorded(results, ratios, watch, met)
     lost = gone(results, ratios)
     unknown = [row.key for _, rows in results for row in rows if row.key not in ratios]
     print()

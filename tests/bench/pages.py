@@ -48,7 +48,8 @@ def write_pages(recorded: Recorded, folder: Path = FOLDER) -> None:
 
 
 def _headline(row: Row, what: str) -> tuple[str, ...]:
-    ours = f"{figure(row.ours)} {row.unit}".strip()
+    worst = "" if row.worst is None else f", worst {figure(row.worst)}"
+    ours = f"{figure(row.ours)} {row.unit}{worst}".strip()
     floor = "" if row.floor is None else f"floor {figure(row.floor)}"
     others = ", ".join(filter(None, (floor, peers_shown(row.peers))))
     return what, ours, others, f"{figure(row.ratio)}x {row.over}", f"`python -m tests.bench {row.case}`"

@@ -1,7 +1,8 @@
 """Ratios as they were once recorded, and what has become worse since.
 
-Only ratios are compared later: they hold ours against a yardstick of the same run, and so survive a change of
-machine better than times do. The figures are kept for the table. Quick and full runs are recorded apart.
+Ratios are compared later: they hold ours against a yardstick of the same run, and so survive a change of
+machine better than times do. A target that was met is to be met again. The figures are kept for the table.
+Quick and full runs are recorded apart.
 """
 
 import itertools
@@ -9,9 +10,11 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +52,17 @@ class Worse:
         return f"{self.key}: {self.measured:.3g}x, recorded {self.recorded:.3g}x"
 
 
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A row that misses its target, and met it when it was recorded."""
+
+    key: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: misses its target ({self.target}), which was met when recorded"
+
+
 def measured(parts: Sequence[Part], watch: Watch = unwatched) -> Results:
     """Give the rows of each part."""
     results: list[tuple[Part, list[Row]]] = []
@@ -59,10 +73,10 @@ def measured(parts: Sequence[Part], watch: Watch = unwatched) -> Results:
 
 
 def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
-    """Give rows to be recorded: the median of three measurements, or of two where one takes long.
+    """Give rows to be recorded: of each part, a typical one of three measurements, or of two that take long.
 
-    One lucky measurement, recorded, would make every later one look worse. The figures are those of the
-    measurement whose ratio is nearest to the median; `worst` is the worst of all.
+    One lucky measurement, recorded, would make every later one look worse. The rows of a part are of one
+    measurement, so that they can be compared; only `worst` is the worst of all.
     """
     rows = []
     for part, first in results:
@@ -71,22 +85,30 @@ def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
         measurements = [first, part.measure()]
         if time.monotonic() - started_s < AGAIN_S_MAX:
             measurements.append(part.measure())
-        alike: dict[str, list[Row]] = {}
-        for row in itertools.chain(*measurements):
-            alike.setdefault(row.key, []).append(row)
-        rows += [_typical(alike[row.key]) for row in first]
+        rows += _typical(measurements)
     return rows
 
 
-def _typical(rows: Sequence[Row]) -> Row:
-    ratio = statistics.median(row.ratio for row in rows)
-    typical = min(rows, key=lambda row: abs(row.ratio - ratio))
-    worst = [row.worst for row in rows if row.worst is not None]
-    if typical.worst is not None:
-        # Of a time the worst is the longest, of a rate the lowest.
-        worst_of = max if typical.worst >= typical.ours else min
-        typical = replace(typical, worst=worst_of(worst))
-    return replace(typical, ratio=ratio)
+def _typical(measurements: Sequence[list[Row]]) -> list[Row]:
+    """Give the measurement whose ratios are nearest to the medians, of two the one with the larger ratios."""
+    alike: dict[str, list[Row]] = {}
+    for row in itertools.chain(*measurements):
+        alike.setdefault(row.key, []).append(row)
+    median = {key: statistics.median(row.ratio for row in rows) for key, rows in alike.items()}
+
+    def distance(rows: list[Row]) -> tuple[float, float]:
+        logs = [math.log(row.ratio / median[row.key]) for row in rows if row.ratio]
+        return round(sum(map(abs, logs)), 9), -sum(logs)
+
+    return [_with_worst(row, alike[row.key]) for row in min(measurements, key=distance)]
+
+
+def _with_worst(row: Row, alike: Sequence[Row]) -> Row:
+    worst = [each.worst for each in alike if each.worst is not None]
+    if row.worst is None:
+        return row
+    # Of a time the worst is the longest, of a rate the lowest.
+    return replace(row, worst=(max if row.worst >= row.ours else min)(worst))
 
 
 def looks_worse(row: Row, ratios: Mapping[str, float]) -> bool:
@@ -99,25 +121,40 @@ def worse_than_recorded(
     results: Results,
     ratios: Mapping[str, float],
     watch: Watch = unwatched,
-) -> list[Worse]:
+    met: AbstractSet[str] = frozenset(),
+) -> list[Worse | Missed]:
     """Give the rows that are worse than recorded each time that they are measured.
 
-    A part with a row that looks worse is measured again, at most twice, and each row's best ratio counts.
+    A part with a row that looks worse, or misses a target that was met, is measured again, at most twice.
+    Each row's best ratio counts, and a target that is met once.
     """
-    found = []
+    found: list[Worse | Missed] = []
     for part, rows in results:
         best = {row.key: row for row in rows}
+        missed = _missed(rows, met)
         for _ in range(MEASURED_AGAIN_MAX):
-            if not any(looks_worse(row, ratios) for row in best.values()):
+            if not missed and not any(looks_worse(row, ratios) for row in best.values()):
                 break
             watch(part)
-            for row in part.measure():
+            again = part.measure()
+            still = _missed(again, met)
+            missed = {key: one for key, one in missed.items() if key in still}
+            for row in again:
                 if row.key not in best or row.ratio < best[row.key].ratio:
                     best[row.key] = row
         found += [
             Worse(row.key, ratios[row.key], row.ratio) for row in best.values() if looks_worse(row, ratios)
         ]
+        found += missed.values()
     return found
+
+
+def _missed(rows: Sequence[Row], met: AbstractSet[str]) -> dict[str, Missed]:
+    return {
+        row.key: Missed(row.key, row.target.text)
+        for row in rows
+        if row.key in met and row.target is not None and not row.target.met
+    }
 
 
 def gone(results: Results, ratios: Mapping[str, float]) -> list[str]:
@@ -130,6 +167,12 @@ def gone(results: Results, ratios: Mapping[str, float]) -> list[str]:
 def ratios_recorded(effort: str, path: Path = RECORDED) -> dict[str, float]:
     """Give the recorded ratios of one kind of run; none where nothing has been recorded."""
     return {key: entry["ratio"] for key, entry in _read(path).get(effort, {}).items()}
+
+
+def targets_met(effort: str, path: Path = RECORDED) -> frozenset[str]:
+    """Give the rows of one kind of run whose targets were met when they were recorded."""
+    entries = _read(path).get(effort, {})
+    return frozenset(key for key, entry in entries.items() if (entry.get("target") or {}).get("met"))
 
 
 def record(rows: Sequence[Row], effort: str, path: Path = RECORDED) -> None:
@@ -170,6 +213,8 @@ def _row(key: str, entry: dict[str, Any]) -> Row:
     case, _, name = key.partition(": ")
     names = {one.name for one in fields(Row)}
     told = {"unit": "", "ours": math.nan, **{name: each for name, each in entry.items() if name in names}}
+    if growth := re.search(r" over (\d+)$", name):
+        told.setdefault("over", f"{growth[1]} rules")
     if told.get("target") is not None:
         told["target"] = Target(**told["target"])
     return Row(**told | {"case": case, "name": name})

@@ -19,7 +19,14 @@ from tests.bench.pages import (
     HEADLINES,
     PLACES,
 )
-from tests.bench.record import MEASURED_AGAIN_MAX, ratios_recorded, record, settled, worse_than_recorded
+from tests.bench.record import (
+    MEASURED_AGAIN_MAX,
+    ratios_recorded,
+    record,
+    recorded_rows,
+    settled,
+    worse_than_recorded,
+)
 from tests.bench.rows import Part, Row, Target
 from tests.bench.table import HEADINGS
 
@@ -117,6 +124,42 @@ def test_the_worst_of_all_measurements_is_recorded_beside_a_typical_one() -> Non
         assert (settled_row.ratio, settled_row.ours, settled_row.worst) == expected
 
 
+def test_the_rows_of_a_part_are_of_one_measurement() -> None:
+    script = Scripted(one=[1.0, 2.0, 3.0], other=[5.0, 7.5, 7.0], third=[1.0, 1.4, 1.2])
+    part = Part("scripted", script)
+    # The medians row by row are 2, 7 and 1.2, which nobody measured together.
+    assert [row.ratio for row in settled([(part, part.measure())])] == [2.0, 7.5, 1.4]
+
+
+def test_a_growth_recorded_without_its_yardstick_is_shown_as_times_fewer_rules(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    names = ("20000 over 1000", "100000 rules over 300", "1000 rules")
+    path.write_text(json.dumps({"full": {f"shared: {name}": {"ratio": 1.5} for name in names}}), "utf-8")
+    assert [row.over for row, _ in recorded_rows("full", path)] == ["1000 rules", "300 rules", "floor"]
+
+
+def aimed(name: str, ratio: float, *, met: bool) -> Row:
+    return replace(row(name, ratio), target=Target(text="at most 2x", met=met))
+
+
+def test_a_target_that_was_met_is_to_be_met_again(scripts, recorded, capsys) -> None:
+    record([aimed("steady", 1.9, met=True), aimed("far", 3.0, met=False)], QUICK.name, recorded)
+    scripts["scripted"] = [aimed("steady", 2.1, met=False), aimed("far", 3.0, met=False)]
+    assert program.main([*QUICKLY, "--check"], recorded) == 1
+    said = capsys.readouterr().out
+    assert "scripted: steady: misses its target (at most 2x), which was met when recorded" in said
+    assert "far: misses" not in said
+    scripts["scripted"] = [aimed("steady", 1.9, met=True), aimed("far", 3.1, met=False)]
+    assert program.main([*QUICKLY, "--check"], recorded) == 0
+
+
+def test_a_target_that_is_met_once_is_not_missed() -> None:
+    rows = iter([[aimed("noisy", 2.1, met=False)], [aimed("noisy", 2.0, met=True)]])
+    part = Part("scripted", lambda: next(rows))
+    key = "scripted: noisy"
+    assert worse_than_recorded([(part, part.measure())], {key: 1.9}, met={key}) == []
+
+
 def test_the_pages_show_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "CASES", {"first": None, "curve": None, "second": None})
     monkeypatch.setattr(pages, "HEADLINES", {"second: all": "All of it", "second: gone": "None of it"})
@@ -151,7 +194,7 @@ def test_the_pages_show_what_is_recorded(tmp_path: Path, monkeypatch: pytest.Mon
     assert few.read_text("utf-8") == (
         "before\n\n"
         f"{_header(HEADLINE_HEADINGS)}"
-        "| All of it | 1.25 ms | floor 1.00, p 2.00, q not installed | 1.20x floor "
+        "| All of it | 1.25 ms, worst 3.50 | floor 1.00, p 2.00, q not installed | 1.20x floor "
         "| `python -m tests.bench second` |\n\n"
         f"{_header(CURVE_HEADINGS)}"
         "| keyed | 1.50 | 8.50 | 33.5 | 81.5 | 200 | 1.50x, from 2 to 3 rules |\n\nafter\n"
