@@ -23,8 +23,9 @@ class Row:
     """One line of the table. All figures are in `unit`; None stands for what there is not.
 
     `ours` is the median of what was measured, `worst` the worst of it; where `worst` is None, `ours` is one
-    measurement, a count, or computed from other rows. `ratio` is what ours costs over what `over` costs: less is better whatever the
-    unit. It is what is recorded and checked, for it says the same on any machine of a kind.
+    measurement, a count, or computed from other rows. `ratio` is what ours costs over what `over` costs: less
+    is better whatever the unit. It is what is recorded and checked, for it says the same on any machine of a
+    kind.
     """
 
     case: str

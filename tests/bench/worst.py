@@ -18,6 +18,7 @@ import msgspec
 
 from engine import Detector
 from engine.evaluation.wire.events import BatchForm, evaluate_batch_body
+from tests.bench import worst_rules
 from tests.bench.effort import Effort
 from tests.bench.rows import Part, Row
 
@@ -39,8 +40,9 @@ class Shape:
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each shape."""
-    return [Part(CASE, partial(measure, shape, effort), shape.name) for shape in SHAPES]
+    """Give a part for each shape, and for each rule that is long to add."""
+    shapes = [Part(CASE, partial(measure, shape, effort), shape.name) for shape in SHAPES]
+    return [*shapes, *worst_rules.parts(effort)]
 
 
 def measure(shape: Shape, effort: Effort) -> list[Row]:
