@@ -55,17 +55,23 @@ class Subject:
     calls: list[Call] = field(default_factory=list)
     ids: dict[str, str] = field(default_factory=dict)
     """The ids of rules by name."""
-    answered_s: list[float] = field(default_factory=list)
-    """When it answered, in order."""
+    answered: list[tuple[float, str]] = field(default_factory=list)
+    """When it answered, in seconds, and through which front end; nearly in order."""
 
-    def away_s(self, since_s: float) -> float:
-        """Return the longest time without an answer that ended after a moment."""
-        pairs = itertools.pairwise(sorted(self.answered_s))
-        return max((after - before for before, after in pairs if after >= since_s), default=0.0)
+    def away_s(self, since_s: float, beside: str = "") -> float:
+        """Return the longest time without an answer that ended after a moment.
 
-    def answered_since(self, since_s: float) -> bool:
-        """Whether it has answered since a moment."""
-        return bool(self.answered_s) and self.answered_s[-1] > since_s
+        Answers through the front end `beside` do not count; through the others, the time begins at that
+        moment, for perhaps nobody asked them before.
+        """
+        pairs = itertools.pairwise(sorted(at_s for at_s, front in self.answered if front != beside))
+        least_s = since_s if beside else 0.0
+        return max((after - max(before, least_s) for before, after in pairs if after >= since_s), default=0.0)
+
+    def answered_since(self, since_s: float, beside: str = "") -> bool:
+        """Whether it has answered since a moment, except through the front end `beside`."""
+        latest = next((at_s for at_s, front in reversed(self.answered) if front != beside), 0.0)
+        return latest > since_s
 
 
 class Load:
@@ -93,7 +99,7 @@ class Load:
                 setting_up.ask(subject, rule)
         setting_up.leave()
         for number in range(clients):
-            self._threads.append(Client(self, f"c{number}", pause_s))
+            self._threads.append(Client(self, f"c{number}", pause_s, number))
             self._threads[-1].start()
 
     def end(self) -> None:
@@ -108,25 +114,31 @@ class Load:
     def over(self) -> bool:
         return self._stop.is_set()
 
-    def until_all_answer(self, since_s: float, within_s: float) -> float:
-        """Wait until every detector has answered since a moment; return how long the longest was away."""
+    def until_all_answer(self, since_s: float, within_s: float, beside: str = "") -> float:
+        """Wait until every detector has answered since a moment; return how long the longest was away.
+
+        Answers through the front end `beside` do not count.
+        """
         give_up_s = time.monotonic() + within_s
-        while not all(subject.answered_since(since_s) for subject in self.subjects):
+        while not all(subject.answered_since(since_s, beside) for subject in self.subjects):
             assert not self.failed, self.failed
             assert time.monotonic() < give_up_s, f"no answers within {within_s} s: {self.outcomes}"
             time.sleep(0.05)
-        return max(subject.away_s(since_s) for subject in self.subjects)
+        return max(subject.away_s(since_s, beside) for subject in self.subjects)
 
 
 class Client(threading.Thread):
-    """One client."""
+    """One client. Those with numbers spread over the front ends whenever these change."""
 
-    def __init__(self, load: Load, name: str, pause_s: float) -> None:
+    def __init__(self, load: Load, name: str, pause_s: float, number: int | None = None) -> None:
         super().__init__(name=name, daemon=True)
         self.load = load
         self.pause_s = pause_s
         self.chance = random.Random(f"{load._seed} {name}")
         self._connection: http.client.HTTPConnection | None = None
+        self._number = number
+        self._fronts: Mapping[str, tuple[str, int]] = {}
+        """Those it has chosen among."""
         self._front = ""
 
     def run(self) -> None:
@@ -169,7 +181,7 @@ class Client(threading.Thread):
         self.load.outcomes[str(status)] += 1
         if isinstance(answer, Unexpected):
             self.load.outcomes[f"unexpected: {answer.said}"] += 1
-        subject.answered_s.append(returned_ns / 1e9)
+        subject.answered.append((returned_ns / 1e9, self._front))
         return True
 
     def request(
@@ -196,10 +208,15 @@ class Client(threading.Thread):
         return response.status, envelope
 
     def _connect(self) -> http.client.HTTPConnection:
-        if self._front not in self.load.fronts:
+        fronts = self.load.fronts
+        number = None if fronts is self._fronts else self._number
+        if number is not None or self._front not in fronts:
             self.leave()
         if self._connection is None:
-            self._front, (host, port) = self.chance.choice(list(self.load.fronts.items()))
+            names = list(fronts)
+            self._front = self.chance.choice(names) if number is None else names[number % len(names)]
+            self._fronts = fronts
+            host, port = fronts[self._front]
             connection = http.client.HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
             try:
                 connection.timeout = 3.0

@@ -144,7 +144,7 @@ class Cluster:
     def _raylets_but(self, node: Node) -> set[int]:
         """The raylets of other namespaces. A driver looks for one among all processes that it sees."""
         others = [one.pids() for one in self.nodes if one is not node] if node.namespace else []
-        return {pid for pid in set().union(*others) if command_of(pid).split(" ")[0].endswith("/raylet")}
+        return set(filter(_is_raylet, set().union(*others)))
 
     def _run(self, node: Node, name: str, command: list[str], hidden: Iterable[int] = ()) -> Process:
         if node.namespace is not None:
@@ -181,6 +181,10 @@ class Cluster:
             lambda: holders(lambda path: path.parent == folder and path.name.startswith("journal-"))
         )
 
+    def raylet(self, node: Node) -> int | None:
+        """Ray's own process on a node; None if it has ended."""
+        return next(filter(_is_raylet, node.pids()), None)
+
     def node_of(self, pid: int) -> Node:
         """The node on which a process runs."""
         return next(node for node in self.nodes if pid in node.pids())
@@ -190,6 +194,10 @@ def send(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process, if it is there still."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _is_raylet(pid: int) -> bool:
+    return command_of(pid).split(" ")[0].endswith("/raylet")
 
 
 def _the_one(find: Callable[[], set[int]]) -> int:

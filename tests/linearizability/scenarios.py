@@ -190,6 +190,21 @@ def stop_node(trial: Trial) -> float:
     return away_s
 
 
+def stop_raylet(trial: Trial) -> float:
+    """Stop only Ray's own process on a node until Ray takes the node for dead; the others there go on."""
+    node, began_s = trial.worker_node(), time.monotonic()
+    raylet = trial.cluster.raylet(node)
+    assert raylet is not None
+    send(raylet, signal.SIGSTOP)
+    try:
+        time.sleep(25.0)
+    finally:
+        send(raylet, signal.SIGCONT)
+    away_s = trial.recovered(began_s)
+    _replace_if_dead(trial, node)
+    return away_s
+
+
 def cut_off_briefly(trial: Trial) -> float:
     """Cut a node off from the others, and heal it before anybody takes it for dead."""
     return _cut_off(trial, 2.0)
@@ -219,7 +234,8 @@ def _cut_off(trial: Trial, for_s: float, node: Node | None = None) -> float:
         time.sleep(for_s)
     finally:
         node.namespace.heal()
-    away_s = trial.recovered(began_s)
+    # Its own front end has answered for a while after it was cut off, from workers of the same node.
+    away_s = trial.recovered(began_s, beside=str(node.number))
     _replace_if_dead(trial, node)
     return away_s
 
@@ -246,9 +262,10 @@ def _replace(trial: Trial, node: Node) -> None:
 
 
 def _replace_if_dead(trial: Trial, node: Node) -> None:
-    """Start a node anew if Ray has given it up, which its front end does not survive."""
+    """Start a node anew if Ray has given it up, which neither its raylet nor its front end survives."""
     time.sleep(QUIET_S)
-    if node.front is not None and node.front.process.poll() is not None:
+    front_ended = node.front is not None and node.front.process.poll() is not None
+    if front_ended or trial.cluster.raylet(node) is None:
         _replace(trial, node)
 
 
@@ -272,6 +289,7 @@ OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
     cut_off_briefly,
     kill_node,
     stop_node,
+    stop_raylet,
     cut_off,
     cut_off_directory,
     kill_drained_node,

@@ -23,11 +23,14 @@ class Trial:
     load: Load
     chance: random.Random = field(default_factory=random.Random)
 
-    def recovered(self, since_s: float) -> float:
-        """Wait until all detectors answer again; return how long one was away at most."""
-        away_s = self.load.until_all_answer(since_s, ANSWER_WITHIN_S)
+    def recovered(self, since_s: float, beside: str = "") -> float:
+        """Wait until all detectors answer again; return how long one was away at most.
+
+        Answers through the front end `beside` do not count.
+        """
+        away_s = self.load.until_all_answer(since_s, ANSWER_WITHIN_S, beside)
         time.sleep(QUIET_S)
-        return max(away_s, *(subject.away_s(since_s) for subject in self.load.subjects))
+        return max(away_s, *(subject.away_s(since_s, beside) for subject in self.load.subjects))
 
     def busy_worker(self) -> int:
         """The process that has the first detector."""
