@@ -4,7 +4,7 @@
     python -m tests.bench stateless --quick   one case, in smaller worlds
     python -m tests.bench --record            and keep the rows in recorded.json, measured up to three times
     python -m tests.bench --table             measure nothing; put what is recorded on README.md and TABLE.md
-    python -m tests.bench --check             and exit 1 where a ratio is worse than recorded or a target missed
+    python -m tests.bench --check             exit 1 where a ratio is worse than recorded, or a target missed
 
 The table goes to standard output, in Markdown; progress to standard error. Peers come with the extra `bench`;
 one that is not installed is named as such.
