@@ -17,6 +17,7 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 
 _MIB: Final = 1024 * 1024
+_AHEAD_SHARE: Final = 8
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
@@ -159,8 +160,8 @@ class Settings:
     max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.")
     max_reading_bytes: int = _setting(
         256 * _MIB,
-        "The memory for all bodies being read, in bytes, of each front end. Beyond it, stalled bodies are "
-        "refused first, then slow ones, then the youngest.",
+        "The memory for all bodies being read, in bytes; the front ends of a `serve` have equal parts of it. "
+        "Beyond it, stalled bodies are refused first, then slow ones, then the youngest.",
         least=_MIB,
     )
     max_drain_bytes: int = _setting(
@@ -254,14 +255,24 @@ class Settings:
                 f"max_body_bytes: {self.max_body_bytes} is above max_batch_body_bytes "
                 f"({self.max_batch_body_bytes})"
             )
-        # A quarter of it is for small bodies, and what is left has to hold the largest.
-        if self.max_reading_bytes < 2 * self.max_batch_body_bytes:
+        # A quarter of a front end's part is for small bodies, and what is left has to hold the largest.
+        if self.max_reading_bytes // self.workers < 2 * self.max_batch_body_bytes:
             defects.append(
-                f"max_reading_bytes: {self.max_reading_bytes} is below twice max_batch_body_bytes "
-                f"({self.max_batch_body_bytes})"
+                f"max_reading_bytes: {self.max_reading_bytes}, for {self.workers} front ends, is below twice "
+                f"max_batch_body_bytes ({self.max_batch_body_bytes}) for each"
             )
         if defects:
             raise SettingsError(*defects)
+
+    @property
+    def ahead_bytes_max(self) -> int:
+        """How much a front end reads ahead of all connections: a part of its memory for bodies being read."""
+        return self.max_reading_bytes // self.workers // _AHEAD_SHARE
+
+    @property
+    def bodies_bytes_max(self) -> int:
+        """The memory of a front end for the bodies being read that the application has received."""
+        return self.max_reading_bytes // self.workers - self.ahead_bytes_max
 
     def runtime_settings(self) -> RuntimeSettings:
         """The settings of the runtime."""

@@ -28,7 +28,7 @@ class Application:
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         deadline_s = settings.deadline_s + timeout.BACKSTOP_S
-        self.memory = memory = BodyMemory(settings.max_reading_bytes)
+        self.memory = memory = BodyMemory(settings.bodies_bytes_max)
         self._fleet = fleet
         self._metrics = RequestMetrics()
         self._discard = BodyDiscard(settings.max_drain_bytes)

@@ -38,7 +38,7 @@ async def serve_on(
     `grace_s()` seconds to finish. Those that have not finished by then are refused.
     """
     config = server_config(settings)
-    limit = ConnectionLimit(connections_max(settings))
+    limit = ConnectionLimit(connections_max(settings), settings.ahead_bytes_max)
     # The server takes over the descriptor and closes it.
     config.bind = [f"fd://{listener.detach()}"]
 

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from api.server.read_ahead import ReadAhead
+
 _log = logging.getLogger(__name__)
 
 _WARN_AGAIN_S: Final = 60.0
 """The interval between two warnings that connections are evicted."""
+
+AHEAD_BYTES_MAX_OF_ALL: Final = 32 * 1024 * 1024
+"""How much is read ahead of all connections, unless the settings say otherwise."""
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
@@ -23,9 +28,10 @@ class ConnectionLimit:
     without a token who opens any number of connections evicts only others without one.
     """
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, connections_max: int, ahead_bytes_max: int = AHEAD_BYTES_MAX_OF_ALL) -> None:
         assert connections_max > 0, "at least one connection is served"
         self.connections_max = connections_max
+        self.ahead = ReadAhead(ahead_bytes_max)
         self._unauthenticated: dict[Slot, None] = {}
         """The connections that have not authenticated, in order of arrival."""
         self._idle: dict[Slot, None] = {}

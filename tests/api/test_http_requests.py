@@ -7,8 +7,9 @@ import pytest
 
 from api.http.app import Application
 from api.server import connection_timeouts
-from api.server.connection import AHEAD_BYTES_MAX
 from api.server.connection import Connection as Served
+from api.server.connection_limit import ConnectionLimit
+from api.server.read_ahead import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
@@ -280,6 +281,35 @@ async def test_a_connection_is_read_no_further_ahead_than_the_application_receiv
         go.set()
         assert left_bytes > 10_000_000, "it waits with the caller"
         assert AHEAD_BYTES_MAX <= ahead <= AHEAD_BYTES_MAX + 64 * 1024
+        assert await wire.comes_to_rest()
+
+
+async def test_what_is_read_ahead_of_all_connections_is_bounded_together(scripted: ScriptedFleet) -> None:
+    bytes_max, callers = 300_000, 8
+    limit = ConnectionLimit(100, bytes_max)
+    go = asyncio.Event()
+
+    async def held(_: str, operation: Operation) -> Answer:
+        await go.wait()
+        return NO_ACTIONS
+
+    scripted.answers = held
+    async with served(Application(Settings(), scripted), Settings(), limit) as wire:
+        connections = [await wire.connect() for _ in range(callers)]
+        for connection in connections:
+            await connection.send(PLAIN)
+        await asyncio.sleep(0.02)
+        count = 40
+        for connection in connections:
+            connection.writer.write(request("POST", EVALUATE, EVENT.rjust(5_000), token=TOKEN) * count)
+        await asyncio.sleep(0.1)
+        assert bytes_max - READ_BYTES <= limit.ahead.held_bytes <= bytes_max + callers * UNCOUNTED_BYTES
+        # What none could read ahead is read once it is their turn.
+        go.set()
+        for connection in connections:
+            for _ in range(1 + count):
+                assert (await connection.receive()).status == 200
+        assert limit.ahead.held_bytes == 0
         assert await wire.comes_to_rest()
 
 

@@ -94,6 +94,8 @@ def test_every_setting_can_be_set_by_its_variable_and_by_its_name(tmp_path: Path
         value = "250" if setting.name in {"max_ahead_ms", "max_body_depth", "max_condition_depth"} else None
         text = own.get(setting.name) or value or examples.get(setting.type.name, "")
         more = {"max_body_bytes": "500"} if setting.name == "max_batch_body_bytes" else {}
+        if setting.name == "workers":
+            more = {"max_reading_bytes": "10000000000"}
         if getattr(setting.type, "max", None) is not None:
             text = "90"
         if setting.name in {"max_header_bytes", "max_late_ms"}:
