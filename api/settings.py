@@ -23,17 +23,11 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        *("host", "port", "data", "workers", "ray_address", "bootstrap_token", "bootstrap_token_file"),
+        *("host", "port", "data", "front_ends", "ray_address", "bootstrap_token", "bootstrap_token_file"),
         *("log_format", "log_level", "access_log", "slow_request_ms"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
-        *(
-            "max_header_bytes",
-            "max_body_bytes",
-            "max_batch_body_bytes",
-            "max_reading_bytes",
-            "max_drain_bytes",
-        ),
-        *("max_waiting", "max_waiting_bytes"),
+        *("max_header_bytes", "max_body_bytes", "max_batch_body_bytes"),
+        *("max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
     }
 )
 """The settings of front ends. All others are of the data folder: services that share it share them."""
@@ -56,8 +50,11 @@ class Settings:
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder for all persistent data.")
-    workers: int = _setting(
-        1, "The number of front ends on the address; several are a process each.", most=256
+    front_ends: int = _setting(
+        1,
+        "The number of front ends on the address; several are a process each.",
+        most=256,
+        former_name="workers",
     )
     ray_address: str = _setting(
         "local", "`local` starts an embedded Ray; any other value is the cluster to join."
@@ -164,10 +161,11 @@ class Settings:
         "Beyond it, stalled bodies are refused first, then slow ones, then the youngest.",
         least=_MIB,
     )
-    max_drain_bytes: int = _setting(
+    max_discard_bytes: int = _setting(
         32 * _MIB,
         "How much of a refused body is still read, in bytes, so that the caller can read the response.",
         least=0,
+        former_name="max_drain_bytes",
     )
     max_body_depth: int = _setting(64, "The maximum nesting of a body.", least=4, most=200)
     max_body_values: int = _setting(
@@ -256,10 +254,10 @@ class Settings:
                 f"({self.max_batch_body_bytes})"
             )
         # A quarter of a front end's part is for small bodies, and what is left has to hold the largest.
-        if self.max_reading_bytes // self.workers < 2 * self.max_batch_body_bytes:
+        if self.max_reading_bytes // self.front_ends < 2 * self.max_batch_body_bytes:
             defects.append(
-                f"max_reading_bytes: {self.max_reading_bytes}, for {self.workers} front ends, is below twice "
-                f"max_batch_body_bytes ({self.max_batch_body_bytes}) for each"
+                f"max_reading_bytes: {self.max_reading_bytes}, for {self.front_ends} front ends, is below "
+                f"twice max_batch_body_bytes ({self.max_batch_body_bytes}) for each"
             )
         if defects:
             raise SettingsError(*defects)
@@ -267,12 +265,12 @@ class Settings:
     @property
     def ahead_bytes_max(self) -> int:
         """How much a front end reads ahead of all connections: a part of its memory for bodies being read."""
-        return self.max_reading_bytes // self.workers // _AHEAD_SHARE
+        return self.max_reading_bytes // self.front_ends // _AHEAD_SHARE
 
     @property
     def bodies_bytes_max(self) -> int:
         """The memory of a front end for the bodies being read that the application has received."""
-        return self.max_reading_bytes // self.workers - self.ahead_bytes_max
+        return self.max_reading_bytes // self.front_ends - self.ahead_bytes_max
 
     def runtime_settings(self) -> RuntimeSettings:
         """The settings of the runtime."""

@@ -31,7 +31,7 @@ class Application:
         self.memory = memory = BodyMemory(settings.bodies_bytes_max)
         self._fleet = fleet
         self._metrics = RequestMetrics()
-        self._discard = BodyDiscard(settings.max_drain_bytes)
+        self._discard = BodyDiscard(settings.max_discard_bytes)
         self._handlers = Handlers(settings, fleet)
         router = Router(self._handlers, deadline_s)
         self.quart = router.quart

@@ -126,7 +126,7 @@ class SlowPath:
         """Return the maximum size of the body."""
         settings = self.settings
         if operation is None or operation.body is None:
-            return settings.max_drain_bytes
+            return settings.max_discard_bytes
         return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
 
     async def _confirm(self, detector_id: str) -> None:

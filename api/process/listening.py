@@ -40,10 +40,10 @@ def _listeners(settings: Settings) -> Iterator[socket.socket]:
     host, port = address[:2]
     # Without reuse_port first: this refuses a port of another service even if that one shares it.
     alone = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    if settings.workers == 1:
+    if settings.front_ends == 1:
         yield alone
         return
     port = alone.getsockname()[1]
     alone.close()
-    for _ in range(settings.workers):
+    for _ in range(settings.front_ends):
         yield socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)

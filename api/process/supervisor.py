@@ -17,9 +17,9 @@ from api.http.app import Application
 from api.observability import logs
 from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
+from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
-from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
@@ -132,7 +132,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         except DetectorUnavailable as error:
             raise StartError(error.message) from None
         until_stopped = partial(_until_stopped, work, running, stopping)
-        if settings.workers == 1:
+        if settings.front_ends == 1:
             app = Application(settings, fleet)
             await serve_on(
                 listeners[0],
@@ -143,10 +143,10 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
                 grace_s=grace_s,
             )
         else:
-            await _serve_by_workers(settings, listeners, fleet, until_stopped, grace_s)
+            await _serve_by_front_ends(settings, listeners, fleet, until_stopped, grace_s)
 
 
-async def _serve_by_workers(
+async def _serve_by_front_ends(
     settings: Settings,
     listeners: list[socket.socket],
     fleet: Fleet,
@@ -154,9 +154,9 @@ async def _serve_by_workers(
     grace_s: Callable[[], float],
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
-    workers = Workers(settings, fleet.broker, listeners)
+    front_ends = FrontEnds(settings, fleet.broker, listeners)
     try:
-        await workers.start()
+        await front_ends.start()
     except FrontEndFailed as error:
         raise StartError(f"a front end did not start: {error}") from None
     try:
@@ -165,7 +165,7 @@ async def _serve_by_workers(
         refusal = asyncio.get_running_loop().call_later(
             settings.shutdown_wait_s + grace_s(), fleet.refuse_all
         )
-        await workers.stop()
+        await front_ends.stop()
         refusal.cancel()
 
 

@@ -86,7 +86,7 @@ def scripted() -> ScriptedFleet:
 @pytest.fixture
 async def wire(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
     """Real sockets to an application over the scripted fleet."""
-    settings = Settings(max_body_bytes=100_000, max_batch_body_bytes=200_000, max_drain_bytes=400_000)
+    settings = Settings(max_body_bytes=100_000, max_batch_body_bytes=200_000, max_discard_bytes=400_000)
     async with served(Application(settings, scripted), settings) as wire:
         yield wire
 

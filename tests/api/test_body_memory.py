@@ -214,15 +214,15 @@ def test_the_memory_must_hold_the_largest_body() -> None:
     with pytest.raises(SettingsError, match="max_reading_bytes: 8388608, for 1 front ends, is below twice"):
         Settings(max_reading_bytes=8 * MIB)
     with pytest.raises(SettingsError, match="max_reading_bytes: 268435456, for 9 front ends, is below twice"):
-        Settings(workers=9)
+        Settings(front_ends=9)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 8])
-def test_all_front_ends_together_keep_to_the_bound(workers: int) -> None:
-    settings = Settings(workers=workers)
+@pytest.mark.parametrize("front_ends", [1, 2, 8])
+def test_all_front_ends_together_keep_to_the_bound(front_ends: int) -> None:
+    settings = Settings(front_ends=front_ends)
     memory = Application(settings, ScriptedFleet()).memory
     of_each = memory.small.bytes_max + memory.large.bytes_max + settings.ahead_bytes_max
-    assert of_each * workers == settings.max_reading_bytes
+    assert of_each * front_ends == settings.max_reading_bytes
     assert memory.large.bytes_max >= settings.max_batch_body_bytes
 
 

@@ -35,7 +35,7 @@ async def answering(reply_bytes: int, limit: ConnectionLimit | None = None) -> A
     async def answer(_: str, operation: Operation) -> Answer:
         return Done(b'"%s"' % bytes(reply_bytes).replace(b"\0", b"x"))
 
-    fleet, settings = ScriptedFleet(), Settings(max_drain_bytes=400_000)
+    fleet, settings = ScriptedFleet(), Settings(max_discard_bytes=400_000)
     fleet.answers = answer
     async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
         yield wire

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from api.process import worker, workers
+from api.process import front_end_process, front_ends
+from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening
-from api.process.workers import FrontEndFailed, Workers
 from api.settings import Settings
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from tests.local_runtime import local_service, until
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.storm
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(port=0, workers=2, data=tmp_path, shutdown_wait_s=0, shutdown_grace_s=1)
+    return Settings(port=0, front_ends=2, data=tmp_path, shutdown_wait_s=0, shutdown_grace_s=1)
 
 
-def pids(started: Workers) -> set[int]:
+def pids(started: FrontEnds) -> set[int]:
     return {front_end.process.pid for front_end in started._all}
 
 
 async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplog):
-    monkeypatch.setattr(workers, "_LOOK_S", 0.25)
+    monkeypatch.setattr(front_ends, "_LOOK_S", 0.25)
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = Workers(settings, service.broker, listeners)
+            started = FrontEnds(settings, service.broker, listeners)
             await started.start()
             try:
                 before = pids(started)
@@ -46,27 +46,27 @@ async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplo
 
 
 async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_other(settings, monkeypatch):
-    monkeypatch.setattr(worker, "encode_settings", lambda _: b"no settings")
+    monkeypatch.setattr(front_end_process, "encode_settings", lambda _: b"no settings")
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = Workers(settings, service.broker, listeners)
+            started = FrontEnds(settings, service.broker, listeners)
             with pytest.raises(FrontEndFailed, match="it ended with status 1"):
                 await started.start()
             assert not pids(started)
 
 
 async def test_one_that_cannot_be_replaced_is_tried_again_until_it_can(settings, monkeypatch, caplog):
-    monkeypatch.setattr(workers, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(front_ends, "_AGAIN_S", 0.01)
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = Workers(settings, service.broker, listeners)
+            started = FrontEnds(settings, service.broker, listeners)
             await started.start()
             try:
-                encode = worker.encode_settings
-                monkeypatch.setattr(worker, "encode_settings", lambda _: b"no settings")
+                encode = front_end_process.encode_settings
+                monkeypatch.setattr(front_end_process, "encode_settings", lambda _: b"no settings")
                 os.kill(min(pids(started)), signal.SIGKILL)
                 await until(lambda: "did not start: it ended with status 1" in caplog.text)
-                monkeypatch.setattr(worker, "encode_settings", encode)
+                monkeypatch.setattr(front_end_process, "encode_settings", encode)
                 await until(lambda: sum(one.serves.is_set() for one in started._all) == 2)
             finally:
                 await started.stop()
@@ -78,6 +78,6 @@ def test_a_port_that_others_share_is_not_shared_with_them(settings):
         assert {listener.getsockname()[1] for listener in listeners} == {port}
         with (
             pytest.raises(StartError, match="address already in use"),
-            listening(Settings(port=port, workers=3)),
+            listening(Settings(port=port, front_ends=3)),
         ):
             pass

@@ -92,7 +92,7 @@ def test_callers_who_vanish_leave_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, loop: str, sent: str
 ) -> None:
     async def work() -> None:
-        async with world(tmp_path, max_body_bytes=1_000, max_drain_bytes=20_000) as given:
+        async with world(tmp_path, max_body_bytes=1_000, max_discard_bytes=20_000) as given:
             before = await given.at_rest()
             await many_callers(given, bytes_for(given, sent), CALLERS)
             await given.comes_back_to(before)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from api.process.worker import decode_settings, encode_settings
+from api.process.front_end_process import decode_settings, encode_settings
 from api.setting import SettingsError
 from api.settings import Settings, settings, settings_from, unknown_variables
 from engine.language.limits import DEFAULT_LIMITS
@@ -29,7 +29,7 @@ def test_the_defaults_are_those_of_the_parts() -> None:
 
 BOUNDS: dict[str, tuple[float, float | None]] = {
     "port": (0, 65_535),
-    "workers": (1, 256),
+    "front_ends": (1, 256),
     "slow_request_ms": (0, None),
     "detectors_per_worker": (1, 2_000),
     "spares": (0, None),
@@ -46,7 +46,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "keep_alive_s": (0.1, None),
     "max_header_bytes": (1024, None),
     "max_reading_bytes": (1024 * 1024, None),
-    "max_drain_bytes": (0, None),
+    "max_discard_bytes": (0, None),
     "max_body_depth": (4, 200),
     "max_condition_depth": (1, 90),
 }
@@ -94,7 +94,7 @@ def test_every_setting_can_be_set_by_its_variable_and_by_its_name(tmp_path: Path
         value = "250" if setting.name in {"max_ahead_ms", "max_body_depth", "max_condition_depth"} else None
         text = own.get(setting.name) or value or examples.get(setting.type.name, "")
         more = {"max_body_bytes": "500"} if setting.name == "max_batch_body_bytes" else {}
-        if setting.name == "workers":
+        if setting.name == "front_ends":
             more = {"max_reading_bytes": "10000000000"}
         if getattr(setting.type, "max", None) is not None:
             text = "90"
@@ -234,7 +234,7 @@ def test_people_are_shown_options_variables_and_defaults() -> None:
 
 def test_a_front_end_is_given_the_settings_in_force() -> None:
     chosen = Settings(
-        data=Path("somewhere/else"), bootstrap_token=STRONG, journal_sync="off", deadline_s=0.25, workers=3
+        data=Path("somewhere/else"), bootstrap_token=STRONG, journal_sync="off", deadline_s=0.25, front_ends=3
     )
     assert decode_settings(encode_settings(chosen)) == chosen
     assert decode_settings(encode_settings(Settings())) == Settings()

@@ -179,13 +179,13 @@ ELSEWHERE = {
     "slow_request_ms": "tests/api/test_logs.py::test_slow_requests_are_logged_and_only_so_many_in_a_second",
     "max_connections": "tests/api/test_descriptors.py::"
     "test_connections_leave_descriptors_for_the_service_itself",
-    "max_drain_bytes": "tests/api/test_wire.py::test_an_endless_body_past_the_drain_leaves_no_task_behind",
+    "max_discard_bytes": "tests/api/test_wire.py::test_an_endless_body_past_the_drain_leaves_no_task_behind",
     "port": "tests/integration/test_command_line.py::test_a_port_in_use_is_said",
     "ray_address": "tests/integration/test_cluster_ray.py::test_a_cluster_that_is_not_there_is_told_at_once",
     "shutdown_grace_s": "tests/api/test_settings_reach.py::test_the_server_is_given_its_times",
     "shutdown_wait_s": "tests/integration/test_command_line.py::"
     "test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was",
-    "workers": "tests/integration/test_workers.py::test_draining_answers_all_that_was_evaluated",
+    "front_ends": "tests/integration/test_front_ends.py::test_shutdown_answers_all_that_was_evaluated",
 }
 """The tests in which the settings of the front end have another value than by default."""
 

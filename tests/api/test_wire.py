@@ -118,7 +118,7 @@ async def test_a_body_past_the_drain_is_answered_and_cut_off(wire: Wire) -> None
 
 
 async def test_an_endless_body_past_the_drain_leaves_no_task_behind(scripted: ScriptedFleet) -> None:
-    settings = Settings(max_drain_bytes=2_000)
+    settings = Settings(max_discard_bytes=2_000)
     async with served(Application(settings, scripted), settings) as wire:
         connections = [await wire.connect() for _ in range(10)]
         for connection in connections:

@@ -57,7 +57,7 @@ def several(rounds: int, seconds: float) -> dict[str, float]:
     """Give what a request takes of each process where several front ends share the address."""
 
     async def work() -> dict[str, float]:
-        with service("--workers", str(FRONT_ENDS)) as ours:
+        with service("--front-ends", str(FRONT_ENDS)) as ours:
             path = ours.detector("several")
             requests = front_world.single_requests(evaluate_path(path), ours.token)
             rates: list[float] = []

@@ -64,7 +64,11 @@ class Service:
     @property
     def front_ends(self) -> list[int]:
         """The front ends that are processes of their own."""
-        return [pid for pid in family(self._running.process.pid) if "api.process.worker" in command(pid)]
+        return [
+            pid
+            for pid in family(self._running.process.pid)
+            if "api.process.front_end_process" in command(pid)
+        ]
 
     @property
     def front_ends_cpu_s(self) -> float:

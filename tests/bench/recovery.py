@@ -39,7 +39,7 @@ GIVE_UP_S: Final = 120
 _EVENT: Final = {"event": {"fields": {}, "timestamp_ms": 0}}
 _DETECTORS: Final = 12
 _NOTICED_S: Final = 0.3
-_OPTIONS: Final = ("--workers", "2", "--spares", "2")
+_OPTIONS: Final = ("--front-ends", "2", "--spares", "2")
 
 
 def away_s(service: Served, detector: str, kill: Callable[[], None]) -> float:
@@ -93,7 +93,7 @@ def kind(pid: int) -> str:
         ("dashboard", "Ray's other agents"),
         ("log_monitor", "Ray's other agents"),
         ("monitor.py", "Ray's other agents"),
-        ("api.process.worker", "front end"),
+        ("api.process.front_end_process", "front end"),
         ("rule-detector", "main process"),
     ):
         if part in line:

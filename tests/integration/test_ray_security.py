@@ -62,7 +62,7 @@ def service() -> Iterator[Served]:
             "RULE_DETECTOR_BOOTSTRAP_TOKEN": BOOTSTRAP,
             "TMPDIR": str(temporary),
         }
-        with served(folder, "--workers", "2", started_in=within, **opened) as running:
+        with served(folder, "--front-ends", "2", started_in=within, **opened) as running:
             running.token = BOOTSTRAP
             detector = running.call("POST", "/api/detectors", {"name": "one"})["id"]
             event = {"event": {"fields": {}, "timestamp_ms": 1}}
@@ -186,7 +186,7 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
     below = process_table.family(service.process.pid) - {service.process.pid}
     seen = {program_of(pid) for pid in below}
     assert {"ray::DirectoryActor", "raylet"} <= seen
-    assert any("api.process.worker" in process_table.command(pid) for pid in below), (
+    assert any("api.process.front_end_process" in process_table.command(pid) for pid in below), (
         "front ends are among them"
     )
     for pid in below:

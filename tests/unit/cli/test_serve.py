@@ -7,6 +7,7 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.running.serve import serve
+from api.setting import Setting, option_of
 from api.settings import Settings, settings
 from tests.service_process import program
 
@@ -43,10 +44,13 @@ def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
     ]
 
 
-def test_an_option_by_its_former_name_still_works_and_is_not_shown(chosen: list[Settings]) -> None:
-    assert invoke("serve", "--idle-rest-s", "7").exit_code == 0
-    assert chosen[0].passivate_after_s == 7
-    assert "idle-rest" not in invoke("serve", "--help").output
+@pytest.mark.parametrize("setting", [one for one in settings() if one.former_name], ids=lambda one: one.name)
+def test_an_option_by_its_former_name_still_works_and_is_not_shown(
+    chosen: list[Settings], setting: Setting
+) -> None:
+    assert invoke("serve", option_of(setting.former_name), "7").exit_code == 0
+    assert getattr(chosen[0], setting.name) == 7
+    assert option_of(setting.former_name) not in invoke("serve", "--help").output
 
 
 def test_an_option_wins_over_its_variable_and_that_over_the_default(chosen: list[Settings]) -> None:

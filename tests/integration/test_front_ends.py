@@ -1,4 +1,4 @@
-"""Several front ends on one address, as their users meet them: revocation, death, replacement, draining."""
+"""Several front ends on one address, as their users meet them: revocation, death, replacement, shutdown."""
 
 import contextlib
 import http.client
@@ -21,13 +21,13 @@ from tests.service_process import DEADLINE_S, END_WITHIN_S, Served, program, ser
 
 pytestmark = pytest.mark.ray
 
-WORKERS = 3
+FRONT_ENDS = 3
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("workers") / "data"
-    with served(folder, "--workers", str(WORKERS)) as running:
+    folder = tmp_path_factory.mktemp("front_ends") / "data"
+    with served(folder, "--front-ends", str(FRONT_ENDS)) as running:
         yield running
 
 
@@ -95,7 +95,7 @@ def one_to_each(service: Served) -> dict[int, Connection]:
         if connection.pid in found:
             connection.client.close()
         found.setdefault(connection.pid, connection)
-        if len(found) == WORKERS:
+        if len(found) == FRONT_ENDS:
             return found
     raise AssertionError(f"all connections go to {sorted(found)}")
 
@@ -104,7 +104,7 @@ def front_ends(service: Served) -> set[int]:
     """Give the processes that serve."""
     children = Path(f"/proc/{service.process.pid}/task").glob("*/children")
     pids = {int(pid) for path in children for pid in path.read_text("ascii").split()}
-    return {pid for pid in pids if b"api.process.worker" in commandline(pid)}
+    return {pid for pid in pids if b"api.process.front_end_process" in commandline(pid)}
 
 
 def commandline(pid: int) -> bytes:
@@ -235,7 +235,7 @@ def test_one_that_is_killed_is_replaced_and_callers_of_the_others_do_not_notice(
             assert fresh.request("POST", f"/api/detectors/{detector}/evaluate", event())[0] == 200
             assert fresh.pid != victim
             fresh.client.close()
-        until(lambda: len(front_ends(service)) == WORKERS)
+        until(lambda: len(front_ends(service)) == FRONT_ENDS)
         done = [caller.answered for caller in spared]
         until(lambda: all(caller.answered > before for caller, before in zip(spared, done, strict=True)))
     assert front_ends(service) - before
@@ -259,7 +259,7 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
         ending = callers[0].connection.pid
         os.kill(ending, signal.SIGTERM)
         until(lambda: ending not in front_ends(service))
-        until(lambda: len(front_ends(service)) == WORKERS)
+        until(lambda: len(front_ends(service)) == FRONT_ENDS)
     for caller in callers:
         assert not caller.refused
         assert caller.late or not caller.cut_off, "its last request was lost"
@@ -268,18 +268,18 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
 
 
 @pytest.mark.parametrize(
-    ("workers", "to_all"),
+    ("number", "to_all"),
     [
         (1, False),
-        (WORKERS, True),
+        (FRONT_ENDS, True),
         pytest.param(1, True, marks=pytest.mark.long),
-        pytest.param(WORKERS, False, marks=pytest.mark.long),
+        pytest.param(FRONT_ENDS, False, marks=pytest.mark.long),
     ],
 )
-def test_draining_answers_all_that_was_evaluated(tmp_path, workers, to_all):
+def test_shutdown_answers_all_that_was_evaluated(tmp_path, number, to_all):
     """What was evaluated was answered, and the other way round: nothing that was taken is lost."""
     data = tmp_path / "data"
-    with served(data, "--workers", str(workers), start_new_session=True) as running:
+    with served(data, "--front-ends", str(number), start_new_session=True) as running:
         detector = with_rule(running)
         with calling(running, detector, 24) as callers:
             if to_all:
@@ -299,7 +299,7 @@ def test_draining_answers_all_that_was_evaluated(tmp_path, workers, to_all):
 
 def test_an_address_that_another_service_shares_among_its_front_ends_is_refused(service, tmp_path):
     port = service.url.rpartition(":")[2]
-    for workers in ("1", "2"):
-        run = program("serve", "--port", port, "--data", str(tmp_path / "data"), "--workers", workers)
+    for number in ("1", "2"):
+        run = program("serve", "--port", port, "--data", str(tmp_path / "data"), "--front-ends", number)
         assert run.returncode == 1
         assert f"port {port}: address already in use" in run.stderr

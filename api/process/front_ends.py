@@ -1,4 +1,4 @@
-"""The front-end processes of `serve --workers`: starts, watches, replaces and ends them."""
+"""The front-end processes of `serve --front-ends`: starts, watches, replaces and ends them."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from api.process import worker
+from api.process import front_end_process
 from api.settings import Settings
 from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import methods_for_front_ends
@@ -60,7 +60,7 @@ class FrontEnd:
         with theirs:
             descriptors = theirs.fileno(), listener.fileno()
             # -P: modules in the working directory must not be imported.
-            command = (sys.executable, "-P", "-m", "api.process.worker", *map(str, descriptors))
+            command = (sys.executable, "-P", "-m", "api.process.front_end_process", *map(str, descriptors))
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
             )
@@ -68,7 +68,7 @@ class FrontEnd:
         await front_end.link.start(ours)
         assert process.stdin is not None, "it was asked for"
         with suppress(ConnectionError):
-            process.stdin.write(worker.encode_settings(settings))
+            process.stdin.write(front_end_process.encode_settings(settings))
             process.stdin.close()
         return front_end
 
@@ -104,14 +104,14 @@ class FrontEnd:
 
     def _noted(self, note: Note) -> None:
         match note.name:
-            case worker.READY:
+            case front_end_process.READY:
                 self.serves.set()
-            case worker.LEAVING:
+            case front_end_process.LEAVING:
                 self.leaving.set()
 
 
 @dataclass(eq=False)
-class Workers:
+class FrontEnds:
     """A front end for each listening socket.
 
     The sockets stay open here, so connections made while a front end is replaced wait for the next one.
@@ -139,7 +139,7 @@ class Workers:
         """Make all front ends answer the requests under way, and end."""
         self._stopping = True
         for front_end in self._all:
-            front_end.link.note(worker.STOP)
+            front_end.link.note(front_end_process.STOP)
         for listener in self._listeners:
             listener.close()
         settings = self._settings
@@ -162,7 +162,7 @@ class Workers:
         self._all.add(front_end)
         self._keep(self._until_ended(front_end))
         if self._stopping:
-            front_end.link.note(worker.STOP)
+            front_end.link.note(front_end_process.STOP)
         try:
             await front_end.until_it_serves()
         except BaseException:
@@ -196,7 +196,7 @@ class Workers:
 
     def _on_revoked(self, through: FrontEnd) -> None:
         for front_end in self._all - {through}:
-            front_end.link.note(worker.LOOK)
+            front_end.link.note(front_end_process.LOOK)
 
 
 def _environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A front end in a process of its own: `serve --workers` starts several on one address."""
+"""A front end in a process of its own: `serve --front-ends` starts several on one address."""
 
 import asyncio
 import dataclasses
@@ -41,7 +41,7 @@ def decode_settings(data: bytes) -> Settings:
     return Settings(**msgspec.json.decode(data))
 
 
-class Worker:
+class FrontEndProcess:
     """Serves requests on a listening socket; the main process, over `link`, runs the broker."""
 
     def __init__(self, settings: Settings, link: socket.socket, listener: socket.socket) -> None:
@@ -110,7 +110,7 @@ def main() -> None:
 
 async def _run(settings: Settings, link: socket.socket, listener: socket.socket) -> None:
     # Inside the loop, since its parts need a running one.
-    await Worker(settings, link, listener).run()
+    await FrontEndProcess(settings, link, listener).run()
 
 
 if __name__ == "__main__":
