@@ -52,7 +52,7 @@ class Settings:
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     front_ends: int = _setting(
         1,
-        "The number of front ends on the address; several are a process each.",
+        "The number of front ends. If there are several, each is a process of its own.",
         most=256,
         former_name="workers",
     )
@@ -78,7 +78,7 @@ class Settings:
     )
     slow_request_ms: float = _setting(
         1000.0,
-        "Milliseconds from which on a request is logged as slow, at most 10 a second; 0 logs none.",
+        "A request that takes so many milliseconds is logged as slow, at most 10 a second; 0 logs none.",
         least=0,
     )
 
@@ -91,9 +91,11 @@ class Settings:
         most=2_000,
     )
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
-    worker_cpus: float = _setting(0.1, "CPUs that each detector worker asks a joined cluster for.", least=0)
+    worker_cpus: float = _setting(
+        0.1, "The CPUs that each detector worker reserves in a joined cluster.", least=0
+    )
     worker_memory_bytes: int = _setting(
-        128 * _MIB, "Memory that each detector worker asks a joined cluster for, in bytes.", least=0
+        128 * _MIB, "The memory that each detector worker reserves in a joined cluster, in bytes.", least=0
     )
     passivate_after_s: float = _setting(
         600.0,
@@ -125,7 +127,7 @@ class Settings:
     )
     shutdown_wait_s: float = _setting(
         0.5,
-        "Seconds from /readyz answering 503 until the service stops listening, for load balancers to notice.",
+        "Seconds between /readyz turning to 503 and the end of listening, so that load balancers notice.",
         least=0,
     )
     shutdown_grace_s: float = _setting(
@@ -157,13 +159,13 @@ class Settings:
     max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.")
     max_reading_bytes: int = _setting(
         256 * _MIB,
-        "The memory for all bodies being read, in bytes; the front ends of a `serve` have equal parts of it. "
-        "Beyond it, stalled bodies are refused first, then slow ones, then the youngest.",
+        "The memory for the bodies that are being read, in bytes, in equal parts for all front ends of a "
+        "`serve`. Beyond it, stalled bodies are refused first, then slow ones, then the youngest.",
         least=_MIB,
     )
     max_discard_bytes: int = _setting(
         32 * _MIB,
-        "How much of a refused body is still read, in bytes, so that the caller can read the response.",
+        "How much of a refused body is still read, in bytes, so that the caller gets to read the response.",
         least=0,
         former_name="max_drain_bytes",
     )
@@ -174,7 +176,8 @@ class Settings:
     max_batch_events: int = _setting(10_000, "The maximum number of events in a batch.")
     max_answer_bytes: int = _setting(
         64 * _MIB,
-        "The maximum size of the answer to a batch, in bytes. Events beyond it are refused, not evaluated.",
+        "The maximum size of the answer to a batch, in bytes. Events beyond it are refused without being "
+        "evaluated.",
     )
     max_waiting: int = _setting(
         10_000, "The maximum number of requests that wait for a detector in a front end."
@@ -185,8 +188,8 @@ class Settings:
     )
     max_answers_kept_bytes: int = _setting(
         64 * _MIB,
-        "The memory for a detector's answers to requests with an Idempotency-Key, in bytes. They are kept "
-        "for ten minutes; the default is enough for 2 000 of them a second.",
+        "The memory for a detector's answers to requests with an Idempotency-Key, in bytes. Answers are kept "
+        "for ten minutes; the default is enough for 2 000 answers a second.",
     )
 
     max_rules: int = _setting(100_000, "The maximum number of rules of a detector.")
@@ -216,14 +219,14 @@ class Settings:
     )
     max_pattern_work: int = _setting(
         DEFAULT_LIMITS.pattern_work_max,
-        "The maximum work of matching an explosive regular expression: its cost times the bytes of the text.",
+        "The maximum work of matching an exploding regular expression: its cost times the bytes of the text.",
     )
     max_pattern_event_work: int = _setting(
         DEFAULT_LIMITS.pattern_event_work_max, "The same for all such expressions and texts of one event."
     )
     max_pattern_event_bytes: int = _setting(
         DEFAULT_LIMITS.pattern_event_bytes_max,
-        "The maximum of the text bytes of one event times the regular expressions matched against each.",
+        "The maximum of the bytes of the texts of one event, times the regular expressions to try on each.",
     )
 
     def __post_init__(self) -> None:

@@ -212,7 +212,7 @@ def show_cluster() -> Call[dict[str, Any]]:
 
 
 def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
-    """Move a detector to the node with that id, by default to another one with most room."""
+    """Move a detector to the node with that id, by default to the other node with the most room."""
     document = {} if node is None else {"node": node}
     return _post(_path("detectors", detector_id, "move"), dict[str, Any], document)
 

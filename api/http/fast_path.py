@@ -22,7 +22,7 @@ _EVALUATIONS: Final = [operation for operation in OPERATIONS if operation.is_eva
 _PATH: Final = re.compile(
     "|".join(operation.path.replace("{detectorId}", "([0-9a-f]{32})") for operation in _EVALUATIONS).encode()
 )
-"""A group for each of these, with the detector's id."""
+"""The paths of all evaluations, with a group for each, which has the detector's id."""
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
 

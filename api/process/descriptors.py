@@ -9,7 +9,7 @@ from api.settings import Settings
 _log = logging.getLogger(__name__)
 
 _LIMIT_MAX: Final = 65_536
-"""No more, since some child programs close every number up to their limit."""
+"""The highest limit that is set: some child programs close every descriptor up to their limit."""
 _OWN: Final = 128
 """The descriptors of the process itself, Ray's connections included; half as many are usual."""
 _OF_WORKER: Final = 4

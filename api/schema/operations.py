@@ -38,7 +38,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         route="GET /api/tokens",
         summary="List the tokens",
         text="In order of creation, without their secrets. `used_ms` is when a token was last used, to about "
-        "a minute; a crash of the service may forget it. A token from the settings is not listed.",
+        "a minute; a restart may lose it. A token from the settings is not listed.",
         result=catalogue.Tokens,
         result_example={
             "tokens": [
@@ -56,7 +56,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="create_named_token",
         route="POST /api/tokens",
         summary="Create a token with a name",
-        text="As POST /api/token, with a name that tells people what the token is for.",
+        text="The same as POST /api/token, with a name that says what the token is for.",
         own_codes=(1400,),
         body=catalogue.NewToken,
         body_example={"name": "shop"},
@@ -103,7 +103,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         route="POST /api/detectors/{detectorId}/fork",
         summary="Copy a detector",
         text="Makes another detector, with the same rules under new ids and with all that they remember. "
-        "From then on neither sees what happens to the other. This one goes on while it is copied.",
+        "From then on the two are independent. The original goes on while it is copied.",
         body=catalogue.NewDetector,
         body_example={"name": "logins, with other rules"},
         own_codes=(1400,),
@@ -145,7 +145,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Explain why rules fire, or not",
         text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
         "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
-        "it, and until when that stays.",
+        "it, and until when it stays so.",
         body=ExplainBody,
         body_example={"event": examples.EVENT},
         result=explanations.Explanation,
@@ -158,7 +158,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Look inside a detector",
         text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
         "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the tree of a "
-        "rule between two events. Nothing waits for it for more than a few milliseconds.",
+        "rule between two events. It delays events by a few milliseconds at most.",
         query=StateQuery,
         result=State,
         own_codes=(1201, 1401),
@@ -181,10 +181,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="comparison",
         route="GET /api/detectors/{detectorId}/rules/{id}/comparison",
         summary="Compare a rule with its draft",
-        text="At how many events both fired, only the rule, and only the draft, with examples. It is counted "
-        "from when there are both and they are enabled, and anew when either gets a different condition. "
-        "With `after`, also each event behind that number at which only one fired, with the trees of both: "
-        "the last 500 since `after` was first sent, until nobody has sent it for 30 s.",
+        text="Gives how often both fired, only the rule, and only the draft, with examples. "
+        "Counting begins when both exist and are enabled, and anew when either gets a different condition. "
+        "With `after`, the answer also has each event after that number at which only one fired, with the "
+        "trees of both. The last 500 such events are kept from the first request with `after`, until nobody "
+        "has sent one for 30 s.",
         query=ComparisonQuery,
         result=Comparison,
         own_codes=(1006, 1201, 1400, 1401),
@@ -204,8 +205,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="move_detector",
         route="POST /api/detectors/{detectorId}/move",
         summary="Move a detector to another node",
-        text="Its state is saved, and it is activated there. Requests that wait follow it in their order; "
-        "each is answered once. A detector that is there already stays.",
+        text="The detector is saved here and activated there. Waiting requests follow it in order, and each "
+        "is answered once. A detector that is already there stays.",
         body=cluster.Move,
         body_example={"node": 2 * "9f3c1d"},
         result=cluster.Moved,
@@ -239,7 +240,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="get_rule",
         route="GET /api/detectors/{detectorId}/rules/{id}",
         summary="Show one rule",
-        text="Also as text: the canonical one, and as it was written, comments included.",
+        text="Also gives the condition as text: the canonical text, and the text as it was written, with its "
+        "comments.",
         result=rules.ShownRule,
         own_codes=(1201, 1401),
         result_example={

@@ -34,7 +34,7 @@ LET_GO_S = 60.0
 _LATE_BYTES_MAX: Final = 1024 * 1024
 """How much is read and dropped after the last request."""
 _FIRST_BYTES: Final = 1024 * 1024
-"""Larger than what can arrive before the first read, which is some 128 KiB at most."""
+"""How much the first read takes at most; no more than some 128 KiB can have arrived by then."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 

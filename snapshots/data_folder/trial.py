@@ -51,7 +51,7 @@ def try_folder(
     """Try a data folder together with another process, `peer`; return what an operator should know.
 
     On a full disk nothing is tried, because a service on it can still be read. Raises UnsafeFolder, which
-    says what does not work and what mends it.
+    says what does not work and how to fix it.
     """
     files = files or RealFiles()
     folder = data / f"{_PREFIX}{secrets.token_hex(8)}"

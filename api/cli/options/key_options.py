@@ -26,6 +26,6 @@ key_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=_parsed,
-    help="With --rule: a key and its value, such as user=ada; once for each key. A value that can be read as "
-    "JSON is: the string of a digit is '\"7\"'.",
+    help="With --rule: a key and its value, such as user=ada; once for each key. A value that is JSON is "
+    'read as JSON, so write the string "7" as \'"7"\'.',
 )

@@ -58,8 +58,8 @@ def replay(
     live pipe: its events are sent as they arrive, and each rule is named when it first fires.
 
     In CSV, commas, semicolons or tabs separate the cells. A column is a number or a boolean if all its cells
-    in the first megabyte are, otherwise text; the command prints its decision. Empty cells count as missing
-    fields.
+    in the first megabyte are, otherwise text; the command prints the type of each. Empty cells count as
+    missing fields.
 
     Lost requests are retried for up to a minute, even across a restart of the service, and no event is
     evaluated twice. Refused events are counted and reported. A line that is not an event ends the replay.

@@ -40,8 +40,8 @@ Example:
 def restore(data: Path, source: Path) -> None:
     """Make a data folder from a backup. The data folder must be new or empty.
 
-    Events that were evaluated after the backup are not in it: an idempotency key that was used since then
-    is new again.
+    The backup lacks the events that were evaluated after it was made. An idempotency key that was used since
+    then counts as new.
     """
     _copy(source, data, "restored")
 

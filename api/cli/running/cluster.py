@@ -35,8 +35,8 @@ Examples:
 def cluster(*, client: Client, output: str) -> None:
     """Show what runs where: nodes, front ends, and detector workers with their detectors.
 
-    A worker that did not answer within a second is marked, and shown as it last was. Settings that differ
-    from those in force are listed, too: services on one folder share the settings of the first one.
+    A worker that did not answer within a second is marked, and its last known figures are shown. Settings
+    that differ from those in force are listed, too: services on one folder share those of the first one.
     """
     call = calls.show_cluster()
     if output == "json":

@@ -30,9 +30,9 @@ Examples:
 @click.option("--to", metavar="NODE", help="The node's id or the beginning of it, its address or its host.")
 @service_options
 def move(*, client: Client, detector: str, to: str | None) -> None:
-    """Move a detector to another node of the cluster, by default to the one with most room.
+    """Move a detector to another node of the cluster, by default to the one with the most room.
 
-    Its state is saved, and it is activated there. Requests wait meanwhile, and each is answered once.
+    The detector is saved here and activated there. Requests wait meanwhile, and each is answered once.
     """
     found = find_detector(client, detector)
     moved = client.send(calls.move_detector(found.id, None if to is None else _node(client, to).id))

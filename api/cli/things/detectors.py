@@ -37,7 +37,7 @@ def create(*, client: Client, name: str, output: str) -> None:
 def fork(*, client: Client, detector: str, name: str, output: str) -> None:
     """Copy a detector with its rules and memory, and print the new id.
 
-    The rules of the copy have new ids. From then on neither detector sees what happens to the other.
+    The rules of the copy have new ids. From then on the two detectors are independent.
     """
     forked = client.send(calls.fork_detector(find_detector(client, detector).id, name))
     tell(output, forked, forked.id)

@@ -59,7 +59,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
 
     FILE has rules as `name: condition`, in YAML or JSON; - is standard input.
 
-    Rules that the detector has already are left alone. If one is refused, none is added.
+    Rules that the detector already has are left alone. If one rule is refused, none is added.
     """
     match given:
         case [file]:
@@ -128,7 +128,7 @@ def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def disable(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Disable a rule, which forgets what it has observed."""
+    """Disable a rule. It forgets what it has observed."""
     _switch(client, rule, detector, output, enabled=False)
 
 

@@ -41,7 +41,7 @@ Examples:
     help="File with the condition of the draft.",
 )
 @click.option("--follow", is_flag=True, help="Go on printing events at which only one fires, until Ctrl-C.")
-@click.option("--explain", is_flag=True, help="Print why only one fired, where that is known.")
+@click.option("--explain", is_flag=True, help="Print why only one fired, if that was kept.")
 @click.option("--promote", is_flag=True, help="Exchange rule and draft, each with all that it remembers.")
 @click.option("--discard", is_flag=True, help="Remove the draft.")
 @service_and_output_options

@@ -28,23 +28,23 @@ Examples:
     "--list",
     "listed",
     type=click.Choice(["keys", "nodes", "rules"]),
-    help="List its live keys, those seen last first; the temporal conditions that it remembers; or its "
-    "rules with what they cost.",
+    help="List its live keys, the most recently seen first; the temporal conditions that it remembers; or "
+    "its rules with what they cost.",
 )
 @click.option(
-    "--prefix", default="", help="Only keys with a value, or rules with a name, that begins like this."
+    "--prefix", default="", help="List only keys with a value, or rules with a name, that begins with this."
 )
 @click.option(
     "--sort",
     type=click.Choice(["cost", "priority"]),
     default="cost",
-    help="With --list rules: those first that took most time, or by priority.  [default: cost]",
+    help="Order of --list rules: the most expensive first, or by priority.  [default: cost]",
 )
 @click.option(
-    "--limit", default=100, type=click.IntRange(1, 100), help="Entries of a page at most.  [default: 100]"
+    "--limit", default=100, type=click.IntRange(1, 100), help="Most entries in a page.  [default: 100]"
 )
-@click.option("--after", metavar="AFTER", help="Where the page begins: the `after` of the previous one.")
-@click.option("--rule", metavar="ID|NAME", help="The tree of this rule at the detector's clock.")
+@click.option("--after", metavar="AFTER", help="Begin after the previous page, whose `after` this is.")
+@click.option("--rule", metavar="ID|NAME", help="Show the tree of this rule at the detector's clock.")
 @key_option
 @service_and_output_options
 def state(

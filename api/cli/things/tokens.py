@@ -29,7 +29,7 @@ def list_(*, client: Client, output: str) -> None:
 @click.argument("name", required=False)
 @service_and_output_options
 def create(*, client: Client, name: str | None, output: str) -> None:
-    """Create a token and print it; NAME tells people what it is for. It is shown only this once."""
+    """Create a token and print it. NAME says what it is for. The token is never shown again."""
     created = client.send(calls.create_token(name))
     tell(output, created, created.token)
     if output == "table":
@@ -41,7 +41,7 @@ def create(*, client: Client, name: str | None, output: str) -> None:
 @yes_option
 @service_and_output_options
 def revoke(*, client: Client, token_id: str, yes: bool, output: str) -> None:
-    """Revoke a token: it is refused from now on."""
+    """Revoke a token. It is refused from now on."""
     if not yes:
         click.confirm(f"Revoke the token {token_id}?", abort=True, err=True)
     revoked = client.send(calls.revoke_token(token_id))

@@ -13,12 +13,12 @@ SMALL_BYTES_MAX: Final = 64 * 1024
 STALLED_S: Final = 1.0
 """A body that receives nothing for so long may lose its memory to others."""
 PACE_S: Final = 10.0
-"""So may a body that arrives too slowly to be complete within this time."""
+"""A body that arrives too slowly to be complete within this time may lose its memory, too."""
 
 _SMALL_SHARE: Final = 4
 """The share of small bodies is 1 / _SMALL_SHARE of the memory."""
 _SCAN_S: Final = 0.1
-"""The interval between two searches of all bodies for slow ones."""
+"""The interval between two searches for slow bodies."""
 _RETRY_AFTER_S: Final = 1
 
 

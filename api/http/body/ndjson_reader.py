@@ -10,7 +10,7 @@ from engine.evaluation.wire.lines import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 
 LINES_MAX: Final = 1_000
-"""Lines in a batch."""
+"""The most lines in a batch."""
 _BATCH_BYTES: Final = 1024 * 1024
 """The size at which a batch is full."""
 _OVERDUE: Final = 1502

@@ -44,7 +44,7 @@ class NdjsonStreams:
     deadline_s: float
     _ending: bool = False
     _open: dict[NdjsonReader, bytes | None] = field(default_factory=dict)
-    """The Authorization header of each."""
+    """The readers of the open streams, each with its Authorization header."""
     _check: asyncio.TimerHandle | None = None
 
     def open(self, detector_id: str, authorization: bytes | None) -> "NdjsonStream":

@@ -17,7 +17,7 @@ _log = logging.getLogger("rule_detector.requests")
 _log.setLevel(logging.INFO)
 
 SLOW_LINES_MAX: Final = 10
-"""Lines a second about slow requests. If all requests are slow, a few lines are enough."""
+"""The most lines a second about slow requests. If all requests are slow, a few lines are enough."""
 
 _CHARS_MAX: Final = 300
 _DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")

@@ -31,7 +31,7 @@ class Move(Struct):
     """Where a detector is to move."""
 
     node: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
-    """The id of a node; absent: the one with most room but its own."""
+    """The id of a node. Without it, the detector moves to the other node with the most room."""
 
 
 class Moved(Struct):
@@ -43,7 +43,7 @@ class Moved(Struct):
 
 
 class Cluster(Struct):
-    """What runs where. A worker that did not answer within a second is shown as it last was."""
+    """What runs where. A worker that did not answer within a second has its last known figures."""
 
     nodes: list[NodeFigures]
     """The machines, as Ray knows them."""

@@ -17,15 +17,15 @@ class StateQuery(Struct):
         Annotated[Literal["keys", "nodes", "rules"], Meta(extra={"expected": "`keys`, `nodes` or `rules`"})]
         | UnsetType
     ) = UNSET
-    """A page of the live keys, those seen last first; of the temporal conditions that are remembered; or of
-    the rules, with what they cost.
+    """Asks for a page: of the live keys, the most recently seen first; of the temporal conditions that are
+    remembered; or of the rules, with what they cost.
     """
     prefix: Annotated[str, Meta(max_length=1000, extra={"expected": "at most 1000 characters"})] = ""
-    """Only keys with a value, or rules with a name, that begins like this."""
+    """Leaves only keys with a value, or rules with a name, that begins with this text."""
     sort: Annotated[Literal["priority", "cost"], Meta(extra={"expected": "`priority` or `cost`"})] = (
         "priority"
     )
-    """With `list=rules`: by priority, or those first that took most time."""
+    """The order of `list=rules`: by priority, or the most expensive first."""
     limit: Annotated[
         int, Meta(ge=1, le=STATE_PAGE_MAX, extra={"expected": f"a whole number from 1 to {STATE_PAGE_MAX}"})
     ] = STATE_PAGE_MAX
@@ -40,7 +40,7 @@ class StateQuery(Struct):
     rule: Annotated[str, Meta(extra={"expected": "the id of a rule"})] | UnsetType = UNSET
     """The tree of the rule with this id, now."""
     key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
-    """With `rule`: whose slices, as a JSON object: `{"user": "ada"}`."""
+    """With `rule`: the keys whose slices are shown, as a JSON object: `{"user": "ada"}`."""
 
 
 class StandingNode(Node):
@@ -49,7 +49,7 @@ class StandingNode(Node):
     verdict: bool | UnsetType = UNSET
     nodes: list["StandingNode"] | UnsetType = UNSET
     since_ms: float | UnsetType = UNSET
-    """Since when, at least, the verdict of a `count`, `distinct`, `sum` or `avg` is what it is."""
+    """Since when, at least, a `count`, `distinct`, `sum` or `avg` has had its present verdict."""
 
 
 class StateKey(Struct):
@@ -69,9 +69,9 @@ class StateNode(Struct):
     since_event: int
     """How many events came before its history began."""
     entries: int
-    """For how many keys something is remembered."""
+    """The number of keys for which something is remembered."""
     bytes: int
-    """What that is estimated to take, without the keys themselves."""
+    """The estimated memory of this, without the keys themselves."""
     uses: int
     """How many rules, and younger memories, read it."""
     ruleIds: list[str]

@@ -200,7 +200,7 @@ class RuleSet:
             self._release(inner, now_us)
 
     def _join_due(self, now_us: int, tick: int) -> None:
-        """Have some memories join older ones that cannot be told from them from the event after `tick` on."""
+        """Have some memories join older ones, which read the same from the event after `tick` on."""
         self.joins.meet(now_us)
         for due in self.joins.due(now_us, tick):
             self._join(due.name, due.since_us, now_us)

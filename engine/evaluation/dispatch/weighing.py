@@ -80,20 +80,20 @@ class Member(NamedTuple):
     """What a rule or the update of a memory costs once it is indexed."""
 
     ns: float
-    """At an event that meets its triggers."""
+    """The cost at an event that meets its triggers."""
     triggers: Triggers | None
     shape: Hashable
-    """Equal for those that share a loop, roughly."""
+    """A value that is equal for members that share a loop, roughly."""
 
 
 class Update(NamedTuple):
     """What the update of a memory costs. Rules share memories, so equal ones count once."""
 
     fused_name: Hashable
-    """Equal for one memory as long as rules are not indexed."""
+    """A value that is equal for one memory as long as rules are not indexed."""
     fused_ns: float
     indexed_name: Hashable
-    """Equal for one memory once rules are indexed: it joins others of other births."""
+    """A value that is equal for one memory once rules are indexed, when memories of several births join."""
     indexed: Member
 
 
@@ -154,7 +154,7 @@ class Estimate(NamedTuple):
     """What a rule may cost by itself, roughly."""
 
     event_ns: int
-    """At an event, if every event is evaluated for it."""
+    """The cost at an event, if every event is evaluated for it."""
     kept: dict[tuple[str, ...], int]
     """The most times, values or parts of a sum that are remembered for each key. The names of the keys are in
     order, the outermost first."""

@@ -73,10 +73,10 @@ from engine.language.validation.document import condition_from_stored
 STATE_VERSION: Final = 9
 
 _SHADOWS_FROM: Final = 8
-"""Older programs would have shadow rules act."""
+"""The version of documents with shadow rules. Older programs refuse it, because they would let these act."""
 
 _NESTED_FROM: Final = 9
-"""Older programs would drop memories inside shared ones."""
+"""The version of documents with memories inside shared ones, which older programs would drop."""
 
 _SHORT_BYTES: Final = 1024
 _READ_LATELY: Final = 1024

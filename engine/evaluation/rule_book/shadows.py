@@ -33,7 +33,7 @@ SHADOW: Final = "shadow"
 """Names the firings of shadow rules in the tally, beside the kinds."""
 
 _TOGETHER_MAX: Final = 32
-"""More rules than these that fire together seldom do so again, so what was found of them is not kept."""
+"""What was found of more rules that fired together is not kept: they seldom fire together again."""
 _SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -116,7 +116,7 @@ class Comparison:
             each.differed(kind, example, event)
 
     def _told(self, kind: str, number: int) -> list[Watcher]:
-        """Return who is told of an event at which only one of the two fired."""
+        """Return the watchers that receive an event at which only one of the two fired."""
         told = [] if self.watcher is None else [self.watcher]
         if self.sampler is not None and number == self.sampled_at:
             self._sampled[kind] = sampled = self._sampled[kind] + 1
@@ -252,7 +252,7 @@ class Shadows:
             del self._drafts[rule.draft_of]
 
     def acting(self, fired: Fired, number: int, event: Event) -> Fired:
-        """Return the rules that yield actions, of those that fired at an event, and count it for drafts."""
+        """Return those of the rules that fired that yield actions, and count the event for drafts."""
         tally = self.tally
         if not self._sides:
             acting = tuple([rule for rule in fired if not rule.shadow])

@@ -24,11 +24,11 @@ class Verdicts:
     def __init__(self) -> None:
         self.checksum = 0
         self._together: dict[bytes, int] = {}
-        """How often rules fired together that are not counted yet; by their priorities."""
+        """How often the same rules fired together and were not counted yet, by their priorities."""
         self._counts: Counter[int] = Counter()
 
     def note(self, first: int, fired: Iterable[Fired]) -> None:
-        """Add the rules that fired at each of some events, of which the first has this number."""
+        """Add the rules that fired at successive events. The first event has this number."""
         checksum, together = self.checksum, self._together
         told_of: dict[Fired, bytes] = {}
         for number, rules in enumerate(fired, first):

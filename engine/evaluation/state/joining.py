@@ -36,11 +36,11 @@ class Joining(NamedTuple):
 
     due_us: int
     number: int
-    """Orders the entries of one due time."""
+    """The order among entries with the same due time."""
     name: NodeName
     since_us: int
     same: int | None
-    """If it joins only once both hold the same: they do in all slots below this one."""
+    """The slot below which both hold the same in every slot, if the memory joins only once they do."""
 
 
 class Joins:

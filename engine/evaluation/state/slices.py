@@ -140,11 +140,11 @@ class State:
         assert oldest != name, name
         self.users[oldest] += 1
         if self.traits.sharing_of(name.condition) is Sharing.SETTLED:
-            # What this memory holds may be later than what the other does. It has expired, but without it the
+            # This memory may hold a later time than the other one. That time has expired, but without it the
             # keys may have expired earlier.
             self.eviction.renew_later(name.path)
-        # No key is given back: what has not expired of what this one holds, the other memory has held too,
-        # and will for as long.
+        # No key is freed: whatever this memory holds that has not expired, the other one holds too, and as
+        # long.
         self._drop(name, now_us, keys=False)
         self._set_joined(name, Joined(oldest, since_us), self.views[name])
         self.use_inner(oldest)

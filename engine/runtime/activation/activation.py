@@ -70,19 +70,19 @@ class Activation:
         """Whether a batch was executed since the activation."""
         self._used_told_at_s = -float("inf")
         self._save_at_s: float | None = None
-        """None if the newest snapshot is up to date."""
+        """When the next snapshot is due; None if the newest one is up to date."""
         self._sync_at_s: float | None = None
-        """None if the whole journal is synced."""
+        """When the next sync is due; None if the whole journal is synced."""
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
-        """Makes the folder of another detector."""
+        """The task that makes the folder of another detector."""
         self._unsaved = False
         """Whether a crash of this process would lose data."""
         self._unsynced = False
         """Whether a crash of the machine would lose data."""
         self._passivate_not_before_s = 0.0
         self._save_not_before_s = 0.0
-        """Set after a failed snapshot; until then a long journal does not trigger another one."""
+        """The time after a failed snapshot before which a long journal does not trigger another one."""
         self._in_trouble = False
         self._without_room = False
         self._missing: str | None = None

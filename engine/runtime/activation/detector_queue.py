@@ -63,7 +63,7 @@ class DetectorQueue:
     ) -> None:
         self.detector_id = detector_id
         self.name = ""
-        """What its operators call it; for Ray's own tools alone."""
+        """The name of the detector, which only Ray's own tools show."""
         self.epoch = epoch
         self._settings = settings
         self._loop = asyncio.get_running_loop()

@@ -60,7 +60,7 @@ class Applied(NamedTuple):
 def apply(
     detector: Detector, detector_id: str, answers: IdempotencyCache, operation: Operation, now_us: int
 ) -> Applied:
-    """Execute an operation at a time. A refused operation changes nothing."""
+    """Execute an operation at a given time. A refused operation changes nothing."""
     try:
         match operation.kind:
             case operations.EXPLAIN:

@@ -26,7 +26,7 @@ class HeldMemory(NamedTuple):
 
 
 class HeldPattern(NamedTuple):
-    """The test of a pattern, likewise."""
+    """The test of a pattern, in what is compiled for all detectors that have equal rules."""
 
     fact: str
     pattern: str

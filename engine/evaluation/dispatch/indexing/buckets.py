@@ -88,7 +88,7 @@ class Group(NamedTuple):
 
 
 Loop: TypeAlias = tuple[int, Observe, list[Numbers], Iterable[Any], int]
-"""A group, or in the form of one the rows of one shape that were selected."""
+"""A group, or the selected rows of one shape in the form of a group."""
 
 
 def _kind(value: Any) -> str | None:
@@ -217,7 +217,7 @@ class Turn(NamedTuple):
         return cls(stage, table, group)
 
     def met_by(self, *event: Any) -> Sequence[Bucket]:
-        """Turn the table to an event, and return the buckets that it meets thereby.
+        """Turn the table to an event, and return the buckets that the event then meets.
 
         The event is given as to `run`, from its fields to its relations.
         """
@@ -268,7 +268,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 
 
 def _due(groups: list[Loop], selections: dict[int, list[Shapes]], turn: Turn | None) -> list[Loop]:
-    """Take out what comes up to the stage of a turn or, without one, all."""
+    """Remove and return what comes up to the stage of a turn; without a turn, everything."""
     if turn is None:
         due, stages = groups, [*selections]
     else:

@@ -35,7 +35,7 @@ PatternsOf = Callable[[str], FactPatterns]
 
 
 class _Fact:
-    """The buckets of one fact: by value, by element, by pattern, and for any value. And its ranges."""
+    """The buckets of one fact, by value, by element, by pattern and for any value; and its ranges."""
 
     __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "more", "patterns", "present", "ranges")
 

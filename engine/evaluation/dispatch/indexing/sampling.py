@@ -27,7 +27,7 @@ class _Timed(NamedTuple):
 
 
 class _TimedTurn(NamedTuple):
-    """A table that has waited, and what it makes the event meet, timed."""
+    """The turn of a table that has waited. The buckets that the event then meets are timed."""
 
     stage: int
     met_by: Callable[..., list[Any]]

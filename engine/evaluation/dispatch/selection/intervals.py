@@ -17,7 +17,7 @@ from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, memb
 _WORD_BITS: Final = 64
 
 _HASHED_MAX: Final = 1 << 60
-"""Larger numbers are looked up as bytes: their hash cannot be predicted."""
+"""Larger numbers are looked up as bytes, whose hash cannot be predicted."""
 
 _SMALL_MAX: Final = 2048
 _NEIGHBOURS: Final = 32
@@ -47,7 +47,7 @@ class Intervals:
     __slots__ = ("_levels", "_width")
 
     def __init__(self, bits: int) -> None:
-        """`bits` is how many the largest number may have."""
+        """`bits` is the most bits that a number has."""
         self._width = bits // 8 + 1
         self._levels: dict[int, dict[int | bytes, _Node]] = {}
         """The nodes by the bits of a cell, and by place: twice the number of a cell, and 1 for its middle."""

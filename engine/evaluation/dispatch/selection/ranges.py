@@ -20,11 +20,11 @@ from engine.evaluation.plan.triggers import Range
 from engine.language.operators import LARGEST
 
 _TEXT_BYTES: Final = 32
-"""Texts are told apart by their first bytes. A range selects too much rather than too little."""
+"""How many of a text's first bytes tell it from others. A range selects too much rather than too little."""
 
 _NUMBER_BITS: Final = 64
 _EXACT_MAX: Final = (1 << 53) - 1
-"""Whole numbers up to this have the ordinals of no others."""
+"""The largest whole number up to which no two have the same ordinal."""
 
 _HALF: Final = 1 << 63
 _MOST: Final = int(LARGEST)

@@ -21,7 +21,7 @@ Shapes: TypeAlias = Mapping[Observe, Rows]
 """Rows by the function of their shape."""
 
 Selection: TypeAlias = Mapping[int, Shapes]
-"""The same by stage; see `requirements.update_stage`."""
+"""The rows by stage and by the function of their shape; see `requirements.update_stage`."""
 
 CompileSelected = Callable[[int, Known | None], SelectedRow]
 

@@ -19,7 +19,7 @@ _SEARCH: Final = 40.0
 """The cost of searching the ranges of a fact at an event, in evaluations of a rule. Its ranges share it."""
 
 _COST_MAX: Final = 0.99
-"""Less than that of all events with the fact."""
+"""The highest cost of a range: less than that of all events with the fact."""
 
 _STRIDE: Final = 97
 """Which end of a full sample the next one replaces; prime, so that every end is replaced sometimes."""

@@ -163,7 +163,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
 
 
 def _entries(state: State, store: Store) -> int:
-    """Return for how many keys a memory holds something; without keys, 1 if it does."""
+    """Return the number of keys for which a memory holds something; without keys, 1 if it holds anything."""
     return int(state.globals.cells[store] != NEVER) if isinstance(store, int) else store.held
 
 

@@ -18,7 +18,7 @@ _LONG: Final = -1
 
 
 class Sum:
-    """A record of panes: their numbers, what was added in each and, for a mean, how often."""
+    """A record of panes: the number of each pane, its sum and, for a mean, its count."""
 
     __slots__ = ("before", "count", "counts", "panes", "read", "sums")
 

@@ -16,7 +16,8 @@ from engine.evaluation.state.storage.shards import SHARDS
 from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
 
 _DICT_MAX: Final = 64
-"""Longer dicts are ordered ones: from a plain dict, the first entry is removed in linear time."""
+"""The longest plain dict. Longer ones are ordered dicts, since removing the first entry of a plain one takes
+linear time."""
 
 _ENTRY: Final = Struct("<iq")
 """A value in a row: its number and its latest time."""

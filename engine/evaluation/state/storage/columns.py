@@ -300,7 +300,7 @@ class Column:
         self.table.let_go(slots)
 
     def _expire(self, slots: list[int]) -> None:
-        """Drop what is kept besides for slots whose entries are about to be dropped."""
+        """Drop everything else that is kept for slots whose entries are about to be dropped."""
 
     def drop_tick(self, slot: int) -> None:
         """Drop a slot from `ticks`, if it is there."""

@@ -14,7 +14,7 @@ from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 from engine.evaluation.state.storage.sizes import RECORD_BYTES
 
 IN_ROW_MAX: Final = 12
-"""A longer record is an object of its own."""
+"""The longest record that is a row. A longer one is an object of its own."""
 
 R = TypeVar("R")
 
@@ -174,7 +174,7 @@ class Records(Column, Generic[R]):
         self._keep_record(slot, record)
 
     def _keep_record(self, slot: int, record: R) -> None:
-        """Put a record that is nowhere yet, or in a row that it has outgrown, where it belongs."""
+        """Store a record that is new, or that has outgrown its row."""
         if self.few is None:
             page, offset = self.rows[slot >> PAGE_BITS], slot & IN_PAGE
             if self._fits(record):

@@ -12,7 +12,7 @@ from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.state.storage.sizes import START_BYTES, STARTS_BYTES
 
 NO_BIRTH: Final = -1
-"""No event precedes it."""
+"""Stands for no birth: no event precedes it."""
 
 
 class Starts:
@@ -48,7 +48,7 @@ class Starts:
 
     @property
     def last_us(self) -> int:
-        """The time of the latest in slot 0, or NEVER."""
+        """The time of the latest start in slot 0, or NEVER."""
         return self.times[0][-1] if self.times else NEVER
 
     def after(self, slot: int, since_us: int) -> int:

@@ -11,14 +11,14 @@ from typing import Any, Final
 from engine.evaluation.memory import NEVER, Bucket
 
 UNITED_FROM: Final = 8
-"""Fewer buckets are not united."""
+"""The fewest buckets that are united."""
 
 CALM_EVENTS: Final = 3
 """How many events must have met the same buckets before they are united, which takes about as long as an
 event that meets them one by one."""
 
 LATER_SHARE: Final = 1.2
-"""Buckets are united anew when there are this many times as many."""
+"""Buckets are united anew when their number has grown by this factor."""
 
 DENSE_SHARE: Final = 0.6
 """If a memory holds a time for this share of the slices, every event of a slice meets its bucket. To ask at

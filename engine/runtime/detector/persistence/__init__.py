@@ -1,1 +1,1 @@
-"""What of a detector is on disk: its journal entries and snapshots, and how they are replayed."""
+"""A detector on disk: its journal entries and snapshots, and how they are replayed."""

@@ -166,9 +166,9 @@ class IdempotencyCache:
         self._retention_us = retention_us
         self._bytes_max = bytes_max
         self._generations: deque[_Generation] = deque()
-        """Oldest first."""
+        """The generations, the oldest first."""
         self._stretches: list[_Unpaged] = [_Unpaged()]
-        """Answers in no page. All stretches but the last belong to a page that is pending or has failed."""
+        """The answers in no page. All stretches but the last are of a page that is pending or has failed."""
 
     def __len__(self) -> int:
         return sum(generation.rows for generation in self._generations)

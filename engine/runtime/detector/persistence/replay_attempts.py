@@ -37,7 +37,7 @@ KILLS_MAX: Final = 5
 """The same for processes that were killed from outside."""
 
 LEFT_ALONE_S: Final = 600
-"""How long after the last attempt; then the count starts anew."""
+"""How long the record is left alone after the last attempt. Then the count starts anew."""
 
 MARK_MS: Final = 100
 """The interval of marks, as long as no process has died."""
@@ -47,7 +47,8 @@ _MARK: Final = struct.Struct("<QIIq")
 """A record's sequence, how many processes were killed and how many crashed there before, and the time of the
 attempt."""
 _EARLIER_MARK: Final = struct.Struct("<QQ")
-"""Without the magic: a record's sequence, and the number of attempts to replay it, including this one."""
+"""A mark of the older format, which has no magic: a record's sequence, and the number of attempts to replay
+it, including this one."""
 _CRASHED: Final = b"Fatal Python error: "
 
 

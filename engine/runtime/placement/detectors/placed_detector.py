@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 3
 _FAST_S: Final = 0.25
-"""Shorter than starting a process takes."""
+"""An activation that takes less is fast: starting a process takes longer."""
 _OVER_S: Final = 1.0
 """How long to wait for the end of an activation that a front end cannot reach."""
 _BUSY_S: Final = 0.2

@@ -42,7 +42,7 @@ class Nodes:
         self.demand = Demand(settings.worker_cpus, settings.worker_memory_bytes)
         """What each worker reserves."""
         self._figures: dict[str, NodeFigures] = {}
-        """The living ones, by id."""
+        """The living nodes, by id."""
         self._looking: asyncio.Task[Sequence[NodeFigures]] | None = None
         self._cpus_used: dict[str, float] = {}
         self._resident_bytes: Counter[str] = Counter()
