@@ -39,15 +39,15 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
     "detectors_activating": ("Detectors that are being activated.", lambda it: len(it.activating)),
     "front_ends": ("Front ends.", lambda it: len(it.front_ends)),
     "front_end_waiting_requests": (
-        "Requests for detectors that are not answered yet.",
+        "Requests for detectors that front ends have not answered yet.",
         lambda it: sum(one.waiting for one in it.front_ends),
     ),
     "front_end_waiting_seconds": (
-        "How long the oldest request that is not sent to a worker yet waits.",
+        "How long the oldest request that was not sent to a worker yet has waited.",
         _longest("waiting_s"),
     ),
     "directory_word_age_seconds": (
-        "The age of the last word about tokens and detectors, in the front end where it is oldest.",
+        "The age of the directory's last answer about tokens, in the front end where it is oldest.",
         _longest("word_age_s"),
     ),
     "event_loop_lag_seconds": (
@@ -56,9 +56,12 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
     ),
 }
 _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
-    "data_free_bytes": ("Free bytes where the data folder is.", lambda it: it.free_bytes),
-    "data_total_bytes": ("The size of that file system.", lambda it: it.total_bytes),
-    "data_free_inodes": ("Files that can still be created there.", lambda it: it.free_inodes),
+    "data_free_bytes": ("Free bytes on the file system of the data folder.", lambda it: it.free_bytes),
+    "data_total_bytes": ("The size of the file system of the data folder.", lambda it: it.total_bytes),
+    "data_free_inodes": (
+        "Files that can still be created on the file system of the data folder.",
+        lambda it: it.free_inodes,
+    ),
 }
 
 
@@ -86,15 +89,17 @@ _WORKERS: Final = {
     ),
     "detectors_active": _OfWorkers("Active detectors.", lambda it: len(it.detectors)),
     "waiting_operations": _OfWorkers(
-        "Operations that workers have and did not answer yet.", _of_detectors("waiting")
+        "Operations that workers have received and not answered yet.", _of_detectors("waiting")
     ),
     "keys": _OfWorkers("Live keys of active detectors.", _of_detectors("keys")),
     "state_bytes": _OfWorkers(
-        "The estimated memory of these keys and their histories.", _of_detectors("state_bytes")
+        "The estimated memory of live keys and their histories.", _of_detectors("state_bytes")
     ),
-    "journal_bytes": _OfWorkers("Journals behind the newest snapshots.", _of_detectors("journal_bytes")),
+    "journal_bytes": _OfWorkers(
+        "The bytes of journals that the newest snapshots do not include.", _of_detectors("journal_bytes")
+    ),
     "waiting_seconds": _OfWorkers(
-        "How long the oldest operation of a worker has been there.",
+        "How long the oldest unanswered operation of a worker has waited.",
         lambda it: max((figures.waiting_s for figures in it.detectors), default=0.0),
         max,
     ),
@@ -125,12 +130,12 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
 
 
 def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
-    """Yield what workers have measured since the broker's start, those that ended included."""
+    """Yield what all workers have measured since the broker's start, ended ones included."""
     measured = cluster.measured
     for name, (meaning, of_node) in _MEASURED.items():
         counter = CounterMetricFamily(prefix + name, meaning, labels=["node"])
         yield _labelled(counter, {(node,): of_node(total) for node, total in measured.items()})
-    meaning = "Events at which a rule or its draft fired, by which of them did."
+    meaning = "Events at which a rule or its draft fired, by which of the two did."
     compared = CounterMetricFamily(f"{prefix}compared_firings", meaning, labels=["node", "fired"])
     by_kind: dict[tuple[str, ...], float] = {
         (node, kind): total.shadows.get(kind, 0) for node, total in measured.items() for kind in KINDS
@@ -153,5 +158,5 @@ def _labelled(
 
 
 def cumulative(within: Sequence[float], bounds: Sequence[float]) -> list[tuple[str, float]]:
-    """Return the buckets as Prometheus wants them: each with the counts of those below it."""
+    """Return the buckets as Prometheus expects them: each with the counts of all below it."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(within), strict=True))

@@ -20,13 +20,17 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     waiting: Annotated[
         int,
-        Meta(description="Operations that the worker has received and not answered, those in flight too."),
+        Meta(
+            description="Operations that the worker has received and not answered, including those in flight."
+        ),
     ] = 0
     waiting_s: Annotated[float, Meta(description="How long the oldest of them has been there.")] = 0.0
     rules: int = 0
     keys: Annotated[int, Meta(description="Live keys.")] = 0
     state_bytes: Annotated[int, Meta(description="The estimated memory of keys and histories.")] = 0
-    journal_bytes: Annotated[int, Meta(description="The journal behind the newest snapshot.")] = 0
+    journal_bytes: Annotated[
+        int, Meta(description="The journal that the newest snapshot does not include.")
+    ] = 0
 
 
 class ProcessFigures(msgspec.Struct, frozen=True):
