@@ -44,8 +44,8 @@ def test_tables_show_nodes_front_ends_and_workers(answer: dict[str, Any]) -> Non
     assert shown() == (
         "node      address   id            cpus  free  detectors\n"
         "a (dead)  10.0.0.7  9f3c1d9f3c1d  8     7.7   1\n"
-        "front end  pid   memory   waiting  oldest  loop lag  last word  started at\n"
-        "a          4711  83.0 MB  3        2 ms    1 ms      400 ms     2024-03-04T09:36:40Z\n"
+        "front end  pid   memory   waiting  oldest  loop lag  last answer  started at\n"
+        "a          4711  83.0 MB  3        2 ms    1 ms      400 ms       2024-03-04T09:36:40Z\n"
         "worker             node      pid   memory   detector                          waiting  oldest  "
         "keys  state   epoch  active since\n"
         "worker-1f0c9a7e-1  10.0.0.7  4711  83.0 MB  logins                            1        0 ms    "
