@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
+from api.cli import main
 from api.schema.operations import OPERATIONS
 from api.settings import settings
 from tests.unit.deploy.monitoring import DEPLOY
@@ -87,6 +88,46 @@ def test_what_kubernetes_objects_refer_to_is_there() -> None:
     callers = found["NetworkPolicy", "rule-detector-callers"]["spec"]
     assert callers["podSelector"]["matchLabels"].items() <= labels
     assert found["Service", "rule-detector"]["spec"]["ports"][0]["targetPort"] == "http"
+
+
+def test_a_pod_of_detectors_drains_its_node_before_it_ends_and_nothing_scales_by_itself() -> None:
+    found = documents()
+    cluster = found["RayCluster", "rule-detector"]["spec"]
+    (group,) = cluster["workerGroupSpecs"]
+    assert "enableInTreeAutoscaling" in cluster or (
+        group["minReplicas"] == group["replicas"] == group["maxReplicas"]
+    )
+    pod = group["template"]["spec"]
+    (container,) = pod["containers"]
+    timeout, most_s, _, _, script = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert timeout == "timeout"
+    assert int(most_s) < pod["terminationGracePeriodSeconds"]
+    _, program, command, *arguments = script.split()
+    assert program == "rule-detector"
+    given = main.commands[command].make_context(command, arguments).params
+    assert given["node"] == '"$(hostname)"'
+    assert given["url"] == "http://" + found["Service", "rule-detector"]["metadata"]["name"]
+    # The token is that of the front ends, from the same secret.
+    front_ends = found["Deployment", "rule-detector"]["spec"]["template"]["spec"]
+    variables = {one["name"]: one.get("value") for one in front_ends["containers"][0]["env"]}
+    assert str(given["token_file"]) == variables["RULE_DETECTOR_BOOTSTRAP_TOKEN_FILE"]
+    for kind, holder in (("volumeMounts", container), ("volumes", pod)):
+        (token,) = [one for one in holder[kind] if one["name"] == "token"]
+        assert token in (front_ends["containers"][0] if holder is container else front_ends)[kind]
+
+
+def test_every_ray_is_started_with_the_settings_of_the_page_and_heads_take_no_detectors() -> None:
+    wanted = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600", "RAY_worker_niceness": "0"}
+    for pod in pods():
+        (container,) = pod["spec"]["containers"]
+        variables = {one["name"]: one.get("value") for one in container["env"]}
+        assert wanted.items() <= variables.items()
+    head = documents()["RayCluster", "rule-detector"]["spec"]["headGroupSpec"]
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    machines = yaml.safe_load((DEPLOY / "ray" / "cluster.yaml").read_text("utf-8"))
+    starts = [machines[f"{kind}_start_ray_commands"][-1] for kind in ("head", "worker")]
+    assert all(f" {name}={value} " in start for start in starts for name, value in wanted.items())
+    assert " --head --num-cpus=0 " in starts[0]
 
 
 def test_probes_ask_operations_that_need_no_token() -> None:
