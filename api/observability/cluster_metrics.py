@@ -50,10 +50,6 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         "The age of the directory's last answer about tokens, in the front end where it is oldest.",
         _longest("word_age_s"),
     ),
-    "event_loop_lag_seconds": (
-        "The longest delay of a front end's event loop in the last fifteen seconds.",
-        _longest("loop_lag_s"),
-    ),
 }
 _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
     "data_free_bytes": ("Free bytes on the file system of the data folder.", lambda it: it.free_bytes),
@@ -116,6 +112,9 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
             values[worker.address,].append(gauge.of(worker))
         combined = {node: gauge.combine(numbers) for node, numbers in values.items()}
         yield _labelled(GaugeMetricFamily(prefix + name, gauge.meaning, labels=["node"]), combined)
+    meaning = "The longest delay of an event loop in the last fifteen seconds, by the kind of process."
+    lag = GaugeMetricFamily(f"{prefix}event_loop_lag_seconds", meaning, labels=["process"])
+    yield _labelled(lag, _lags(cluster))
     connections: dict[tuple[str, ...], float] = defaultdict(float)
     for worker in cluster.workers:
         for transport, number in worker.connections.items():
@@ -127,6 +126,14 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
     if cluster.folder is not None:
         for name, (meaning, of_folder) in _FOLDER.items():
             yield GaugeMetricFamily(prefix + name, meaning, value=of_folder(cluster.folder))
+
+
+def _lags(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
+    return {
+        ("front_end",): _longest("loop_lag_s")(cluster),
+        ("directory",): cluster.broker_loop_lag_s,
+        ("worker",): max((worker.loop_lag_s for worker in cluster.workers), default=0.0),
+    }
 
 
 def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:

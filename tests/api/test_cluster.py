@@ -254,3 +254,24 @@ async def test_firings_of_shadow_rules_and_drafts_are_counted(tmp_path: Path) ->
         assert told["rule_detector_shadow_firings_total", "127.0.0.1"] == 5
         counted = {kind: told["rule_detector_compared_firings_total", kind, "127.0.0.1"] for kind in KINDS}
         assert counted == {"both": 2, "only_rule": 1, "only_draft": 1}
+
+
+async def test_the_lag_of_event_loops_is_told_by_the_kind_of_process(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        await until(lambda: service.actors.started)
+        slow = service.actors.started[0]
+        lags = {
+            "front_end": (service.fleet._lag, 3.0),
+            "directory": (service.broker._census._lag, 5.0),
+            "worker": (slow.service._lag, 7.0),
+        }
+        for lag, measured_s in lags.values():
+            assert lag._timer is not None, "it is being measured"
+            lag._lags_s.append(measured_s)
+        forget(service)
+        told = await samples(caller)
+        for process, (_, measured_s) in lags.items():
+            assert told["rule_detector_event_loop_lag_seconds", process] == measured_s
+        shown = (await caller("GET", "/api/cluster")).result
+        assert [one.get("loop_lag_s") for one in shown["workers"] if one["name"] == slow.name] == [7]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from engine.runtime.activation.detector_queue import DetectorQueue, Submission
 from engine.runtime.activation.loads import Load, leaver
 from engine.runtime.concurrency.background import Background
+from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
@@ -63,6 +64,8 @@ class DetectorService:
         self._measures = measures
         self._node = node
         self._abandoned = abandoned
+        self._lag = LoopLag()
+        self._lag.start()
         self._leaving: asyncio.Task[None] | None = None
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""
@@ -207,6 +210,7 @@ class DetectorService:
             self._measures.histograms,
             self._measures.keys_evicted,
             self._measures.shadows,
+            self._lag.longest_s,
         )
 
     def _noted(self, note: Note) -> None:

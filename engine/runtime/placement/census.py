@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
@@ -52,6 +53,8 @@ class Census:
         self._placed = placed
         self._nodes = nodes
         self._loop = asyncio.get_running_loop()
+        self._lag = LoopLag()
+        self._lag.start()
         self.answers: dict[str, WorkerAnswer] = {}
         """The last answer of each worker that runs."""
         self._known_nodes: list[NodeFigures] = []
@@ -100,6 +103,7 @@ class Census:
             activating=[placed.detector_id for placed in self._placed() if placed.activating],
             folder=_outcome(folder),
             measured=self._measured(),
+            broker_loop_lag_s=self._lag.longest_s,
         )
 
     def _figures(self, names: Iterable[str], answered: set[str]) -> list[WorkerFigures]:
@@ -127,6 +131,7 @@ class Census:
                     process=answer.process,
                     connections=answer.connections,
                     detectors=answer.detectors if name in answered else detectors,
+                    loop_lag_s=answer.loop_lag_s,
                 )
             )
         return found

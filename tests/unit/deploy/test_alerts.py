@@ -65,8 +65,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + "detectors_activated_total": "0+600x200"},
     ),
     "RuleDetectorEventLoopLag": (
-        {P + "event_loop_lag_seconds": "1x200"},
-        {P + "event_loop_lag_seconds": "0.1x200"},
+        {P + 'event_loop_lag_seconds{process="worker"}': "1x200"},
+        {P + 'event_loop_lag_seconds{process="worker"}': "0.1x200"},
     ),
     "RuleDetectorSlowDisk": (
         {

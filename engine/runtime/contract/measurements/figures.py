@@ -58,6 +58,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     keys_evicted: int
     shadows: dict[str, int] = {}
     """See `Measures.shadows`."""
+    loop_lag_s: float = 0.0
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +76,9 @@ class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
         ),
     ] = {}
     detectors: Annotated[list[DetectorFigures], Meta(description="The detectors that are active in it.")] = []
+    loop_lag_s: Annotated[
+        float, Meta(description="The longest delay of its event loop in the last seconds.")
+    ] = 0.0
 
 
 class FrontEndFigures(msgspec.Struct, frozen=True):
@@ -146,5 +150,6 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """The measurements of each node, by its address."""
     other_settings: list[OtherSetting] = []
     """The settings of services that are not in force."""
+    broker_loop_lag_s: float = 0.0
     no_room: str = ""
     """The message that no node has room for a worker that is needed; empty if one has."""
