@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,23 @@ import httpx
 PROGRAM = str(Path(sys.executable).with_name("rule-detector"))
 START_WITHIN_S = 120
 END_WITHIN_S = 90
+REVOKED_WITHIN_S = 1.5
+"""A second, in which a revoked token is refused everywhere, and some time for a busy machine."""
 DEADLINE_S = 120
 """Of a request. On a busy machine, Ray takes a while to start a worker."""
 _OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_", "AUTOSCALER_")
+
+
+def refused_in_time(ask: Callable[[], int]) -> None:
+    """Ask with a token that was just revoked until the status is 401.
+
+    Only when a request is begun counts: a busy machine may take long to answer it.
+    """
+    revoked_s = began_s = time.monotonic()
+    while (status := ask()) != 401:
+        assert status == 200
+        assert began_s < revoked_s + REVOKED_WITHIN_S, "a revoked token is still trusted"
+        began_s = time.monotonic()
 
 
 def environment(**more: str) -> dict[str, str]:
