@@ -349,12 +349,14 @@ class LocalActors:
         self.started.append(handle)
         return handle
 
-    async def survivors(self) -> list[LocalWorker]:
+    async def survivors(self) -> list[Awaitable[LocalWorker]]:
         """Every one that an earlier broker has left; a test says which."""
         left, self.left = self.left, []
-        for worker in left:
-            worker.supervise()
-        return left
+        return [self._found(worker) for worker in left]
+
+    async def _found(self, worker: LocalWorker) -> LocalWorker:
+        worker.supervise()
+        return worker
 
     async def connect(self, address: Address) -> LinkClient:
         """A connection to one of them, as a front end makes it."""

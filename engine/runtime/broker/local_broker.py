@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 _PURGE_WAIT_S = 1.0
 _ADOPT_S = 5.0
 """How long a worker of an earlier broker may take to list its detectors."""
+_ADOPT_FIRST_S = 1.0
+"""How long the start waits for such workers. Those that are on a lost node never answer."""
 
 
 class LocalBroker(Broker):
@@ -73,6 +75,7 @@ class LocalBroker(Broker):
             leave=None if leave is None else self._leave,
         )
         self._background = Background()
+        self._adopting = Background()
         self._tallies: dict[tuple[str, ...], float] = {}
         self._closing = False
 
@@ -95,15 +98,35 @@ class LocalBroker(Broker):
         self._rebalancer.start()
 
     async def _adopt(self) -> None:
-        """Take over the workers that an earlier broker of the folder has left, and their active detectors."""
-        survivors = await self._workers_starter.survivors()
-        if not survivors:
+        """Take over the workers that an earlier broker of the folder has left, and their active detectors.
+
+        Those that answer late follow later. If one of their detectors was activated elsewhere meanwhile, they
+        are ended: they could not write anything for it any more.
+        """
+        found = map(self._adopted, await self._workers_starter.survivors())
+        adopting = {asyncio.create_task(one) for one in found}
+        if not adopting:
+            return
+        soon, late = await asyncio.wait(adopting, timeout=_ADOPT_FIRST_S)
+        await self._take_over([held for one in soon for held in one.result()])
+        for one in late:
+            self._adopting.begin(self._adopt_late(one))
+
+    async def _adopt_late(self, adopting: asyncio.Task[list[tuple[DetectorWorker, Held]]]) -> None:
+        adopted = await adopting
+        try:
+            await self._take_over(adopted)
+        except DetectorUnavailable:
+            for worker, _ in adopted:
+                self._workers.lose(worker)
+
+    async def _take_over(self, adopted: Sequence[tuple[DetectorWorker, Held]]) -> None:
+        """Take over detectors with the workers in which they are active."""
+        if not adopted:
             return
         known = (await self._directory.changes(0, 0)).detectors.whole or {}
-        adopted = await asyncio.gather(*map(self._adopted, survivors))
         # The latest activation of a detector is the one that may write.
-        latest_first = sorted((one for each in adopted for one in each), key=lambda one: -one[1].epoch)
-        for worker, held in latest_first:
+        for worker, held in sorted(adopted, key=lambda one: -one[1].epoch):
             if worker.dead or held.detector_id in self._placed:
                 self._workers.lose(worker)
             elif held.detector_id in known:
@@ -111,8 +134,11 @@ class LocalBroker(Broker):
             else:
                 await self._workers.drop(worker, held.epoch)
 
-    async def _adopted(self, port: WorkerPort) -> list[tuple[DetectorWorker, Held]]:
-        """Take over a worker with its detectors, or end it if that is impossible."""
+    async def _adopted(self, finding: Awaitable[WorkerPort | None]) -> list[tuple[DetectorWorker, Held]]:
+        """Take over a worker, and return it with its detectors; end it if that is impossible."""
+        port = await finding
+        if port is None:
+            return []
         worker = DetectorWorker(port, taken=1)
         port.reported = worker.reported
         try:
@@ -129,6 +155,8 @@ class LocalBroker(Broker):
     async def close(self) -> list[str]:
         self._closing = True
         await self._rebalancer.end()
+        # What is adopted late is to be saved, too.
+        await asyncio.gather(*self._adopting, return_exceptions=True)
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -154,6 +182,13 @@ class LocalBroker(Broker):
             if (problem := f"tokens and catalogue: {warning}") not in self._problems.lasting:
                 self._problems.note(problem)
         return changes
+
+    async def check_owner(self) -> None:
+        """Return once it is certain that no later broker owns the data folder; else the process ends.
+
+        Raises DetectorUnavailable if that is not known.
+        """
+        await self._directory.check_owner()
 
     async def add_token(self, token_id: str, token: StoredToken) -> int:
         return await self._directory.add_token(token_id, token)

@@ -187,7 +187,7 @@ class Directory:
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since the versions that a front end has seen. Raises StorageError."""
-        self._check_owner()
+        self.check_owner()
         if not self._lock.held:
             # A predecessor that was cut off had it.
             with contextlib.suppress(StorageError):
@@ -204,7 +204,7 @@ class Directory:
 
     def add_token(self, token_id: str, token: StoredToken) -> int | None:
         """Store a token; return the version of the tokens that includes it, None if the limit is reached."""
-        self._check_owner()
+        self.check_owner()
         if token_id not in self._state.tokens:
             if len(self._state.tokens) >= self._settings.tokens_max:
                 return None
@@ -214,7 +214,7 @@ class Directory:
 
     def revoke_token(self, token_id: str) -> int | None:
         """Remove a token; return the version without it, None if it does not exist."""
-        self._check_owner()
+        self.check_owner()
         token = self._state.tokens.get(token_id)
         if token is None:
             return None
@@ -223,7 +223,7 @@ class Directory:
 
     def tokens(self) -> list[TokenEntry]:
         """Return all tokens, in order of creation."""
-        self._check_owner()
+        self.check_owner()
         used = self._state.tokens_used
         return [
             TokenEntry(token_id, token.hint, token.name, token.created_at_ms, used.get(token_id))
@@ -242,7 +242,7 @@ class Directory:
 
         Return for each the catalogue's version that includes it, None if the limit is reached.
         """
-        self._check_owner()
+        self.check_owner()
         known = self._state.detectors
         new = [detector_id for detector_id in names if detector_id not in known]
         del new[max(0, self._settings.detectors_max - len(known)) :]
@@ -263,7 +263,7 @@ class Directory:
 
         Raises DetectorUnavailable if the folder has no snapshot.
         """
-        self._check_owner()
+        self.check_owner()
         if detector_id not in self._state.detectors:
             if len(self._state.detectors) >= self._settings.detectors_max:
                 return None
@@ -282,7 +282,7 @@ class Directory:
 
         Its files stay until `purge_detector`; the next opening purges leftovers.
         """
-        self._check_owner()
+        self.check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._change(DetectorStruck(detector_id))
@@ -290,7 +290,7 @@ class Directory:
 
     def purge_detector(self, detector_id: str) -> None:
         """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
-        self._check_owner()
+        self.check_owner()
         if detector_id in self._state.detectors:
             return
         destroy_folder(self._detectors_folder / detector_id, self._files)
@@ -299,7 +299,7 @@ class Directory:
 
     def lease(self, detector_id: str) -> Lease | None:
         """Return a detector's next lease, of a later epoch than all before; None without a detector."""
-        self._check_owner()
+        self.check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._granted += 1
@@ -342,7 +342,7 @@ class Directory:
         self._store.save([body], version=STATE_VERSION, sequence=sequence)
         self._snapshot_bytes = len(body)
 
-    def _check_owner(self) -> None:
+    def check_owner(self) -> None:
         """Raise StorageError unless this directory owns the data folder, so that what it knows is the latest.
 
         Before each answer, though nothing is read: a successor may have revoked a token or granted a lease

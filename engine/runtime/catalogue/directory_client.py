@@ -153,6 +153,10 @@ class DirectoryClient:
     async def lease(self, detector_id: str) -> Lease | None:
         return await self._ask(Directory.lease, detector_id)
 
+    async def check_owner(self) -> None:
+        """Return once it is certain that no later directory owns the data folder; else the process ends."""
+        await self._ask(Directory.check_owner)
+
     async def _ask(
         self, method: Callable[Concatenate[Directory, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:

@@ -1,12 +1,13 @@
 """Calls to Ray actors: never on the event loop, with Ray's exceptions translated."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import ray
+from ray._private import worker as ray_worker
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from engine.runtime.concurrency.background import mark_retrieved
@@ -19,7 +20,8 @@ SHOWN: Final = "shown"
 """The concurrency group of the task that is named after a worker's detectors."""
 
 _END_S: Final = 2.0
-"""How long Ray may take to end an actor. An actor that survives ends with Ray."""
+"""How long Ray's control store may take to answer before an actor is ended."""
+_ANY_KEY: Final = b"rule-detector"
 
 OPTIONS: Final[dict[str, Any]] = {
     # The pool replaces dead workers, services replace a dead directory; only idempotent calls are repeated.
@@ -45,10 +47,23 @@ class RayActor:
 
     async def end(self) -> None:
         """End the actor's process. Nothing is saved."""
-        # The actor is dead already, or Ray does not answer; then the process ends with Ray.
+        await self.try_to_end()
+
+    async def try_to_end(self, may_end: Callable[[], Awaitable[object]] | None = None) -> bool:
+        """End the actor's process once `may_end` returns; whether Ray was told.
+
+        It is not told while its control store is out of reach. It would keep the request and send it later,
+        and later a successor of this process may need the actor.
+        """
         with suppress(RayError, TimeoutError):
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(2 * _END_S):
+                if not await off_loop(control_store_answers, "ray"):
+                    return False
+                if may_end is not None:
+                    await may_end()
                 await off_loop(partial(ray.kill, self.actor), "ray kill")
+                return True
+        return False
 
     async def ask(self, method: str, *arguments: object, group: str | None = None) -> Any:
         """Call a method. Raises what it raises, and ActorDied if the actor cannot be reached."""
@@ -82,6 +97,16 @@ async def created(create: Callable[[], Any]) -> Any:
 def _end_unwanted(creating: asyncio.Future[Any]) -> None:
     if not creating.cancelled() and creating.exception() is None:
         off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(mark_retrieved)
+
+
+def control_store_answers() -> bool:
+    """Whether Ray's control store answers now. Blocks for a moment."""
+    store: Any = ray_worker.global_worker
+    try:
+        store.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_END_S)
+    except Exception:  # noqa: BLE001 -- Ray raises a dozen kinds
+        return False
+    return True
 
 
 def first_line(error: Exception) -> str:

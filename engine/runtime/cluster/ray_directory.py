@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ray
 from ray._private import worker as ray_worker
@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from engine.runtime.broker.remote_broker import Unreachable
 from engine.runtime.catalogue.directory import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
+from engine.runtime.cluster.directory_reach import DirectoryReach
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
@@ -27,14 +28,10 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
 
-if TYPE_CHECKING:
-    from engine.runtime.contract.requests.routes import Address
-
 _log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 15.0
-"""How long a directory may take to start, on a busy machine too."""
-_PING_S: Final = 1.0
+_PINGS: Final = 4
+"""How often a directory is asked for a sign of life within the timeout."""
 _PATIENCE_MAX: Final = 8
 """The longest timeout, as a multiple of the first, while one directory after the other is silent."""
 _TRUSTED_PINGS: Final = 30
@@ -72,6 +69,7 @@ class RayDirectory:
         """The node of the last directory, which may be gone with it."""
         self._getting: asyncio.Future[Any] | None = None
         self._actor: RayActor | None = None
+        self._reach = DirectoryReach(settings.node_timeout_s)
         self._watching: asyncio.Task[None] | None = None
 
     async def connect(self) -> LinkClient:
@@ -81,15 +79,8 @@ class RayDirectory:
         succeed.
         """
         actor = self._actor = RayActor(await self._got(), self._name)
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                address: Address = await actor.ask("listen")
-                node = ray.get_runtime_context().get_node_id()
-                client = await LinkClient.to(address.seen_from(node))
-        except (OSError, ActorDied) as error:
-            # Ray may take a minute to notice that it was lost with its node; until then it has the name.
-            await actor.end()
-            raise ActorDied(f"it cannot be reached: {str(error) or 'it does not answer'}") from error
+        node = ray.get_runtime_context().get_node_id()
+        address, client = await self._reach.connect(actor, node)
         self._lost_on = address.node
         if self._watching is not None:
             self._watching.cancel()
@@ -106,6 +97,7 @@ class RayDirectory:
             if isinstance(error, DetectorUnavailable):
                 raise ActorDied(error.message) from error
             raise
+        self._reach.answered(actor, address)
         return client
 
     def _check_not_a_copy(self, served: str) -> None:
@@ -168,7 +160,7 @@ class RayDirectory:
         """
         answered = 0
         while client.link.usable:
-            await asyncio.sleep(_PING_S)
+            await asyncio.sleep(self._silent_s / _PINGS)
             silent_s = self._silent_s * self._patience
             try:
                 async with asyncio.timeout(silent_s):

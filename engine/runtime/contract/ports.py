@@ -1,6 +1,6 @@
 """Detectors, workers and nodes as others call them: few methods, implemented with Ray or by a fake."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
@@ -118,8 +118,11 @@ class WorkerStarter(Protocol):
         Without a node, that may take until there is one with room.
         """
 
-    async def survivors(self) -> Sequence[WorkerPort]:
-        """Return the workers that an earlier supervisor of the data folder has left, perhaps dead ones."""
+    async def survivors(self) -> Sequence[Awaitable[WorkerPort | None]]:
+        """Return the workers that an earlier supervisor of the data folder has left, each once it answers.
+
+        None stands for one that does not answer, and is ended.
+        """
 
 
 class NodesPort(Protocol):

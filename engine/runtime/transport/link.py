@@ -1,6 +1,7 @@
 """A connection between two processes that carries messages both ways."""
 
 import asyncio
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -66,6 +67,15 @@ class Link(asyncio.BufferedProtocol):
         """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def end_if_unacknowledged(self, within_s: float) -> None:
+        """From now on, end the connection if the peer's machine does not acknowledge what was sent.
+
+        A machine acknowledges for processes that are busy or stopped. One that is gone or cut off does not.
+        """
+        own = None if self._transport is None else self._transport.get_extra_info("socket")
+        if own is not None and own.family != socket.AF_UNIX:
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(within_s * 1_000))
 
     # -- called by the loop ----------------------------------------------------------------------------------
 

@@ -13,7 +13,14 @@ from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.contract.measurements.counters import ACTIVATIONS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from tests.local_runtime import LocalActors, LocalDirectories, LocalService, local_service, until
+from tests.local_runtime import (
+    LocalActors,
+    LocalDirectories,
+    LocalService,
+    LocalWorker,
+    local_service,
+    until,
+)
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -179,3 +186,52 @@ async def test_a_worker_that_nobody_adopts_saves_and_ends(tmp_path):
         await until(lambda: ended)
         assert not worker.service.queues
         service.directories.refuse = False
+
+
+async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts_it_then(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("engine.runtime.broker.local_broker._ADOPT_FIRST_S", 0.05)
+    async with serving(tmp_path) as service:
+        late, moved = [await service.fleet.create_detector(name) for name in ("late", "moved")]
+        for detector in (late, moved):
+            await service.fleet.call(detector, event(1))
+        workers = {detector: service.actors.with_detector(detector) for detector in (late, moved)}
+        answer = asyncio.Event()
+        found = LocalActors._found
+
+        async def slowly(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
+            if worker in workers.values():
+                await answer.wait()
+            return await found(actors, worker)
+
+        monkeypatch.setattr(LocalActors, "_found", slowly)
+        async with succeeded(service) as broker:
+            assert not broker.active_detectors
+            # Whoever asks for one meanwhile gets it elsewhere.
+            assert (await broker.route(moved, 0)).worker != workers[moved].name
+            answer.set()
+            await until(lambda: workers[moved].dead)
+            assert not workers[late].dead
+            assert (await broker.route(late, 0)).worker == workers[late].name
+            assert broker.counts[ACTIVATIONS] == 1
+            assert isinstance(await service.fleet.call(late, event(2)), Done)
+
+
+async def test_what_is_adopted_late_is_saved_at_the_end_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.runtime.broker.local_broker._ADOPT_FIRST_S", 0.05)
+    async with serving(tmp_path) as service:
+        detector = await service.fleet.create_detector("one")
+        await service.fleet.call(detector, event(1))
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        found = LocalActors._found
+
+        async def slowly(actors: LocalActors, one: LocalWorker) -> LocalWorker:
+            await asyncio.sleep(0.3)
+            return await found(actors, one)
+
+        monkeypatch.setattr(LocalActors, "_found", slowly)
+        async with succeeded(service) as broker:
+            assert not broker.active_detectors
+        assert ("passivate", 0) in worker.calls

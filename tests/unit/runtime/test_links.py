@@ -435,3 +435,14 @@ def test_tls_without_certificates_is_an_error_that_names_the_variable():
 
 def test_moved_is_told_from_all_that_may_have_been_executed():
     assert isinstance(responses.decode(b"\x91\x92\x0a\x05")[0], Moved)
+
+
+async def test_a_connection_to_a_machine_that_acknowledges_nothing_is_to_end_in_time() -> None:
+    async with linked(host="127.0.0.1") as (_, client):
+        client.link.end_if_unacknowledged(1.5)
+        own = client.link._transport.get_extra_info("socket")
+        assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1_500
+    async with linked() as (_, client):
+        # On the same machine there is nothing to acknowledge.
+        client.link.end_if_unacknowledged(1.5)
+        assert client.link.usable

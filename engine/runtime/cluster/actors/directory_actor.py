@@ -37,7 +37,7 @@ class DirectoryActor(ServingActor):
         if self._service is None:
             broker = LocalBroker(
                 self._settings,
-                RayWorkers(self._settings),
+                RayWorkers(self._settings, lambda: broker.check_owner()),  # noqa: PLW0108 -- made below
                 DirectoryThreads(self._directory, _give_up),
                 nodes=RayNodes(),
                 leave=lambda: os._exit(0),

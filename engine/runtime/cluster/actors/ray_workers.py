@@ -3,9 +3,10 @@
 import asyncio
 import dataclasses
 import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import ray
 from ray.exceptions import RayError
@@ -16,7 +17,7 @@ from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, created, 
 from engine.runtime.cluster.ray_nodes import not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import WorkerAnswer
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
@@ -25,24 +26,31 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _START_S: Final = 60.0
 """How long a worker may take to start."""
 _ROOM_S: Final = 600.0
 """How long to wait for a node with room before the worker is requested again."""
 _FOUND_S: Final = 3.0
 """How long a worker of an earlier supervisor may take to be reached."""
+_END_AGAIN_S: Final = 5.0
+"""The time between two attempts to end a worker, while Ray's control store or the disk does not answer."""
 
 
 class RayWorkerPort(RayActor, WorkerPort):
     """A worker in another process. Ray reports its death; everything else uses the connection."""
 
     def __init__(
-        self, actor: RayActor, node: str, address: Address, client: LinkClient, beats: LinkClient
+        self,
+        actor: RayActor,
+        node: str,
+        address: Address,
+        client: LinkClient,
+        beats: LinkClient,
+        *,
+        end: Callable[[RayActor], Awaitable[None]],
     ) -> None:
         super().__init__(actor.actor, actor.name)
+        self._end = end
         self.node = node
         self.address = address
         self.reported: Callable[[Report], None] = lambda _: None
@@ -93,7 +101,7 @@ class RayWorkerPort(RayActor, WorkerPort):
         # The connection ends first: callers that wait for an answer need not wait for Ray.
         self._client.link.abort()
         self._beats.link.abort()
-        await super().end()
+        await self._end(self)
 
     async def _watch(self) -> None:
         with suppress(ActorDied):
@@ -107,7 +115,12 @@ class RayWorkerPort(RayActor, WorkerPort):
 class RayWorkers(WorkerStarter):
     """Starts workers of a data folder in the cluster that this process belongs to."""
 
-    def __init__(self, settings: RuntimeSettings) -> None:
+    def __init__(self, settings: RuntimeSettings, may_end: Callable[[], Awaitable[object]]) -> None:
+        """`may_end` returns once it is certain that this supervisor has no successor.
+
+        Raises DetectorUnavailable if that is not known.
+        """
+        self._may_end = may_end
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
         self._remote = ray.remote(**OPTIONS)(WorkerActor)
         self._endings = Background()
@@ -128,12 +141,10 @@ class RayWorkers(WorkerStarter):
             raise ActorDied(first_line(error)) from error
         return await self._connected(RayActor(actor, name), _START_S if node else _ROOM_S)
 
-    async def survivors(self) -> list[WorkerPort]:
-        """Return the workers that an earlier supervisor of the data folder has left, if they answer."""
+    async def survivors(self) -> Sequence[Awaitable[WorkerPort | None]]:
+        """Return the workers that an earlier supervisor of the data folder has left, None if one is dead."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
-        ours = [name for name in names if name.startswith(self._prefix)]
-        ports = await asyncio.gather(*map(self._found, ours))
-        return [port for port in ports if port is not None]
+        return [self._found(name) for name in names if name.startswith(self._prefix)]
 
     async def _found(self, name: str) -> WorkerPort | None:
         try:
@@ -157,9 +168,20 @@ class RayWorkers(WorkerStarter):
             for client in clients:
                 client.link.abort()
             # It is not awaited: Ray may not reach the worker either.
-            self._endings.begin(worker.end())
+            self._endings.begin(self._end(worker))
             if isinstance(error, OSError):
                 message = str(error) or "it does not answer"
                 raise ActorDied(f"it cannot be reached: {message}") from error
             raise
-        return RayWorkerPort(worker, node, address, *clients)
+        # So a machine that is gone or cut off is noticed during an activation, too, however long it may take.
+        clients[1].link.end_if_unacknowledged(self._settings.node_timeout_s)
+        return RayWorkerPort(worker, node, address, *clients, end=self._end)
+
+    async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
+        """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""
+        await asyncio.sleep(after_s)
+        told = False
+        with suppress(DetectorUnavailable):
+            told = await worker.try_to_end(self._may_end)
+        if not told:
+            self._endings.begin(self._end(worker, _END_AGAIN_S))

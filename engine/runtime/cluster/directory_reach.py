@@ -1,0 +1,105 @@
+"""How a service reaches the directory, and when it ends one that it cannot reach."""
+
+import asyncio
+import ssl
+from typing import Any, Final
+
+from engine.runtime.broker.remote_broker import Unreachable
+from engine.runtime.cluster.ray_calls import RayActor
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.requests.routes import Address
+from engine.runtime.transport import tls
+from engine.runtime.transport.link_client import LinkClient
+
+_ANSWER_S: Final = 15.0
+"""How long a directory may take to start, on a busy machine too."""
+_PING_S: Final = 5.0
+_ATTEMPTS: Final = 3
+"""After so many attempts in a row that this service alone can be blamed for, it gives up."""
+
+
+class DirectoryReach:
+    """Connects to the directory of a data folder, which other services may be using."""
+
+    def __init__(self, silent_s: float) -> None:
+        """A directory that has answered before counts as dead after `silent_s` without an answer."""
+        self._silent_s = silent_s
+        self._answered: tuple[Any, Address] | None = None
+        """The actor and the address of the directory that has last answered here."""
+        self._failed = 0
+
+    async def connect(self, actor: RayActor, node: str) -> tuple[Address, LinkClient]:
+        """Return the directory's address and a connection to it, for a service on a node.
+
+        A directory that nobody can reach is ended, and ActorDied says that there may be another one soon. One
+        that only this service cannot reach goes on for the others: behind a firewall, or with another
+        certificate, this service would end one directory after the other. Raises ActorDied and Unreachable.
+        """
+        known = self._answered is not None and self._answered[0] == actor.actor
+        try:
+            address = await self._address(actor)
+        except (OSError, ActorDied) as error:
+            # Ray may take a minute to notice that it was lost with its node; until then it has the name.
+            await actor.end()
+            raise _away(error) from error
+        seen = address.seen_from(node)
+        try:
+            if seen.tls:
+                _check_certificates()
+            async with asyncio.timeout(self._silent_s if known else None):
+                client = await LinkClient.to(seen)
+        except ssl.SSLError as error:
+            raise Unreachable(
+                f"the certificates of this service and the directory at {seen.place} do not fit: {error}"
+            ) from error
+        except OSError as error:
+            # Whoever ends the connection itself is alive. It does so if the certificate is unknown to it.
+            rejected = seen.tls and isinstance(error, ConnectionResetError)
+            if (known and not rejected) or not await _answers(actor):
+                await actor.end()
+                raise _away(error) from error
+            self._failed += 1
+            hint = " (perhaps it does not accept this service's certificate)" if rejected else ""
+            why = f"{str(error) or 'no answer'}{hint}"
+            message = f"the directory runs, but this service cannot connect to {seen.place}: {why}"
+            if self._failed < _ATTEMPTS:
+                raise ActorDied(message) from error
+            self._failed = 0
+            raise Unreachable(message) from error
+        self._failed = 0
+        return address, client
+
+    async def _address(self, actor: RayActor) -> Address:
+        """Return where the directory listens. Raises OSError, and ActorDied if it is dead."""
+        if self._answered is not None and self._answered[0] == actor.actor:
+            # Ray would wait for the answer of one that was lost with its node.
+            return self._answered[1]
+        async with asyncio.timeout(_ANSWER_S):
+            address: Address = await actor.ask("listen")
+        return address
+
+    def answered(self, actor: RayActor, address: Address) -> None:
+        """Note that the directory has answered this service."""
+        self._answered = actor.actor, address
+
+
+def _check_certificates() -> None:
+    """Raise Unreachable if this service's own certificates cannot be read."""
+    try:
+        tls.client_context()
+    except OSError as error:
+        raise Unreachable(f"this service's certificates cannot be used: {error}") from error
+
+
+async def _answers(actor: RayActor) -> bool:
+    """Whether the directory answers Ray."""
+    try:
+        async with asyncio.timeout(_PING_S):
+            await actor.ask("pid")
+    except (ActorDied, TimeoutError):
+        return False
+    return True
+
+
+def _away(error: Exception) -> ActorDied:
+    return ActorDied(f"it cannot be reached: {str(error) or 'it does not answer'}")
