@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
@@ -13,6 +14,8 @@ from engine.runtime.placement.census import Census
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
 from engine.runtime.placement.workers.cluster_nodes import Nodes
+from engine.runtime.placement.workers.node_choice import giver
+from engine.runtime.placement.workers.relief import Relief, relief
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class Rebalancer:
         self._moves: dict[str, asyncio.Task[None]] = {}
         """The moves under way, by the ids of the detectors."""
         self._measured_at_s = -float("inf")
+        self._relief = Relief()
         self._running: asyncio.Task[None] | None = None
         self.trouble: dict[str, str] = {}
         """Why a drained node still has detectors, by the node's id."""
@@ -141,7 +145,7 @@ class Rebalancer:
             self._measured_at_s = now_s
             await self._census.take()
             self._nodes.measure(now_s, self._census.answers)
-            if not draining and not self._moves:
+            if not draining and not self._moves and not self._relieve():
                 self._even_out()
 
     def _give_up_without_room(self, now_s: float) -> None:
@@ -156,14 +160,31 @@ class Rebalancer:
             _log.warning("the directory ends here, for its node is drained; it continues on another one")
             await self._leave()
 
+    def _relieve(self) -> bool:
+        """Move the busiest detector that can leave a full node, once it has been full for a while."""
+        placed = {one.detector_id: one for one in self._placed()}
+        sharing = Counter(one.worker_name for one in placed.values())
+        cpus_used: dict[str, dict[str, float]] = defaultdict(dict)
+        for one in placed.values():
+            if one.worker_name is not None and one.node is not None and not one.moving:
+                # What each of several detectors in a worker uses is not known here.
+                used = self._nodes.worker_cpus.get(one.worker_name, 0.0) / sharing[one.worker_name]
+                cpus_used[one.node][one.detector_id] = used
+        move = relief(self._workers.loads(), self._nodes.demand, cpus_used)
+        if not self._relief.due(move) or move is None:
+            return False
+        _log.warning("detector %s moves away from a node whose CPUs are all in use", move.detector_id)
+        self._begin_moves([placed[move.detector_id]], move.to)
+        return True
+
     def _even_out(self) -> None:
         """Move one idle detector from the fullest node to the least full one."""
-        giver = self._workers.giver()
-        to = None if giver is None else self._workers.node_for_worker(but=[giver])
+        full = giver(self._workers.loads(), self._nodes.demand)
+        to = None if full is None else self._workers.node_for_worker(but=[full])
         if to is None:
             return
         idle_since_s = self._loop.time() - _IDLE_S
-        idle = [one for one in self._placed() if one.node == giver and one.used_at_s <= idle_since_s]
+        idle = [one for one in self._placed() if one.node == full and one.used_at_s <= idle_since_s]
         self._begin_moves(sorted(idle, key=lambda one: one.used_at_s)[:1], to)
 
     def _begin_moves(self, detectors: Collection[PlacedDetector], to: str | None) -> None:

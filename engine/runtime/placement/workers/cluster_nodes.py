@@ -48,6 +48,8 @@ class Nodes:
         self._resident_bytes: Counter[str] = Counter()
         self._cpu_s: dict[str, float] = {}
         """The processor time of each worker at the last measurement."""
+        self.worker_cpus: dict[str, float] = {}
+        """The CPUs that each worker used between the last two measurements, by its name."""
         self._measured_at_s = 0.0
 
     @property
@@ -75,10 +77,10 @@ class Nodes:
         """Update the measurements with the last answers of the workers, by name."""
         seconds = max(now_s - self._measured_at_s, 0.1)
         self._measured_at_s = now_s
-        self._cpus_used, self._resident_bytes = {}, Counter()
+        self._cpus_used, self._resident_bytes, self.worker_cpus = {}, Counter(), {}
         for name, answer in answers.items():
             cpu_s = answer.process.cpu_s
-            used = (cpu_s - self._cpu_s.get(name, cpu_s)) / seconds
+            used = self.worker_cpus[name] = (cpu_s - self._cpu_s.get(name, cpu_s)) / seconds
             self._cpus_used[answer.node] = self._cpus_used.get(answer.node, 0.0) + used
             self._resident_bytes[answer.node] += answer.process.resident_bytes
         self._cpu_s = {name: answer.process.cpu_s for name, answer in answers.items()}
@@ -110,18 +112,14 @@ class Nodes:
 
     def for_worker(self, occupancy: Occupancy, but: Collection[str] = ()) -> str | None:
         """Return the node for the next worker, other than those in `but`; None if no node has room."""
-        loads = [load for load in self._loads(occupancy) if load.id not in but]
+        loads = [load for load in self.loads(occupancy) if load.id not in but]
         return node_choice.node_for_worker(loads, self.demand)
-
-    def giver(self, occupancy: Occupancy) -> str | None:
-        """Return the node that should give a detector to another one; None if they are even."""
-        return node_choice.giver(self._loads(occupancy), self.demand)
 
     def ranks(self, occupancy: Occupancy) -> dict[str, int]:
         """Return the rank of each node by fullness, the least full first."""
-        return node_choice.ranks(self._loads(occupancy), self.demand)
+        return node_choice.ranks(self.loads(occupancy), self.demand)
 
-    def _loads(self, occupancy: Occupancy) -> list[NodeLoad]:
+    def loads(self, occupancy: Occupancy) -> list[NodeLoad]:
         """Return the loads of the nodes that take workers."""
         return [
             NodeLoad(

@@ -14,6 +14,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes, Occupancy
 from engine.runtime.placement.workers.detector_worker import DetectorWorker, best
 from engine.runtime.placement.workers.heartbeat import BEATS, AvoidedNodes
+from engine.runtime.placement.workers.node_choice import NodeLoad
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -200,9 +201,9 @@ class WorkerPool:
         """Return the node for the next worker, other than those in `but`; None if no node has room."""
         return self._nodes.for_worker(self._occupancy(), but)
 
-    def giver(self) -> str | None:
-        """Return the node that should give a detector to another one; None if they are even."""
-        return self._nodes.giver(self._occupancy())
+    def loads(self) -> list[NodeLoad]:
+        """Return the loads of the nodes that take workers."""
+        return self._nodes.loads(self._occupancy())
 
     def _occupancy(self) -> Occupancy:
         workers, detectors = self._start_nodes.copy(), Counter[str]()
