@@ -50,7 +50,7 @@ class Mortal:
         return self._death.done()
 
     def die(self) -> None:
-        """As a process does that is killed: nothing is saved, and every call fails from now on."""
+        """Act as if the process were killed: nothing is saved, and every call fails from now on."""
         if not self._death.done():
             self._death.set_result(None)
 
@@ -194,7 +194,7 @@ class LocalWorker(Mortal):
 
     @property
     def actor(self) -> MeasuredActor:
-        """That of the last activation."""
+        """The actor of the last activation."""
         return self.actors[-1]
 
     @property
@@ -325,7 +325,7 @@ class LocalActors:
         self.started: list[LocalWorker] = []
         self.before: Callable[[str], Awaitable[None]] = _no_fault
         self.left: list[LocalWorker] = []
-        """Those that have lost their broker, and wait for another."""
+        """The workers that have lost their broker, and wait for another."""
         self.refuse = False
         """Whether starting fails."""
         self.avoided: list[frozenset[str]] = []

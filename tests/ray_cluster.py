@@ -31,7 +31,7 @@ class RayCluster:
 
     address: str
     pid: int
-    """Of the process above all of its processes."""
+    """The pid of the process above all of the node's processes."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ END_WITHIN_S = 90
 REVOKED_WITHIN_S = 1.5
 """A second, in which a revoked token is refused everywhere, and some time for a busy machine."""
 DEADLINE_S = 120
-"""Of a request. On a busy machine, Ray takes a while to start a worker."""
+"""The deadline of a request. On a busy machine, Ray takes a while to start a worker."""
 _OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_", "AUTOSCALER_")
 
 

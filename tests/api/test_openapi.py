@@ -233,7 +233,7 @@ async def test_the_document_is_served_without_a_token_and_without_an_envelope(ca
 async def test_all_of_it_holds_behind_a_proxy_that_serves_it_under_a_prefix(
     caller: Caller, prefix: str
 ) -> None:
-    """As browsers and clients do, every address is resolved against that of what it stands in."""
+    """Every address is resolved against the address of its page, as browsers and clients do."""
     root = f"https://proxy{prefix}/"
     to_docs = await caller.plain("GET", "/")
     assert to_docs.status_code == 307

@@ -17,7 +17,7 @@ from tests.api.streaming import NDJSON, line
 from tests.api.wire import Connection, request
 
 CALLERS = 12
-"""Of each kind, all at the same time."""
+"""How many callers of each kind there are, all at the same time."""
 FOR_EVER_S = 1_000
 CHUNKED = "Transfer-Encoding: chunked"
 BYTE = b"1\r\n{\r\n"
@@ -81,7 +81,7 @@ ENDS: dict[str, tuple[str, Slow]] = {
         Slow(post("/evaluate/batch", CHUNKED, NDJSON, token=None), BYTE, REFUSED),
     ),
 }
-"""By what callers do: the one time-out that ends it, and the conversation."""
+"""What callers do, each with the one time-out that ends it, and the conversation."""
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.settings import RuntimeSettings
 
 STRONG = "0123456789abcdef" * 2
-"""As short as a secret may be."""
+"""The shortest secret."""
 
 
 def test_the_defaults_are_those_of_the_parts() -> None:
@@ -50,7 +50,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "max_body_depth": (4, 200),
     "max_condition_depth": (1, 90),
 }
-"""Of all numbers but those that are at least 1."""
+"""The bounds of all numbers, except those that are at least 1."""
 
 
 def test_each_number_is_bounded() -> None:

@@ -20,7 +20,7 @@ from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, 
 
 @pytest.fixture
 async def hasty_wire(scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
-    """As `wire`, with little time for a request."""
+    """The same as `wire`, with little time for a request."""
     monkeypatch.setattr(timeout, "BACKSTOP_S", 0.1)
     settings = Settings(deadline_s=0.1)
     async with served(Application(settings, scripted), settings) as wire:

@@ -21,7 +21,7 @@ from tests.bench.rows import Part, Row
 
 CASE = "bodies"
 EVENTS = 1_000
-"""Of a body."""
+"""The number of events in a body."""
 USERS = 200
 RULES = tuple(
     rule

@@ -33,7 +33,7 @@ class Effort:
     keys_of_narrow_rule: int
     pause_runs: int
     worst_share: float
-    """Of the largest bodies and numbers of rules."""
+    """The share of the largest bodies and numbers of rules that is tried."""
     transport_calls: int
     transport_s: float
     front_rounds: int

@@ -26,7 +26,7 @@ P99_MS_MAX = 100
 WAITING_MB = 67.108864
 """What `--max-waiting-bytes` comes to by default."""
 MACHINE_TOLERANCE = 0.5
-"""Of what three processes at once come to on two cores."""
+"""How much a ratio may differ from the recorded one: three processes share two cores."""
 
 
 def parts(effort: Effort) -> list[Part]:

@@ -23,9 +23,9 @@ STEADY_PER_S: Final = 500
 STEADY_CONNECTIONS: Final = 32
 FLOOD_CONNECTIONS: Final = 64
 HEAVY_EVENTS: Final = 10_000
-"""Of each batch of a heavy flood: as many as one may have."""
+"""The events of each batch of a heavy flood: the most that a batch may have."""
 WAITING_MAX: Final = 32
-"""Of the light flood, whose callers are too few to reach the usual bound."""
+"""The bound on waiting requests in the light flood, whose callers are too few to reach the usual one."""
 
 
 class Flood(NamedTuple):

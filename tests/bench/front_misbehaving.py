@@ -70,7 +70,7 @@ async def _misbehaving(ours: Service, trickles: int) -> dict[str, float]:
 
 
 class _Misbehaving:
-    """Those who misbehave, and how often they did."""
+    """Callers who misbehave, and how often they did."""
 
     def __init__(self, place: Place, path: str, token: str, trickles: int) -> None:
         self._place = place

@@ -22,7 +22,7 @@ RULES: Final = (
     "action == 'login' and per ip (once within 5m (path == '/admin/keys' and ok == false))",
     "amount > 249 and per ip (historically for 30s strong ok == false)",
 )
-"""Of each kind some: on the event alone, with memory, and with memory for each key."""
+"""Rules of each kind: on the event alone, with memory, and with memory for each key."""
 
 USERS: Final = 1_000
 EVENT_STEP_MS: Final = 10

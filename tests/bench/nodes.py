@@ -31,7 +31,7 @@ from tests.service_process import Served, served
 TOKEN: Final = "rd_" + "t" * 43
 RULE: Final = "per user (once within 10m failed == true)"
 DETECTORS: Final = 4
-"""Of each node."""
+"""The detectors of each node."""
 CONNECTIONS: Final = 64
 """For each node: a detector has as many callers on one node as on four, so its batches are as large."""
 BATCH: Final = 1_000
@@ -67,7 +67,7 @@ class Load:
 
     services: Sequence[Served]
     ids: Sequence[str]
-    """Of the detectors."""
+    """The ids of the detectors."""
     connections: int
 
     async def run(self, events: int, seconds: float) -> int:

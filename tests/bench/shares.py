@@ -28,7 +28,7 @@ from tests.service_process import served
 PERIOD_US: Final = 10_000
 """In so short a period nobody waits long for the next share; the kernel takes no share below 1 000."""
 CONNECTIONS: Final = 256
-"""Of each front end: with fewer, all of them would often wait for a share at the same time."""
+"""The callers of each front end. With fewer, all of them would often wait for a share at the same time."""
 SHARES: Final = {"front-ends": 0.1, "nodes": 0.3}
 """The cores of each. A node's raylet and its agents take some of its share."""
 WARM_S: Final = 3.0

@@ -32,7 +32,7 @@ class ShadowPair(Pair):
         self.shadows: dict[str, str | None] = {}
         """The shadow rules by id, each with the rule that it is a draft of."""
         self.counts: dict[str, Counter[str]] = {}
-        """Those of each rule that has a draft."""
+        """The counts of each rule that has a draft."""
         self.met = Counter[str]()
 
     def apply(self, step: Step) -> None:

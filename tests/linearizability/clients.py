@@ -138,7 +138,7 @@ class Client(threading.Thread):
         self._connection: http.client.HTTPConnection | None = None
         self._number = number
         self._fronts: Mapping[str, tuple[str, int]] = {}
-        """Those it has chosen among."""
+        """The front ends among which it has chosen last."""
         self._front = ""
 
     def run(self) -> None:

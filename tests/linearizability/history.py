@@ -94,7 +94,8 @@ class At(NamedTuple):
 
 
 Answer: TypeAlias = tuple[Fired | str, ...] | tuple[Listed, ...] | At | str
-"""Of an evaluation, one for each event; of rules, those that are there, or the changed one; else a word."""
+"""The answer to an evaluation, one part for each event; to a question about rules, the rules; otherwise a
+word."""
 
 
 class _Anything:

@@ -9,7 +9,7 @@ from tests.linearizability.search import Model, Unexplained, explain
 STEPS_MAX = 20_000
 FORGET_STEPS_MAX = 1_500
 FORGET_MAX = 30
-"""Of so many answers before the violation each is tried without; the older ones stay."""
+"""How many answers before the violation are tried to be left out, one by one; older ones stay."""
 
 MakeModel = Callable[[Sequence[Call]], Model]
 

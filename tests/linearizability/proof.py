@@ -28,7 +28,7 @@ class Judged:
     requests: int
     unanswered: int
     steps: int
-    """Of the searches."""
+    """The steps of all searches."""
     undecided: int
     """The histories of which no search was finished."""
     violations: list[str]

@@ -59,9 +59,9 @@ class Replay:
         self.added = dict[str, int]()
         self.removed = dict[str, int]()
         self.changed = defaultdict[str, list[tuple[int, Rule, Rule]]](list)
-        """By name, the places, and the rule before and after."""
+        """The changes of each rule, by its name: the place, and the rule before and after."""
         self.questions = defaultdict[object, list[Range]](list)
-        """By their answers."""
+        """The ranges of requests that only ask, by their answers."""
         self.clocks_us = list[int]()
         every = list(done)
         self.last = len(every)

@@ -284,7 +284,7 @@ EVERYWHERE: Final[tuple[Scenario, ...]] = (
     kill_while_moving,
     drain_nodes,
 )
-"""Those that a cluster on the loopback interface can do many times."""
+"""The scenarios that a cluster on the loopback interface can play many times."""
 OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
     cut_off_briefly,
     kill_node,
@@ -296,6 +296,6 @@ OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
     cut_off_drained_node,
 )
 WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head, move_head)
-"""Those for which Ray's control store must keep what it knows."""
+"""The scenarios for which Ray's control store must keep its data."""
 SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors)
 SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, kill_node)

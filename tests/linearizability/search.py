@@ -54,11 +54,11 @@ class _Node:
 
     state: object
     first: int = 0
-    """Of the requests with an answer, the first that is not done."""
+    """The first of the requests with an answer that is not done."""
     done: int = 0
-    """Those that are done, as bits, beginning with the first that is not."""
+    """The requests with an answer that are done, as bits, beginning with the first that is not."""
     perhaps: int = 0
-    """Of the requests without an answer, those that are done."""
+    """The requests without an answer that are done, as bits."""
     taken: Call | None = None
     """What was done last."""
     before: "_Node | None" = None

@@ -10,7 +10,7 @@ from tests.linearizability.clients import Client, Load, NoAnswer, NotExecuted, S
 from tests.linearizability.cluster import Cluster, Node
 
 QUIET_S: Final = 2.0
-"""Of load before and after each scenario."""
+"""How long the load goes on before and after each scenario."""
 ANSWER_WITHIN_S: Final = 120.0
 """A detector that has not answered again after so long is lost."""
 

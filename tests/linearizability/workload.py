@@ -67,7 +67,7 @@ class Workload:
         ]
         """What is asked before anything else."""
         self.rules = [rule.name for rule in self.begun[len(FIXED) :]]
-        """Those that may change and were added with success, whether or not they are still there."""
+        """The rules that may change and were added with success, whether or not they are still there."""
         self._names = itertools.count(len(CHANGING))
         self._numbers = itertools.count()
         self._steps = itertools.count()

@@ -13,7 +13,7 @@ from tests.worlds import long_texts
 from tests.worlds.evictions import BoundedWorld
 
 SHARE = 8
-"""Of eight scripts two are replayed in batches, and another is saved and loaded again and again."""
+"""One script of so many is saved and loaded again and again, and two are replayed in batches."""
 
 RELOADED_EVERY = 5
 """It is before every so-manieth step."""

@@ -16,7 +16,7 @@ class Room(NamedTuple):
     tests: tuple[str, ...]
     """Patterns of paths below tests/. Each must match."""
     importing: str = ""
-    """Of these, only tests that import from this package judge."""
+    """The package from which a test must import to judge. Without one, all of the tests judge."""
     files: tuple[str, ...] = ("**/*.py",)
     """Patterns of paths below the folder. Each must match."""
     marks: str = "not ray and not storm and not long"

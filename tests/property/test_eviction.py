@@ -1,4 +1,4 @@
-"""Of thousands of keys, exactly those are kept that a dict keeps which scans all of them at each event."""
+"""Thousands of keys: exactly those are kept that are kept by a dict which scans all of them at each event."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ class Naive:
     def __init__(self, rules: list[tuple[tuple[str, ...], Memory]], keys_max: int, bytes_max: int) -> None:
         self.rules, self.keys_max, self.bytes_max = rules, keys_max, bytes_max
         self.kept: dict[Key, tuple[int, list[float], float]] = {}
-        """By key, when it was last seen, what is remembered, and until when that matters."""
+        """When each key was last seen, what is remembered of it, and until when that matters."""
 
     def expired(self, key: Key, now_ms: int) -> bool:
         return self.kept[key][2] < now_ms

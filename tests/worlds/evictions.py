@@ -69,10 +69,10 @@ COUNTED: tuple[Condition, ...] = (
 INNER = AWAITED + CLOCKED + COUNTED
 
 LASTING = AWAITED[:2]
-"""Those that never expire: once it is live, a key is live for ever."""
+"""Conditions that never expire: once it is live, a key is live for ever."""
 
 EXPIRING = AWAITED[3:5] + CLOCKED[3:5] + COUNTED[2:5] + COUNTED[6:8]
-"""Those that are over with their window."""
+"""Conditions that expire with their window."""
 
 Path = tuple[str, ...]
 Key = tuple[Path, tuple[Any, ...]]
@@ -89,7 +89,7 @@ class BoundedReference:
         self.rules = rules
         self.keys_max = keys_max
         self.slices: dict[Key, list[Event]] = {}
-        """By key, the longest unseen first."""
+        """The events by key, the longest unseen key first."""
 
     def live(self, key: Key, now_us: int) -> bool:
         """Tell whether some next event, now or a window later, is judged otherwise than without the slice."""

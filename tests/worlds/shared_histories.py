@@ -153,7 +153,7 @@ SETTLING = (
     Sum("t", Count(P, 0.3, "neq", 1), 0.3, "gte", 2),
     Avg("t", OnceWithin(P, 0.3), 0.3, "gte", 1),
 )
-"""Those of which every window is bounded, and which tell births apart for a while. With counts that must be
+"""Conditions whose windows are all bounded, and which tell births apart for a while. With counts that must be
 equal, more of the past does not mean more of the truth."""
 
 LASTING = (
@@ -164,7 +164,7 @@ LASTING = (
     HistoricallyFor(OnceWithin(P, 0.3), 0, "strong"),
     Once(OnceWithin(P, 0.3)),
 )
-"""Those that may tell births apart for ever."""
+"""Conditions that may tell births apart for ever."""
 
 
 class NestedWorld(SharedWorld):

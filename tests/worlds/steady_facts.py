@@ -40,7 +40,7 @@ NODES: tuple[Condition, ...] = (
 )
 PATHS = ((), ("k",), ("k",), ("k",), ("j", "k"))
 FEW_RULES = 8
-"""As many as one function evaluates, unless a mode says otherwise."""
+"""So many rules are evaluated by one function, unless a mode says otherwise."""
 
 COUNTS = (1, 2, FEW_RULES)
 

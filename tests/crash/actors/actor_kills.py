@@ -41,9 +41,9 @@ class Counts:
     """What happened while actors were killed."""
 
     kills: Counter[str] = field(default_factory=Counter)
-    """By moment, as the files show."""
+    """The kills by moment, as the files show."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Of the batches in flight."""
+    """The outcomes of the batches in flight."""
     moments: Counter[str] = field(default_factory=Counter)
     """Where processes halted to be killed."""
     checked: int = 0

@@ -87,7 +87,7 @@ class HaltingFiles(RealFiles):
         self._who = MAIN
         self._how = ""
         self.slow_s = 0.0
-        """By how much each call is delayed at most."""
+        """The longest delay of each call."""
 
     def halt_at(self, moment: int, who: str, how: str) -> None:
         """Halt at the moment with this number from now: `sleep` halts the thread, `stop` the process."""

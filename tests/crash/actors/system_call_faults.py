@@ -36,7 +36,7 @@ class Faults:
     """What became of the faults, each in a run of its own."""
 
     fired: Counter[str] = field(default_factory=Counter)
-    """By call and fault, as strace reports them."""
+    """The faults that fired, by call and fault, as strace reports them."""
     silent: list[str] = field(default_factory=list)
     """Faults that should have fired and did not."""
     came_of_it: Counter[str] = field(default_factory=Counter)

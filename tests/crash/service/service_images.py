@@ -136,7 +136,7 @@ class Owner:
         if found not in self.known.positions:
             raise Lost(f"an owner found {found} and not one of {self.known.positions}")
         self.place = self.known.positions.index(found)
-        """Of its last position."""
+        """The place of its last position."""
         self._check_nothing_else_was_answered()
 
     def ask(self, *operations: Operation) -> None:

@@ -131,7 +131,7 @@ class Changed:
         self.exact += 1
 
     def _whole_records(self, history: History, image: Image, length: int) -> None:
-        """As a write that was never finished: all before the cut, and nothing else."""
+        """Check that the image reads as an unfinished write: all before the cut, and nothing else."""
         self.changed += 1
         everything = history.answered
         # The last segment has a header and two records.

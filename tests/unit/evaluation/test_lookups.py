@@ -246,7 +246,7 @@ def test_a_literal_and_a_pattern_of_one_spelling_both_trigger_their_rule(
 
 
 def test_tuples_of_numbers_cannot_be_made_to_share_a_hash() -> None:
-    """Of tuples of numbers, any number with one hash are easily found."""
+    """Tuples of numbers that share one hash are easy to find, any number of them."""
     sent = [[1, 2], [1.0, 2.0], [True, 2], ["1", 2], [10**30, -(10**30)], [0.5, 1]]
     rows = values._tuples(sent)
     assert len(rows) == 5

@@ -249,7 +249,7 @@ def retry_is_applied_again(
 def events_are_swapped(
     simulated: Simulated, ordered: Sequence[Slot], chance: random.Random
 ) -> Sequence[Slot]:
-    """Of two events, the second was called after the first had returned, and was evaluated before it."""
+    """Swap two events: the second was called after the first had returned, and is evaluated before it."""
     swapped = list(ordered)
     places = _new_events(ordered)
     one, other = next(

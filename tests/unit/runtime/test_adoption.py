@@ -30,7 +30,7 @@ def event(timestamp_ms: float) -> Operation:
 
 
 def lose_broker(service: LocalService) -> None:
-    """As its process dies: its connections end, and it hears and does nothing any more."""
+    """Act as if its process died: its connections end, and it hears and does nothing any more."""
     service.broker._workers.lose = lambda _: None  # type: ignore[method-assign]
     service.directories.refuse = True
     for worker in service.actors.started:

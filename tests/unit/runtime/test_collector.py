@@ -62,7 +62,7 @@ def test_objects_are_listed_only_where_there_may_be_many(monkeypatch):
 
 
 def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes(monkeypatch):
-    """As many objects as the actor has are hidden before, all the time, and afterwards."""
+    """The number of hidden objects is the same before, all the time, and afterwards."""
     monkeypatch.setattr(collector, "_LEFT_SMALL", 0)
     own = [Cycle() for _ in range(20_000)]
     heap = FrozenHeap()

@@ -67,7 +67,7 @@ class Directories:
         return client
 
     def lose(self) -> None:
-        """As the process dies: the next connection is to a successor."""
+        """Act as if the process died: the next connection is to a successor."""
         for client in self.clients:
             client.link.abort()
         for directory in self.directories.started:

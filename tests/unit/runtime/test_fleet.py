@@ -38,7 +38,7 @@ async def fired(fleet: Any, detector_id: str, timestamp_ms: float, **fields: Any
 
 
 async def fired_at_last(fleet: Any, detector_id: str, timestamp_ms: float) -> list[str]:
-    """As `fired`, once the detector is tried again and found sound."""
+    """The same as `fired`, once the detector is tried again and found sound."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(DetectorUnavailable):
@@ -122,7 +122,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
 
 @pytest.mark.parametrize("spares", [1, 2])
 async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(tmp_path, spares):
-    """As after a restart, when all get requests at once and each process takes its time to start."""
+    """After a restart, all get requests at once, and each process takes its time to start."""
     settings = {"spares": spares, "starts_at_once": 2, "turn_s": 0.001}
     async with local_service(tmp_path, **settings) as service:
         fleet, actors = service.fleet, service.actors

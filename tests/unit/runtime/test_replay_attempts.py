@@ -93,7 +93,7 @@ def world(tmp_path: Path) -> World:
 
 
 class Killed(BaseException):
-    """As a process that is killed does, what nobody catches leaves the mark behind."""
+    """Stands for a killed process: nobody catches it, so the mark is left behind."""
 
 
 def kill(monkeypatch: pytest.MonkeyPatch) -> None:
