@@ -176,8 +176,7 @@ class Settings:
     max_batch_events: int = _setting(10_000, "The maximum number of events in a batch.")
     max_answer_bytes: int = _setting(
         64 * _MIB,
-        "The maximum size of the answer to a batch, in bytes. Events beyond it are refused without being "
-        "evaluated.",
+        "The maximum size of the answer to a batch, in bytes. Events beyond it are refused, not evaluated.",
     )
     max_waiting: int = _setting(
         10_000, "The maximum number of requests that wait for a detector in a front end."
