@@ -1,9 +1,12 @@
 """Each portable vector holds for the executable specification and for the engine."""
 
 import copy
+import re
+from pathlib import Path
 
 import pytest
 
+from engine import parse
 from tests.conformance.vectors import (
     EnginePlayer,
     Player,
@@ -15,6 +18,7 @@ from tests.conformance.vectors import (
 )
 
 VECTORS = dict(read())
+README = Path(__file__).parent / "README.md"
 
 
 @pytest.mark.parametrize("title", VECTORS)
@@ -34,10 +38,28 @@ def test_the_engine_agrees_with_the_vector_when_saved_and_loaded_at_every_step(t
 
 def test_every_vector_says_why_and_expects_something() -> None:
     for title, vector in VECTORS.items():
-        assert set(vector) == {"title", "why", "rules", "steps"}, title
+        assert vector.keys() - {"monpoly"} == {"title", "why", "rules", "steps"}, title
         assert vector["why"].startswith("section"), title
         assert any("expect" in step or "refused" in step for step in vector["steps"]), title
         assert all(("change" in step) ^ ("event" in step) for step in vector["steps"]), title
+
+
+def test_the_table_of_formulas_is_that_of_the_vectors() -> None:
+    page = README.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)\.json`: (.+) \| `(.+)` \|$", page, re.MULTILINE)
+    table = {f"{file}: {title}": formula for file, title, formula in rows}
+    assert table == {title: vector["monpoly"] for title, vector in VECTORS.items() if "monpoly" in vector}
+    assert table
+
+
+def test_a_formula_has_the_window_and_the_number_of_its_rule() -> None:
+    for title, vector in VECTORS.items():
+        if "monpoly" in vector:
+            condition = parse(vector["rules"][0]["condition"])
+            given = [
+                str(getattr(condition, name)) for name in ("window_us", "value") if hasattr(condition, name)
+            ]
+            assert re.findall(r"(?:\[0,|[<>=] )(\d+)", vector["monpoly"]) == given, title
 
 
 def test_titles_are_unique() -> None:
