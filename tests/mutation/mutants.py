@@ -61,6 +61,13 @@ OPERATORS: Final = {
     ast.LShift: ("<<", ">>"),
 }
 OTHER_FUNCTIONS: Final = {"min": "max", "max": "min", "all": "any", "any": "all"}
+OTHER_ACTIONS: Final = {
+    "WRITE": ("CLEAR", "KEEP"),
+    "BEGIN": ("WRITE",),
+    "KEEP": ("WRITE",),
+    "CLEAR": ("WRITE", "KEEP"),
+}
+OTHER_OPERANDS: Final = {"left": "right", "right": "left"}
 BIRTHS: Final = ("birth", "events_seen", "tick", "complete_at", "previous_tick")
 
 IN_TEMPLATES: Final = (
@@ -84,12 +91,7 @@ IN_TEMPLATES: Final = (
     (r"\bNEVER\b", ("now", "0")),
     (r"\bnow\b", ("NEVER", "tick")),
     (r"\btick\b", ("0", "now")),
-    (r"\{write\}", ("{clear}", "pass")),
-    (r"\{clear\}", ("{write}", "pass")),
-    (r"\{keep\}", ("{write}", "pass")),
     (r"\bpast\b", ("now",)),
-    (r"\{left\}", ("{right}",)),
-    (r"\{right\}", ("{left}",)),
     (r"\bfields\b", ("vars",)),
     (r"\bvars\b", ("fields",)),
     (r"\belif\b", ("if",)),
@@ -191,6 +193,12 @@ def _in_code(source: _Source) -> Iterator[Mutant]:
                 yield from source.replaced(node, "0")
             case ast.Call(func=ast.Name(id=name)) if name in OTHER_FUNCTIONS:
                 yield from source.replaced(node.func, OTHER_FUNCTIONS[name])
+            case ast.Attribute(value=ast.Name(id="Action"), attr=action) if action in OTHER_ACTIONS:
+                yield from source.replaced(node, *(f"Action.{other}" for other in OTHER_ACTIONS[action]))
+            case ast.Call(func=ast.Name(id="Case"), args=[ast.Constant(value=str(name)) as operand, _]) if (
+                name in OTHER_OPERANDS
+            ):
+                yield from source.replaced(operand, f'"{OTHER_OPERANDS[name]}"')
             case ast.If(test=test) | ast.IfExp(test=test):
                 yield from source.replaced(test, "True", "False")
             case ast.comprehension(ifs=[test]):

@@ -129,7 +129,6 @@ ROOMS: Final = {
                 "dispatch/compilation/compiler.py",
                 "dispatch/compilation/fused_stream.py",
                 "plan/ir.py",
-                "plan/temporal.py",
                 "plan/codegen.py",
                 "dispatch/compilation/memory_access.py",
             ),

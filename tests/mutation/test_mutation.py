@@ -19,7 +19,8 @@ def window(now, edges, limit=1):
     return [edge for edge in edges if oldest <= edge < now or not edge is now]
 
 
-TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
+TEMPLATE = ("if {inner}:", "    {verdict} = {read} >= {edge}")
+UPDATE = Case("left", Action.WRITE)
 '''
 
 
@@ -76,8 +77,9 @@ def test_each_comparison_constant_and_template_is_mutated_and_prose_is_not() -> 
         ("window", "is -> is not"),
         ("window", "oldest <= edge < now or not edge is now -> True"),
         ("window", "oldest <= edge < now or not edge is now -> False"),
-        ("TEMPLATE", "{write} -> {clear}"),
-        ("TEMPLATE", "{write} -> pass"),
+        ("UPDATE", '"left" -> "right"'),
+        ("UPDATE", "Action.WRITE -> Action.CLEAR"),
+        ("UPDATE", "Action.WRITE -> Action.KEEP"),
         ("TEMPLATE", ">= -> >"),
         ("TEMPLATE", ">= -> <"),
     }

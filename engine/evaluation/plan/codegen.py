@@ -1,4 +1,4 @@
-"""Generates Python source from shapes.
+"""Generates Python source from shapes. No other file knows how a test, an update or a verdict is written.
 
 Updates of temporal nodes become statements, innermost first, so that no short-circuit skips them; deferred
 updates come last. Everything else has no side effects and becomes an expression, where short-circuiting is
@@ -8,22 +8,36 @@ safe. The source contains no text of a caller: names and values are numbered con
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
+from engine.evaluation.facts.lookups import WALKED_MAX
 from engine.evaluation.plan.requirements import OPERATORS
-from engine.evaluation.plan.shapes import Junction, Memory, Negation, Predicate, Shape, Slice, Tally
+from engine.evaluation.plan.shapes import Junction, Memory, Negation, Predicate, Shape, Slice, Tally, Test
+from engine.evaluation.plan.temporal import Action, Verdict
+from engine.language.operators import COMPARISONS
 
 
 class Access(NamedTuple):
-    """The code that accesses a memory: statements, except for `past`, which is the expression for its time.
-
-    `temporal.py` describes the parts.
-    """
+    """The code that accesses a memory: the expression for its time, and statements for each action."""
 
     past: str
     write: tuple[str, ...]
     clear: tuple[str, ...]
     keep: tuple[str, ...]
+
+    def of(self, action: Action) -> Iterable[str]:
+        """Return the statements for an action."""
+        match action:
+            case Action.WRITE:
+                return self.write
+            case Action.BEGIN:
+                return [f"if {self.past} == NEVER:", *(f" {line}" for line in self.write)]
+            case Action.KEEP:
+                return self.keep
+            case Action.CLEAR:
+                return self.clear
+            case _:
+                assert_never(action)
 
 
 class Block:
@@ -69,11 +83,8 @@ class Writer(ABC):
     def verdict(self, shape: Shape) -> str:
         """Write the updates of a shape, and give an expression without side effects for its truth."""
         match shape:
-            case Predicate(expression, facts, constants):
-                names = _numbers(facts, constants)
-                for place, number in enumerate(facts):
-                    names |= {f"q{place}": self._quantity(number), f"x{place}": self._number(number)}
-                return self._looked_up(facts, expression.format_map(names))
+            case Predicate():
+                return self._looked_up(shape.facts, self._test(shape))
             case Junction(word, members):
                 return "(" + f" {word} ".join([self.verdict(member) for member in members]) + ")"
             case Negation(inner):
@@ -88,6 +99,21 @@ class Writer(ABC):
                 return self._updated(shape)
             case _:
                 assert_never(shape)
+
+    def _test(self, predicate: Predicate) -> str:
+        test, facts, constants, negated, arguments = predicate
+        if test == "related":
+            own, others = iter(facts), iter(constants)
+            given = [
+                f"c{next(others)}",
+                *(f"f{next(own)}" if fact else f"c{next(others)}" for fact in arguments),
+            ]
+            return f"relations.holds({', '.join(given)})"
+        names = {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
+        for place, number in enumerate(facts):
+            names |= {f"f{place}": f"f{number}", f"l{place}": f"l{number}"}
+            names |= {f"q{place}": self._quantity(number), f"x{place}": self._number(number)}
+        return _TESTS[test, negated].format_map(names)
 
     def _quantity(self, number: int) -> str:
         return f"q{number}" if number in self.quantities else f"({quantity_of(number)})"
@@ -127,19 +153,14 @@ class Writer(ABC):
 
     def _memory(self, memory: Memory) -> bool:
         """Write the update of a memory, and tell whether it is deferred."""
-        parts = {name: self.verdict(operand) for name, operand in memory.operands}
+        operands = {name: self.verdict(operand) for name, operand in memory.operands}
         access = self.access(memory)
         operator = OPERATORS[memory.operator]
-        parts["past"] = access.past
-        blocks = {"{write}": access.write, "{clear}": access.clear, "{keep}": access.keep}
-        lines = []
-        for line in operator.update:
-            code = line.lstrip(" ")
-            indent = line[: len(line) - len(code)]
-            if code in blocks:
-                lines += [indent + written for written in blocks[code]]
-            else:
-                lines.append(indent + code.format_map(parts))
+        lines, word = [], "if"
+        for operand, action in operator.update:
+            lines.append(f"{word} {operands[operand]}:" if operand else "else:")
+            lines += [f" {line}" for line in access.of(action)]
+            word = "elif"
         (self._deferred if operator.deferred else self._updates).add(memory.path, lines)
         return operator.deferred
 
@@ -148,27 +169,20 @@ class Writer(ABC):
         added = self.verdict(tally.added)
         store, slot = f"c{tally.constants[0]}", f"s{tally.path}" if tally.path >= 0 else "0"
         key = f"k{tally.path}" if tally.path >= 0 else "None"
-        add = tally.add.format_map(
-            {
-                "store": store,
-                "at": f"{key}, {slot}, now, tick",
-                **_numbers(tally.facts, tally.constants),
-            }
-        )
+        value = "".join(f", f{number}" for number in tally.facts[:1])
+        add = f"{store}.add({key}, {slot}, now, tick{value})"
         add = f"{slot} = {add}" if tally.path >= 0 else add
         self._updates.add(tally.path, [f"if {added}: {add}"])
 
     def _truth(self, tally: Tally) -> str:
         """Return an expression for the truth of a tally, after the update for the event."""
         given = f"c{tally.constants[0]}"
-        edge = f"now - c{tally.constants[1]}" if tally.windowed else ""
-        parts = {
-            "store": f"{given}.store" if tally.viewed else given,
-            "slot": f"s{tally.path}" if tally.path >= 0 else "0",
-            "since": f"{given}.since_us" if tally.viewed else "NEVER",
-            "edge": f"max({edge}, NEVER + 1)" if tally.far else f"({edge})",
-        }
-        return f"({tally.truth.format_map(parts | _numbers(tally.facts, tally.constants))})"
+        store = f"{given}.store" if tally.viewed else given
+        slot = f"s{tally.path}" if tally.path >= 0 else "0"
+        if tally.measure == "number":
+            since = f"{given}.since_us" if tally.viewed else "NEVER"
+            return f"({_number_compared(tally, store, slot, since)})"
+        return f"({_sum_compared(tally, store, slot)})"
 
     @abstractmethod
     def access(self, memory: Memory) -> Access:
@@ -207,16 +221,108 @@ def _number_of(number: int) -> str:
     return f"NAN if type({fact}) is not int and type({fact}) is not float else {fact}"
 
 
-def _numbers(facts: Iterable[int], constants: Iterable[int]) -> dict[str, str]:
-    """Return the variables that take the places of facts, look-ups and constants."""
-    numbers = {f"f{place}": f"f{number}" for place, number in enumerate(facts)}
-    numbers |= {f"l{place}": f"l{number}" for place, number in enumerate(facts)}
-    return numbers | {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
-
-
-def edge_of(memory: Memory) -> str:
+def edge_of(memory: Memory | Tally) -> str:
     """Return the oldest time inside a memory's window, always later than NEVER; empty without a window."""
     if len(memory.constants) == 1:
         return ""
     edge = f"now - c{memory.constants[1]}"
     return f"max({edge}, NEVER + 1)" if memory.far else f"({edge})"
+
+
+def verdict_of(memory: Memory, past: str, since: str = "NEVER", starts: str = "NEVER") -> str:
+    """Return an expression for the truth of a node by the time that its memory holds.
+
+    A view ignores the memory up to `since`. For it, a run that started up to then begins at `starts`.
+    """
+    whole, viewed = _VERDICTS[OPERATORS[memory.operator].verdict]
+    template = viewed if memory.viewed else whole
+    return f"({template.format(past=past, edge=edge_of(memory), since=since, starts=starts)})"
+
+
+def _number_compared(tally: Tally, store: str, slot: str, since: str) -> str:
+    """Return an expression for the comparison of how many times or values there are."""
+    within = f" >= {edge_of(tally)}" if len(tally.constants) > 1 else ""
+    reached = [f"({since} < {store}.nth({slot}, c{limit}){within})" for limit in tally.limits]
+    if tally.op in ("gte", "lt"):
+        truth = reached[0] if reached else "True"
+        return truth if tally.op == "gte" else f"(not {truth})"
+    least = reached[0] if len(reached) > 1 else "True"
+    exactly = f"({least} and not {reached[-1]})"
+    return exactly if tally.op == "eq" else f"(not {exactly})"
+
+
+def _sum_compared(tally: Tally, store: str, slot: str) -> str:
+    """Return an expression for the comparison of a sum or mean."""
+    limit = "limit" if len(tally.facts) > 1 else f"c{tally.limits[0]}"
+    if tally.measure == "mean":
+        truth = f"found {COMPARISONS[tally.op]} {limit}"
+        truth = f"((found := {store}.mean({slot}, now)) is not None and {truth})"
+    else:
+        truth = f"{store}.added({slot}, now)[0] {COMPARISONS[tally.op]} {limit}"
+    if len(tally.facts) == 1:
+        return truth
+    scaled = f"scaled(f{tally.facts[1]}, c{tally.limits[0]})"
+    return f"((limit := {scaled}) is not None and {truth})"
+
+
+_NESTED: Final = "type({f0}) is list or type({f0}) is dict"
+_OF_ONE: Final[dict[Test, str]] = {
+    "boolean": "({f0} is {c0})",
+    "zero or one": "({f0} == {c0} and type({f0}) is not bool)",
+    "scalar": "({f0} == {c0})",
+    "array": "equal({f0}, {c0})",
+    "among texts": "(type({f0}) is str and {f0} in {c0})",
+    "among numbers": "((type({f0}) is int or type({f0}) is float) and {f0} in {c0})",
+    "among none": "False",
+}
+"""Tests of one fact that can be negated."""
+
+_OF_TWO: Final[dict[Test, tuple[str, str]]] = {
+    "same": (
+        "{f0} is not None and {f1} is not None",
+        f"({{l0}}.equals({{f0}}, {{f1}}, {{l1}}) if {_NESTED} else equal({{f0}}, {{f1}}))",
+    ),
+    "among fact": ("{f0} is not None and type({f1}) is list", "{l1}.holds({f1}, {f0}, {l0})"),
+}
+"""Tests of two facts: what must hold of them even if the test is negated, and the test."""
+
+_TESTS: Final[dict[tuple[Test, bool], str]] = {
+    ("true", False): "True",
+    ("true", True): "False",
+    ("present", False): "{f0} is not None",
+    ("contains text", False): (
+        "((type({f0}) is str or type({f0}) is list) and "
+        f"({{c0}} in {{f0}} if len({{f0}}) <= {WALKED_MAX} else {{l0}}.contains({{f0}}, {{c0}})))"
+    ),
+    ("contains value", False): "(type({f0}) is list and {l0}.holds({f0}, {c0}))",
+    ("matches", False): "(type({f0}) is str and {c0}({f0}))",
+    ("texts between", False): "(type({f0}) is str and {c0} <= {f0} <= {c1})",
+    ("between", False): "({c0} <= {x0} <= {c1})",
+    ("at least", False): "({c0} <= {q0})",
+    ("at most", False): "({q0} <= {c0})",
+    ("above", False): "({c0} < {q0})",
+    ("below", False): "({q0} < {c0})",
+    ("related by many", False): "relations.holds({c0}, *{c1}(fields, vars))",
+    **{(test, False): text for test, text in _OF_ONE.items()},
+    **{(test, True): f"({{f0}} is not None and not {text})" for test, text in _OF_ONE.items()},
+    **{(test, False): f"({fit} and {text})" for test, (fit, text) in _OF_TWO.items()},
+    **{(test, True): f"({fit} and not {text})" for test, (fit, text) in _OF_TWO.items()},
+}
+"""Each test, and whether it is negated, as an expression.
+
+`{f0}` … stand for facts, `{x0}` … for the same if they are numbers, otherwise NaN, `{q0}` … if they are
+numbers up to LARGEST, `{l0}` … for look-ups of facts, `{c0}` … for constants. Of the places of one fact, the
+first in the text is evaluated first.
+"""
+
+_VERDICTS: Final = {
+    Verdict.EVER: ("{past} != NEVER", "{since} < {past}"),
+    Verdict.NEVER: ("{past} == NEVER", "not {since} < {past}"),
+    Verdict.INSIDE: ("{past} >= {edge}", "{since} < {past} >= {edge}"),
+    Verdict.OUTSIDE: ("{past} < {edge}", "not {since} < {past} >= {edge}"),
+    Verdict.LONG_AGO: (
+        "NEVER < {past} <= {edge}",
+        "NEVER < (start := {past}) <= {edge} and (start > {since} or {starts} <= {edge})",
+    ),
+}
+"""Each verdict by the time that a memory holds, and the same if only times later than `{since}` count."""

@@ -5,11 +5,10 @@ shape are the rows of one loop.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.lookups import WALKED_MAX
 from engine.evaluation.facts.values import split_name, value_of
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import Path, fact_of, step_of
@@ -17,6 +16,8 @@ from engine.evaluation.plan.known import Known, truth
 from engine.evaluation.plan.requirements import operands_of, operator_of
 from engine.evaluation.plan.shapes import (
     FALSE,
+    LOOKED_UP,
+    NUMERIC,
     TRUE,
     Junction,
     Memory,
@@ -25,12 +26,13 @@ from engine.evaluation.plan.shapes import (
     Shape,
     Slice,
     Tally,
+    Test,
 )
 from engine.evaluation.plan.temporal import WINDOW_US_PLAIN, Operator
 from engine.evaluation.plan.triggers import Comparison
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, ScaledFact
-from engine.language.operators import COMPARISONS, LARGEST
+from engine.language.operators import LARGEST
 
 Memories = Mapping[tuple[Condition, Path], tuple[Any, Regime, bool]]
 """The memory of each temporal node, its regime, and whether it is read through a view; by node and path."""
@@ -100,8 +102,8 @@ class Abstraction:
             case language.InRelation(relation, args):
                 return self._in_relation(relation, args)
             case language.All((language.Leaf(fact), _) as both) if (beyond := _beyond(*both)) is not None:
-                comparison, end = beyond
-                return self._predicate(comparison, [self._fact(fact)], [end])
+                test, end = beyond
+                return self._predicate(test, [self._fact(fact)], [end])
             case language.All(members):
                 return _junction("and", [self._shape(member, path) for member in members])
             case language.Any(members):
@@ -141,42 +143,30 @@ class Abstraction:
 
     def _tally(self, node: Comparison, path: Path, *, updated: bool) -> Tally:
         records, _, viewed = self._memories[node, path]
-        window_us = node.window_us
-        constants: list[Any] = [records] if window_us is None else [records, window_us]
+        constants = [self._constant(records)]
+        if node.window_us is not None:
+            constants.append(self._constant(node.window_us))
         facts = [] if isinstance(node, language.Count) else [self._fact(node.fact)]
         counted = node.inner if isinstance(node, language.Count) else node.where
-        add = "{store}.add({at}, {f0})" if facts else "{store}.add({at})"
+        measure: Literal["number", "sum", "mean"] = "mean" if isinstance(node, language.Avg) else "sum"
+        op = node.op
+        limits: list[object] = [node.value]
         if isinstance(node, language.Count | language.Distinct):
-            truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
-        else:
-            mean = isinstance(node, language.Avg)
-            found = "{store}.mean({slot}, now)" if mean else "{store}.added({slot}, now)[0]"
-            limit = self._limit(node.value, facts, constants)
-            truth = f"{'found' if mean else found} {COMPARISONS[node.op]} {limit}"
-            if mean:
-                truth = f"((found := {found}) is not None and {truth})"
-            if len(facts) > 1:
-                truth = f"((limit := scaled({{f1}}, {{c{len(constants) - 1}}})) is not None and {truth})"
-        numbers = tuple(map(self._constant, constants))
+            measure, (op, limits) = "number", _counted(node.op, node.value)
+        elif isinstance(node.value, ScaledFact):
+            facts.append(self._fact(node.value.fact))
+            limits = [float(node.value.factor)]
+        numbers = tuple(map(self._constant, limits))
         added = None
         if updated:
-            tests: list[Shape] = [Predicate("{f0} is not None", (facts[0],), ())] if facts else []
+            tests: list[Shape] = [Predicate("present", (facts[0],), ())] if facts else []
             if counted is not None:
                 tests.append(self._shape(counted, path))
             added = tests[0] if len(tests) == 1 else _junction("and", tests)
         number = self._path(path) if path else -1
         self.sliced.add(number)
-        far = window_us is not None and window_us > WINDOW_US_PLAIN
-        return Tally(number, far, window_us is not None, tuple(facts), numbers, truth, add, added, viewed)
-
-    def _limit(self, value: float | ScaledFact, facts: list[int], constants: list[Any]) -> str:
-        """Return the expression for what a sum is compared with."""
-        if isinstance(value, ScaledFact):
-            facts.append(self._fact(value.fact))
-            constants.append(float(value.factor))
-            return "limit"
-        constants.append(value)
-        return f"{{c{len(constants) - 1}}}"
+        far = node.window_us is not None and node.window_us > WINDOW_US_PLAIN
+        return Tally(measure, op, number, far, tuple(constants), tuple(facts), numbers, added, viewed)
 
     # -- predicates -----------------------------------------------------------------------------------------
 
@@ -184,27 +174,15 @@ class Abstraction:
         value = leaf.value
         fact = self._fact(leaf.fact)
         match leaf.op:
-            case "eq":
-                return self._predicate(_equals(value), [fact], [_compared(value)])
-            case "neq":
-                return self._predicate(
-                    f"({{f0}} is not None and not {_equals(value)})", [fact], [_compared(value)]
-                )
+            case "eq" | "neq":
+                return self._predicate(_equals(value), [fact], [_compared(value)], negated=leaf.op == "neq")
             case "in" | "nin" if isinstance(value, tuple):
-                among = _among(value)
-                text = among if leaf.op == "in" else f"({{f0}} is not None and not {among})"
-                return self._predicate(text, [fact], [_set_of(value)])
-            case "contains" if isinstance(value, str):
-                text = (
-                    "((type({f0}) is str or type({f0}) is list) and "
-                    f"({{c0}} in {{f0}} if len({{f0}}) <= {WALKED_MAX} else {{l0}}.contains({{f0}}, {{c0}})))"
-                )
-                return self._predicate(text, [fact], [value])
+                return self._predicate(_among(value), [fact], [_set_of(value)], negated=leaf.op == "nin")
             case "contains":
-                return self._predicate("(type({f0}) is list and {l0}.holds({f0}, {c0}))", [fact], [value])
+                test: Test = "contains text" if isinstance(value, str) else "contains value"
+                return self._predicate(test, [fact], [value])
             case "matches" if isinstance(value, str):
-                found_in = self._finder(leaf.fact, value)
-                return self._predicate("(type({f0}) is str and {c0}({f0}))", [fact], [found_in])
+                return self._predicate("matches", [fact], [self._finder(leaf.fact, value)])
             case "between" if isinstance(value, tuple):
                 within, ends = _within(*value)
                 return self._predicate(within, [fact], ends)
@@ -213,46 +191,39 @@ class Abstraction:
 
     def _ref(self, ref: language.Ref) -> Shape:
         facts = [self._fact(ref.fact), self._fact(ref.reference)]
-        present = "{f0} is not None and {f1} is not None"
-        nested = "type({f0}) is list or type({f0}) is dict"
-        same = f"({{l0}}.equals({{f0}}, {{f1}}, {{l1}}) if {nested} else equal({{f0}}, {{f1}}))"
-        among = "{f0} is not None and type({f1}) is list and"
         match ref.op:
-            case "eq":
-                return self._predicate(f"({present} and {same})", facts, [])
-            case "neq":
-                return self._predicate(f"({present} and not {same})", facts, [])
-            case "in":
-                return self._predicate(f"({among} {{l1}}.holds({{f1}}, {{f0}}, {{l0}}))", facts, [])
-            case "nin":
-                return self._predicate(f"({among} not {{l1}}.holds({{f1}}, {{f0}}, {{l0}}))", facts, [])
+            case "eq" | "neq":
+                return self._predicate("same", facts, [], negated=ref.op == "neq")
+            case "in" | "nin":
+                return self._predicate("among fact", facts, [], negated=ref.op == "nin")
             case _:
                 raise AssertionError(ref)
 
     def _in_relation(self, relation: str, args: tuple[FactArg | str | float | bool, ...]) -> Shape:
         self.asks_relations = True
         if len(args) > _ARGUMENTS_NAMED_MAX:
-            return self._predicate(
-                "relations.holds({c0}, *{c1}(fields, vars))", [], [relation, _values_of(args)]
-            )
-        facts: list[int] = []
-        constants: list[Any] = [relation]
-        parts = ["{c0}"]
-        for argument in args:
-            if isinstance(argument, FactArg):
-                parts.append(f"{{f{len(facts)}}}")
-                facts.append(self._fact(argument.fact))
-            else:
-                parts.append(f"{{c{len(constants)}}}")
-                constants.append(argument)
-        return self._predicate(f"relations.holds({', '.join(parts)})", facts, constants)
+            return self._predicate("related by many", [], [relation, _values_of(args)])
+        facts = [self._fact(argument.fact) for argument in args if isinstance(argument, FactArg)]
+        constants = [argument for argument in args if not isinstance(argument, FactArg)]
+        are_facts = tuple([isinstance(argument, FactArg) for argument in args])
+        return self._predicate("related", facts, [relation, *constants], arguments=are_facts)
 
     # -- numbers --------------------------------------------------------------------------------------------
 
-    def _predicate(self, expression: str, facts: list[int], constants: list[Any]) -> Predicate:
-        self.looked_up |= {fact for place, fact in enumerate(facts) if f"{{l{place}}}" in expression}
-        self.quantities.update(fact for place, fact in enumerate(facts) if _asks_number(expression, place))
-        return Predicate(expression, tuple(facts), tuple(map(self._constant, constants)))
+    def _predicate(
+        self,
+        test: Test,
+        facts: list[int],
+        constants: Iterable[object],
+        *,
+        negated: bool = False,
+        arguments: tuple[bool, ...] = (),
+    ) -> Predicate:
+        if test in LOOKED_UP:
+            self.looked_up.update(facts)
+        if test in NUMERIC:
+            self.quantities.update(facts)
+        return Predicate(test, tuple(facts), tuple(map(self._constant, constants)), negated, arguments)
 
     def _fact(self, name: str) -> int:
         return self._facts.setdefault(name, len(self._facts))
@@ -297,77 +268,59 @@ def _set_of(values: tuple[object, ...]) -> frozenset[object]:
     return found
 
 
-def _counted(op: str, value: int, constants: list[Any], *, windowed: bool) -> str:
-    """Return the expression that compares how many times, or values, there are; it adds its constants."""
-
-    def at_least(least: int) -> str:
-        if not least:
-            return "True"
-        constants.append(least)
-        within = " >= {edge}" if windowed else ""
-        return f"({{since}} < {{store}}.nth({{slot}}, {{c{len(constants) - 1}}}){within})"
-
+def _counted(op: str, value: int) -> tuple[str, list[object]]:
+    """Return how a tally compares how many times, or values, there are, and its limits."""
+    limits: list[object] = [limit for limit in (value, value + 1) if limit]
     match op:
-        case "gte":
-            return at_least(value)
-        case "lt":
-            return f"(not {at_least(value)})"
         case "gt":
-            return at_least(value + 1)
+            return "gte", limits[-1:]
         case "lte":
-            return f"(not {at_least(value + 1)})"
+            return "lt", limits[-1:]
+        case "gte" | "lt":
+            return op, limits[:-1]
         case _:
-            exactly = f"({at_least(value)} and not {at_least(value + 1)})"
-            return exactly if op == "eq" else f"(not {exactly})"
+            return op, limits
 
 
-def _asks_number(expression: str, place: int) -> bool:
-    return f"{{q{place}}}" in expression or f"{{x{place}}}" in expression
-
-
-def _junction(word: str, members: list[Shape]) -> Shape:
+def _junction(word: Literal["and", "or"], members: list[Shape]) -> Shape:
     left = [member for member in members if member is not (TRUE if word == "and" else FALSE)]
     return left[0] if len(left) == 1 else Junction(word, tuple(left))
 
 
-def _equals(value: LeafValue) -> str:
+def _equals(value: LeafValue) -> Test:
     if isinstance(value, bool):
-        return "({f0} is {c0})"
+        return "boolean"
     if isinstance(value, tuple):
-        return "equal({f0}, {c0})"
+        return "array"
     # In Python, True equals 1 and False equals 0. No other JSON values of different types are equal.
-    if value in (0, 1):
-        return "({f0} == {c0} and type({f0}) is not bool)"
-    return "({f0} == {c0})"
+    return "zero or one" if value in (0, 1) else "scalar"
 
 
 def _compared(value: LeafValue) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _among(values: tuple[object, ...]) -> str:
+def _among(values: tuple[object, ...]) -> Test:
     """Return the test that a fact is one of these texts or numbers."""
     if not values:
-        return "False"
-    if isinstance(values[0], str):
-        return "(type({f0}) is str and {f0} in {c0})"
-    return "((type({f0}) is int or type({f0}) is float) and {f0} in {c0})"
+        return "among none"
+    return "among texts" if isinstance(values[0], str) else "among numbers"
 
 
-def _within(low: str | float, high: str | float) -> tuple[str, list[str | float]]:
+def _within(low: str | float, high: str | float) -> tuple[Test, list[str | float]]:
     """Return the test that a fact is in a range, and its ends. An open end needs no test."""
     if isinstance(low, str):
-        return "(type({f0}) is str and {c0} <= {f0} <= {c1})", [low, high]
+        return "texts between", [low, high]
     if high == LARGEST:
-        return "({c0} <= {q0})", [low]
-    return ("({q0} <= {c0})", [high]) if low == -LARGEST else ("({c0} <= {x0} <= {c1})", [low, high])
+        return "at least", [low]
+    return ("at most", [high]) if low == -LARGEST else ("between", [low, high])
 
 
-def _beyond(range_: Condition, other: Condition) -> tuple[str, LeafValue] | None:
+def _beyond(range_: Condition, other: Condition) -> tuple[Test, LeafValue] | None:
     """Return the test for `x > 5` or `x < 5`, which is a range with an open end and without its other end."""
     match range_, other:
         case language.Leaf(fact, "between", ends), language.Leaf(same, "neq", end) if fact == same:
             # True is not 1.
             if not isinstance(end, bool) and ends in ((end, LARGEST), (-LARGEST, end)):
-                return "({c0} < {q0})" if ends == (end, LARGEST) else "({q0} < {c0})", end
+                return "above" if ends == (end, LARGEST) else "below", end
     return None

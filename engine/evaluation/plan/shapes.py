@@ -1,31 +1,78 @@
 """Shapes: conditions without their names and values.
 
-They are the intermediate representation between conditions and generated code.
+They are the intermediate representation between conditions and generated code. They say what is tested and
+remembered, and nothing about the language of the code.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, assert_never
+from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
 
 from engine.evaluation.memory import Regime
 
+Test: TypeAlias = Literal[
+    "true",
+    "present",
+    "boolean",
+    "zero or one",
+    "scalar",
+    "array",
+    "among texts",
+    "among numbers",
+    "among none",
+    "contains text",
+    "contains value",
+    "matches",
+    "texts between",
+    "between",
+    "at least",
+    "at most",
+    "above",
+    "below",
+    "same",
+    "among fact",
+    "related",
+    "related by many",
+]
+"""What a predicate tests:
+
+    true                             nothing
+    present                          whether there is a fact
+    boolean, zero or one, array      whether a fact equals a constant of this kind
+    scalar                           whether a fact equals a text or any other number
+    among texts, numbers, none       whether a fact is in a set
+    contains text, contains value    whether a text or array contains a text, an array another value
+    matches                          whether a text passes the test of a pattern
+    texts between, between           whether a fact is in a range of texts, or of numbers
+    at least, at most, above, below  whether a fact is a number in a range with one end
+    same                             whether a fact equals another one
+    among fact                       whether a fact is in the array that another one is
+    related                          whether a relation, the first constant, has a tuple
+    related by many                  the same; the second constant is a function that gives the tuple
+"""
+
+NUMERIC: Final[frozenset[Test]] = frozenset({"between", "at least", "at most", "above", "below"})
+"""The tests that take their facts as numbers."""
+
+LOOKED_UP: Final[frozenset[Test]] = frozenset({"contains text", "contains value", "same", "among fact"})
+"""The tests that may walk through their facts, and so need what bounds that, their look-ups."""
+
 
 class Predicate(NamedTuple):
-    """A predicate: a Python expression with placeholders.
+    """A predicate: a test of facts and constants, by their numbers."""
 
-    `{f0}` … stand for facts, `{x0}` … for the same if they are numbers, otherwise NaN, `{q0}` … if they are
-    numbers up to LARGEST, `{l0}` … for look-ups of facts, `{c0}` … for constants. Of the places of one fact,
-    the first in the text is evaluated first.
-    """
-
-    expression: str
+    test: Test
     facts: tuple[int, ...]
     constants: tuple[int, ...]
+    negated: bool = False
+    """Whether the facts must be ones that the test applies to, and the test must be false."""
+    arguments: tuple[bool, ...] = ()
+    """Which members of a relation's tuple are facts; the others are constants."""
 
 
 class Junction(NamedTuple):
-    """`all` or `any`; `word` is `and` or `or`."""
+    """`all` or `any`."""
 
-    word: str
+    word: Literal["and", "or"]
     members: "tuple[Shape, ...]"
 
 
@@ -65,23 +112,24 @@ class Memory(NamedTuple):
 class Tally(NamedTuple):
     """A comparison with what the records of a temporal node hold.
 
-    `add` adds the event to the record, if `added` is true. `truth` is the verdict after that. Both are Python
-    expressions with placeholders:
-
-        {store}          the records
-        {at}             what a record is found by: the key, the slot, the time and number of the event
-        {slot}           the slot
-        {since}, {edge}  the time up to which a rule ignores the records, the oldest time inside the window
-        {f0} … {c0} …    facts and constants, as in a Predicate; the first constants are those of a Memory
+    An event is added to the record if `added` is true; the first fact, if any, is the value that is added.
+    What is compared is the record after that. `constants` are those of a Memory.
     """
 
+    measure: Literal["number", "sum", "mean"]
+    """What is compared: how many times or values there are, or the sum or the mean of what was added."""
+    op: str
+    """One of COMPARISONS, `gte`, `lt`, `eq` or `neq` for a number."""
     path: int
     far: bool
-    windowed: bool
-    facts: tuple[int, ...]
     constants: tuple[int, ...]
-    truth: str
-    add: str
+    facts: tuple[int, ...]
+    """A second fact is what a sum or mean is compared with, times the limit."""
+    limits: tuple[int, ...]
+    """What is compared with: a number or sum; for `eq` and `neq` of a number, that number and the next one.
+
+    A number is never less than 0, so 0 is no limit.
+    """
     added: "Shape | None"
     """None if the records are only read, after their update for the event."""
     viewed: bool = False
@@ -89,8 +137,8 @@ class Tally(NamedTuple):
 
 Shape = Predicate | Junction | Negation | Slice | Memory | Tally
 
-TRUE: Final = Predicate("True", (), ())
-FALSE: Final = Predicate("False", (), ())
+TRUE: Final = Predicate("true", (), ())
+FALSE: Final = Predicate("true", (), (), negated=True)
 
 
 def walk(shape: Shape) -> Iterator[Shape]:

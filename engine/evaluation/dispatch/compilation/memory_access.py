@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from engine.evaluation.memory import Regime
-from engine.evaluation.plan.codegen import Access, Writer, edge_of
-from engine.evaluation.plan.requirements import OPERATORS
+from engine.evaluation.plan.codegen import Access, Writer, verdict_of
 from engine.evaluation.plan.shapes import Memory, Shape, Tally, walk
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 
@@ -33,12 +32,10 @@ class RowWriter(Writer):
         else:
             entry = f"{store}.pages[{slot} >> {PAGE_BITS}][{slot} & {IN_PAGE}]"
             past = f"(few.get({slot}, NEVER) if (few := {store}.few) is not None else {entry})"
-        operator = OPERATORS[memory.operator]
-        truth = operator.viewed if memory.viewed else operator.truth
         starts = f"globals_.starts.after(0, {since})"
         if memory.path >= 0:
             starts = f"{store}.table.starts.after({slot}, {since})"
-        return f"({truth.format(since=since, past=past, edge=edge_of(memory), starts=starts)})"
+        return verdict_of(memory, past, since, starts)
 
     def turn(self, path: int, where: str | None) -> list[str]:  # noqa: ARG002 -- overridden
         """Return the test whether the event belongs to a slice of a path."""
@@ -95,8 +92,7 @@ class EagerWriter(RowWriter):
         """Return an expression for the truth of a node by its memory."""
         if memory.path >= 0:
             return super().read(memory)
-        past = f"m{self._constants[memory.constants[0]]}"
-        return f"({OPERATORS[memory.operator].truth.format(past=past, edge=edge_of(memory))})"
+        return verdict_of(memory, f"m{self._constants[memory.constants[0]]}")
 
 
 def _cell(memory: Memory) -> Access:
