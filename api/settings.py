@@ -51,10 +51,7 @@ class Settings:
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     front_ends: int = _setting(
-        1,
-        "The number of front ends. If there are several, each is a process of its own.",
-        most=256,
-        former_name="workers",
+        1, "The number of front ends; several are a process each.", most=256, former_name="workers"
     )
     ray_address: str = _setting(
         "local", "`local` starts an embedded Ray; any other value is the cluster to join."

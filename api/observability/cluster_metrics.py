@@ -46,9 +46,9 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         "How long the oldest request that was not sent to a worker yet has waited.",
         _longest("waiting_s"),
     ),
-    "directory_word_age_seconds": (
+    "directory_answer_age_seconds": (
         "The age of the directory's last answer about tokens, in the front end where it is oldest.",
-        _longest("word_age_s"),
+        _longest("directory_answer_age_s"),
     ),
 }
 _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {

@@ -21,12 +21,6 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 
 PREFIX: Final = "rule_detector_"
 
-FORMER_NAMES: Final = {
-    "detectors_activated": "detectors_woken",
-    "activations_failed": "wakes_failed",
-}
-"""The counters that had another name in the release before."""
-
 _BUILD: Final = {
     "version": version("rule-detector"),
     "ray": version("ray"),
@@ -50,26 +44,16 @@ class _Families(Collector):
     cluster: ClusterFigures
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families, and counters that were renamed by their former names, too."""
-        for family in self._families():
-            yield family
-            if former := FORMER_NAMES.get(family.name.removeprefix(PREFIX)):
-                value = family.samples[0].value
-                yield CounterMetricFamily(PREFIX + former, f"As {family.name}.", value=value)
-
-    def _families(self) -> Iterator[Metric]:
+        """Yield the families."""
         status = self.status
         build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(_BUILD))
         build.add_metric(tuple(_BUILD.values()), 1)
         yield build
-        yield GaugeMetricFamily(
-            f"{PREFIX}detectors_awake", "Active detectors.", value=status.active_detectors
-        )
         yield GaugeMetricFamily(f"{PREFIX}ready", "Whether requests are served.", value=not status.reasons)
         yield GaugeMetricFamily(
-            f"{PREFIX}troubles",
+            f"{PREFIX}detectors_with_problems",
             "Detectors that cannot be activated or saved; /readyz names them.",
-            value=status.troubles,
+            value=status.detectors_with_problems,
         )
         for name, meaning in COUNTERS.items():
             yield CounterMetricFamily(PREFIX + name, meaning, value=status.counts[name])

@@ -20,7 +20,7 @@ CONDITION_TEXT: Final = "per user once within 10m ok == false"
 PARSED: Final = {
     "condition": CONDITION_OBJECT,
     "text": CONDITION_TEXT,
-    "estimate": {"event_ns": 83, "kept": [{"per": ["user"], "entries_max": 1}]},
+    "estimate": {"event_ns": 83, "memories": [{"per": ["user"], "entries_max": 1}]},
 }
 RULE: Final = {
     "id": RULE_ID,
@@ -130,9 +130,15 @@ CLUSTER: Final[dict[str, Any]] = {
             "draining": "",
         }
     ],
-    "broker": _PROCESS,
+    "directory": _PROCESS,
     "front_ends": [
-        {"process": _PROCESS, "waiting": 3, "waiting_s": 0.002, "word_age_s": 0.4, "loop_lag_s": 0.001}
+        {
+            "process": _PROCESS,
+            "waiting": 3,
+            "waiting_s": 0.002,
+            "directory_answer_age_s": 0.4,
+            "loop_lag_s": 0.001,
+        }
     ],
     "workers": [
         {

@@ -324,11 +324,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         route="GET /readyz",
         summary="Tell whether requests are served",
         text="With a token, the response also says why they are not, or what is wrong although they are: "
-        "`amiss`, which names detectors and files. An unknown token counts as none here, so that a revoked "
-        "one does not make a probe fail.",
+        "`problems`, which names detectors and files. An unknown token counts as none here, so that a "
+        "revoked one does not make a probe fail.",
         result=cluster.Ready,
         own_codes=(1501, 1503),
-        result_example={"ready": True, "amiss": []},
+        result_example={"ready": True, "problems": []},
         says_more=True,
     ),
 )

@@ -64,7 +64,7 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
     rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
     # The directory is asked at once about unknown tokens and detectors, and no test waits at its end for what
     # hangs.
-    rest |= {"ask_s": 0.0, "drain_s": 0.1}
+    rest |= {"ask_s": 0.0, "shutdown_s": 0.1}
     async with local_service(settings.data, nodes=LocalNodes(**{NODE: 8}), **rest) as service:
         if request.param == "here":
             yield service

@@ -30,7 +30,7 @@ class ScriptedFleet:
         self.stale: Exception | None = None
         self.lookups = 0
         self.reasons: list[str] = []
-        self.amiss: list[str] = []
+        self.problems: list[str] = []
         self.tallies: dict[tuple[str, ...], float] = {}
 
     async def _nothing(self, detector_id: str, operation: Operation) -> Answer:
@@ -74,7 +74,7 @@ class ScriptedFleet:
         self.tallies = dict(counted)
 
     async def status(self) -> Status:
-        return Status(self.reasons, self.amiss, 0, 0, dict.fromkeys(COUNTERS, 0), self.tallies)
+        return Status(self.reasons, self.problems, 0, 0, dict.fromkeys(COUNTERS, 0), self.tallies)
 
     async def tell(self) -> None:
         return None

@@ -166,11 +166,11 @@ async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
         told = await samples(caller_of(tmp_path, service.fleet))
         assert told["process_resident_memory_bytes",] > 0
         assert sum(name[0] == "rule_detector_build_info" for name in told) == 1
-        assert 0 <= told["rule_detector_directory_word_age_seconds",] < 15
+        assert 0 <= told["rule_detector_directory_answer_age_seconds",] < 15
         assert told["rule_detector_data_free_bytes",] > 0
 
 
-async def test_without_the_broker_metrics_tell_how_old_the_last_word_is(tmp_path: Path) -> None:
+async def test_without_the_broker_metrics_tell_how_old_the_last_answer_is(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
         caller = caller_of(tmp_path, service.fleet)
 
@@ -180,7 +180,7 @@ async def test_without_the_broker_metrics_tell_how_old_the_last_word_is(tmp_path
         for method in ("tell", "tally", "cluster"):
             setattr(service.broker, method, away)
         told = await samples(caller)
-        assert told["rule_detector_directory_word_age_seconds",] >= 0
+        assert told["rule_detector_directory_answer_age_seconds",] >= 0
         assert told["rule_detector_front_ends",] == 1
         assert (await caller("GET", "/api/cluster")).codes == [1501]
 

@@ -80,7 +80,7 @@ async def console_at(
     browser: Browser, folder: Path, *, nodes: LocalNodes | None = None, **viewport: int
 ) -> AsyncIterator[Console]:
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP)
-    quick = {"ask_s": 0.0, "drain_s": 0.1, "turn_s": 0.0, "nodes_s": 0.02, "spares": 1}
+    quick = {"ask_s": 0.0, "shutdown_s": 0.1, "turn_s": 0.0, "nodes_s": 0.02, "spares": 1}
     async with local_service(folder, nodes=nodes, **quick) as service:
         app = Application(settings, service.fleet)
         async with served(app, settings) as wire:

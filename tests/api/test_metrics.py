@@ -35,12 +35,10 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         before = await read(caller)
         assert set(before) >= {
             "rule_detector_ready",
-            "rule_detector_detectors_awake",
-            "rule_detector_troubles",
+            "rule_detector_detectors_with_problems",
             "rule_detector_front_ends_lost_total",
             *(f"rule_detector_{name}_total" for name in COUNTERS),
         }
-        assert before["rule_detector_detectors_awake"] == 0
         detector = await caller.detector()
         event = {"event": {"fields": {}, "timestamp_ms": 0}}
         path = f"/api/detectors/{detector}/evaluate"
@@ -50,17 +48,15 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         await until(lambda: not service.broker.active_detectors)
         failed = await read(caller)
         assert failed["rule_detector_journal_failures_total"] == 1
-        assert failed["rule_detector_troubles"] == 1
-        (amiss,) = (await caller("GET", "/readyz")).result["amiss"]
-        assert detector in amiss
-        assert "cannot be synced" in amiss
+        assert failed["rule_detector_detectors_with_problems"] == 1
+        (problem,) = (await caller("GET", "/readyz")).result["problems"]
+        assert detector in problem
+        assert "cannot be synced" in problem
         assert (await caller("POST", path, event)).status == 200
         after = await read(caller)
         assert after["rule_detector_detectors_activated_total"] == 2
-        assert after["rule_detector_detectors_woken_total"] == 2, "the former name"
-        assert after["rule_detector_wakes_failed_total"] == after["rule_detector_activations_failed_total"]
-        assert after["rule_detector_troubles"] == 0
-        assert (await caller("GET", "/readyz")).result == {"ready": True, "amiss": []}
+        assert after["rule_detector_detectors_with_problems"] == 0
+        assert (await caller("GET", "/readyz")).result == {"ready": True, "problems": []}
         assert after["rule_detector_journal_records_read_total"] >= 1
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import Application
-from api.observability.metrics import FORMER_NAMES
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -39,4 +38,4 @@ async def test_every_metric_and_label_of_dashboard_and_alerts_is_exported(tmp_pa
     shown = {name.removesuffix("_bucket").removesuffix("_total") for name in used}
     families = {family.name for family in text_string_to_metric_families(text)}
     unused = {name for name in families - shown if name.startswith("rule_detector_")}
-    assert unused == {f"rule_detector_{former}" for former in FORMER_NAMES.values()}
+    assert unused == set()

@@ -254,7 +254,7 @@ async def test_a_parse_gives_object_and_text_and_stores_nothing(caller: Caller, 
     assert reply.result == {
         "condition": LEAF,
         "text": "a == 1",
-        "estimate": {"event_ns": 7, "kept": []},
+        "estimate": {"event_ns": 7, "memories": []},
     }
     assert (await caller("GET", "/api/detectors")).result == []
 
@@ -267,8 +267,8 @@ async def test_a_parse_estimates_what_a_rule_costs(caller: Caller) -> None:
     condition = parse(text, DEFAULT_LIMITS)
     weight = weight_of(condition, 0, requirements_of(condition, 0).memories)
     assert estimate["event_ns"] == round(weight.fused_ns) > 100
-    kept = {tuple(one["per"]): one["entries_max"] for one in estimate["kept"]}
-    assert kept == {("user",): 6, (): 257}
+    memories = {tuple(one["per"]): one["entries_max"] for one in estimate["memories"]}
+    assert memories == {("user",): 6, (): 257}
 
 
 async def test_an_id_may_be_percent_encoded(caller: Caller) -> None:

@@ -142,19 +142,19 @@ async def test_a_service_that_is_not_ready_says_why(scripted: ScriptedFleet, scr
     "authorization", [None, "Bearer unknown", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN} "]
 )
 @pytest.mark.parametrize("ready", [True, False])
-async def test_what_is_amiss_is_for_those_who_have_a_token(
+async def test_what_is_wrong_is_for_those_who_have_a_token(
     scripted: ScriptedFleet, scripted_caller: Caller, authorization: str | None, *, ready: bool
 ) -> None:
-    amiss = f"detector {DETECTOR}: set aside: /data/detectors/7.snapshot"
-    scripted.amiss = [amiss]
+    problem = f"detector {DETECTOR}: set aside: /data/detectors/7.snapshot"
+    scripted.problems = [problem]
     scripted.reasons = [] if ready else ["no process on node-7"]
     told = (await scripted_caller.plain("GET", "/readyz", headers={"Authorization": f"Bearer {TOKEN}"})).text
-    assert amiss in told
+    assert problem in told
     assert ready or "node-7" in told
     headers = {"X-Token-Known": "yes", **({"Authorization": authorization} if authorization else {})}
     reply = await scripted_caller.plain("GET", "/readyz", headers=headers)
     assert reply.status_code == (200 if ready else 503)
-    assert "amiss" not in reply.text
+    assert "problems" not in reply.text
     assert DETECTOR not in reply.text
     assert "node-7" not in reply.text
     metrics = (await scripted_caller.plain("GET", "/metrics")).text

@@ -37,7 +37,7 @@ def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_wi
         callers.all_answer()
         service.call("POST", "/api/detectors", {"name": "the directory answers"})
         nodes.tell("start")
-        until(lambda: not service.call("GET", "/readyz")["amiss"])
+        until(lambda: not service.call("GET", "/readyz")["problems"])
         created = service.call("POST", "/api/detectors", {"name": "another"})["id"]
         event = {"event": {"fields": {}, "timestamp_ms": 1}}
         service.call("POST", f"/api/detectors/{created}/evaluate", event)

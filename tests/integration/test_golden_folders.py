@@ -119,4 +119,4 @@ async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Pa
                     rules = (await result(fleet, detector_id, ops.rules()))["rules"]
                     possible[detector_id] = histories(asked, rules)
                 possible[detector_id] = await go_on(fleet, detector_id, possible[detector_id])
-            assert not (await fleet.status()).amiss
+            assert not (await fleet.status()).problems

@@ -102,7 +102,7 @@ _FRONT_ENDS: Final[dict[str, Callable[[FrontEndFigures], str]]] = {
     "waiting": lambda it: str(it.waiting),
     "oldest": lambda it: _seconds(it.waiting_s),
     "loop lag": lambda it: _seconds(it.loop_lag_s),
-    "last answer": lambda it: _seconds(it.word_age_s),
+    "last answer": lambda it: _seconds(it.directory_answer_age_s),
     "started at": lambda it: _time(it.process.started_ms),
 }
 _WORKERS: Final[dict[str, Callable[[WorkerFigures], str]]] = {

@@ -38,7 +38,7 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
     cost = estimate_of(condition)
     estimate = {
         "event_ns": cost.event_ns,
-        "kept": [{"per": per, "entries_max": most} for per, most in cost.kept.items()],
+        "memories": [{"per": per, "entries_max": most} for per, most in cost.memories.items()],
     }
     return msgspec.json.encode(
         {

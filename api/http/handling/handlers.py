@@ -212,8 +212,8 @@ class Handlers:
             return refused([Entry(1503, "the server is shutting down")])
         status = await self._fleet.status()
         if not status.reasons:
-            return _success(cluster.Ready(ready=True, amiss=status.amiss if has_token else UNSET))
-        reasons = (*status.reasons, *status.amiss) if has_token else (_NOT_READY,)
+            return _success(cluster.Ready(ready=True, problems=status.problems if has_token else UNSET))
+        reasons = (*status.reasons, *status.problems) if has_token else (_NOT_READY,)
         return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
 
     async def _call(self, detector_id: str, operation: operations.Operation) -> Response:

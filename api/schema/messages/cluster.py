@@ -47,8 +47,8 @@ class Cluster(Struct):
 
     nodes: list[NodeFigures]
     """The machines, as Ray knows them."""
-    broker: ProcessFigures
-    """The process that places detectors."""
+    directory: ProcessFigures
+    """The process of the directory, which decides which detector is active where."""
     front_ends: list[FrontEndFigures]
     workers: list[WorkerFigures]
     activating: list[str]
@@ -70,8 +70,8 @@ class Alive(Struct):
 
 
 class Ready(Struct):
-    """Requests are served. `amiss`, shown only with a token, lists problems that do not prevent this."""
+    """Requests are served. `problems`, shown only with a token, lists problems that do not prevent this."""
 
     ready: Literal[True]
     # Its sentences name detectors and files, so they are not shown to everyone.
-    amiss: list[str] | UnsetType = UNSET
+    problems: list[str] | UnsetType = UNSET

@@ -168,7 +168,7 @@ class Condition(Struct, rename={"not_": "not"}, forbid_unknown_fields=True):
     avg: Avg | UnsetType = UNSET
 
 
-class Kept(Struct):
+class Memory(Struct):
     """What a condition remembers for each key."""
 
     per: list[str]
@@ -182,4 +182,4 @@ class CostEstimate(Struct):
 
     event_ns: int
     """Nanoseconds at each event that is evaluated for it."""
-    kept: list[Kept]
+    memories: list[Memory]

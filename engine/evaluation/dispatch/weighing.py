@@ -155,20 +155,20 @@ class Estimate(NamedTuple):
 
     event_ns: int
     """The cost at an event, if every event is evaluated for it."""
-    kept: dict[tuple[str, ...], int]
+    memories: dict[tuple[str, ...], int]
     """The most times, values or parts of a sum that are remembered for each key. The names of the keys are in
     order, the outermost first."""
 
 
 def estimate_of(condition: Condition) -> Estimate:
     """Estimate what a rule costs."""
-    kept: Counter[tuple[str, ...]] = Counter()
+    memories: Counter[tuple[str, ...]] = Counter()
     event_ns = _RULE + _tests_ns(condition)
     for node, path in requirements_of(condition).memories:
         event_ns += _update_ns(node, path)
         recorded = recorded_of(node)
-        kept[tuple(map(fact_of, path))] += 1 if recorded is None else recorded.most or PANES
-    return Estimate(round(event_ns), dict(kept))
+        memories[tuple(map(fact_of, path))] += 1 if recorded is None else recorded.most or PANES
+    return Estimate(round(event_ns), dict(memories))
 
 
 def index_pays(weights: Collection[Weight], *, indexed: bool) -> bool:

@@ -222,10 +222,10 @@ class Activation:
             raise
         self._forking = asyncio.create_task(self._finish_fork(make_folder, made))
 
-    async def passivate(self, *, draining: bool = False) -> int | str:
+    async def passivate(self, *, empty_journal: bool = False) -> int | str:
         """Save and drop the detector. Returns the bytes that the process holds, or why it is impossible now.
 
-        With `draining` the journal is left empty: the next activation may be by a later version of this
+        With `empty_journal`, the journal is left empty: the next activation may be by a later version of this
         program, under which a rule may have another meaning.
 
         Raises ActorDied, and StorageError if the detector can no longer be used.
@@ -236,7 +236,7 @@ class Activation:
             self.tell(stays=True)
             return "its snapshot has not come to the disk yet"
         try:
-            if draining and await self._call(self._port.begin_saving()):
+            if empty_journal and await self._call(self._port.begin_saving()):
                 await self._call(self._port.finish_saving())
             resident_bytes = await self._call(self._port.passivate())
         except (WriteFailed, SyncFailed):

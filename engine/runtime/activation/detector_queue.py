@@ -11,7 +11,7 @@ import msgspec
 
 from engine.runtime.activation.activation import Activation
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
-from engine.runtime.contract.measurements.counters import ACTORS_LOST, FENCED, JOURNAL_FAILED
+from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Ended, Held, Report
@@ -79,7 +79,7 @@ class DetectorQueue:
         """Wakes the idle task when something is due, or earlier."""
         self._deleted = False
         self._closing = False
-        self._drained = False
+        self._shut_down = False
         """Whether the time allowed for answering waiting requests is over."""
         self._ended: Ended | None = None
         self._lost_because = "it did not end in time"
@@ -151,15 +151,15 @@ class DetectorQueue:
         await self._stop_within(self._settings.hung_s)
 
     async def close(self) -> str | None:
-        """Answer waiting requests for at most `drain_s`, then save and drop the detector.
+        """Answer waiting requests for at most `shutdown_s`, then save and drop the detector.
 
         Returns the reason if the detector could not be saved.
         """
         self._closing = True
         self._stir()
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=self._settings.drain_s)
-        self._drained = True
+            await asyncio.wait({self._task}, timeout=self._settings.shutdown_s)
+        self._shut_down = True
         self._refuse_waiting()
         await self._stop_within(self._settings.hung_s)
         return self._lost_because if self.activation.at_risk else None
@@ -228,7 +228,7 @@ class DetectorQueue:
                 await self._idle()
         except ActorDied as error:
             _log.warning("the detector %s is lost: %s", self.detector_id, error)
-            activation.tell(counts={ACTORS_LOST: 1})
+            activation.tell(counts={DETECTORS_LOST: 1})
             activation.survives()
             self._lose(f"its process was lost: {error}")
         except StorageError as error:
@@ -245,7 +245,7 @@ class DetectorQueue:
         self._ended = Ended(reason)
 
     async def _passivate(self) -> None:
-        outcome = await self.activation.passivate(draining=self._closing)
+        outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
             self._ended = Ended(resident_bytes=outcome, alone=self._alone)
         elif self._closing:
@@ -332,7 +332,7 @@ class DetectorQueue:
         """Return the error for batches that are not executed here any more."""
         if self._deleted:
             return no_such_detector(self.detector_id)
-        return shutting_down() if self._drained else MOVED
+        return shutting_down() if self._shut_down else MOVED
 
     def _refuse_waiting(self) -> None:
         while self._waiting:

@@ -18,11 +18,11 @@ class Status(msgspec.Struct, frozen=True):
 
     reasons: list[str]
     """Why requests cannot be served now."""
-    amiss: list[str]
+    problems: list[str]
     """Problems that do not prevent serving."""
     active_detectors: int
     """The number of active detectors."""
-    troubles: int
+    detectors_with_problems: int
     """The number of detectors that cannot be activated or saved."""
     counts: dict[str, int]
     """Counts since the start, for each name of `counters.COUNTERS`."""

@@ -73,9 +73,9 @@ class Channels:
         for channel in self._channels.values():
             channel.refuse_all()
 
-    async def drain(self) -> None:
-        """Let waiting requests be answered for at most `drain_s`, then refuse them."""
-        until_s = self._loop.time() + self._settings.drain_s
+    async def shut_down(self) -> None:
+        """Let waiting requests be answered for at most `shutdown_s`, then refuse them."""
+        until_s = self._loop.time() + self._settings.shutdown_s
         while any(channel.busy for channel in self._channels.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
             await asyncio.sleep(_LOOK_S)
         for channel in self._channels.values():

@@ -311,7 +311,7 @@ class DetectorChannel:
         return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_LOGGED]) + more}
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
-        for request in self._mailbox.drain():
+        for request in self._mailbox.take_waiting():
             # If there is no such detector, nothing that was sent counts any more.
             error = make()
             _fail(request, _was_sent() if request.sent and not isinstance(error, Refusal) else error)

@@ -67,7 +67,7 @@ class Fleet:
         self._lag.end()
         # The cache comes first: its next poll would start a closed directory again.
         await self._cache.close()
-        await self.channels.drain()
+        await self.channels.shut_down()
         unsaved = await self.broker.close()
         await self.channels.close()
         return unsaved
@@ -121,7 +121,11 @@ class Fleet:
     def _figures(self) -> FrontEndFigures:
         waiting, waiting_s = self.channels.waiting()
         return FrontEndFigures(
-            ProcessFigures(*usage()), waiting, waiting_s, self._cache.word_age_s, self._lag.longest_s
+            ProcessFigures(*usage()),
+            waiting,
+            waiting_s,
+            self._cache.directory_answer_age_s,
+            self._lag.longest_s,
         )
 
     async def tally(self, counted: Tallies) -> None:

@@ -308,7 +308,7 @@ class LocalBroker(Broker):
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,
-            amiss=[
+            problems=[
                 *no_room,
                 *self._rebalancer.trouble.values(),
                 *self._problems.current.values(),
@@ -316,7 +316,7 @@ class LocalBroker(Broker):
                 *self._directory.removed,
             ],
             active_detectors=self.active_detectors,
-            troubles=len(self._problems.current),
+            detectors_with_problems=len(self._problems.current),
             counts=self.counts,
             tallies=dict(self._tallies),
         )

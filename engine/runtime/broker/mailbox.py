@@ -114,13 +114,13 @@ class Mailbox:
                 self._leave(request)
                 yield request
 
-    def drain(self) -> list[Request]:
+    def take_waiting(self) -> list[Request]:
         """Remove and return all waiting requests."""
-        drained = [request for request in self._queue if request.waits]
-        for request in drained:
+        taken = [request for request in self._queue if request.waits]
+        for request in taken:
             self._leave(request)
         self._queue.clear()
-        return drained
+        return taken
 
     def _enter(self, request: Request) -> None:
         request.waits = True

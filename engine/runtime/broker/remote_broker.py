@@ -186,11 +186,11 @@ class RemoteBroker(Broker):
         except DetectorUnavailable as error:
             if self._last is None or self._calls.refused():
                 raise
-            status = msgspec.structs.replace(self._last, amiss=[*self._last.amiss, error.message])
+            status = msgspec.structs.replace(self._last, problems=[*self._last.problems, error.message])
         if (trouble := self._trouble()) is not None:
             status = msgspec.structs.replace(status, reasons=[*status.reasons, trouble])
         if (ails := self._ails()) is not None:
-            status = msgspec.structs.replace(status, amiss=[*status.amiss, ails])
+            status = msgspec.structs.replace(status, problems=[*status.problems, ails])
         return status
 
     async def tell(self, figures: FrontEndFigures) -> None:
@@ -209,7 +209,7 @@ class RemoteBroker(Broker):
         reason = ""
         unsaved: list[str] | None
         try:
-            async with asyncio.timeout(settings.drain_s + 4 * settings.hung_s):
+            async with asyncio.timeout(settings.shutdown_s + 4 * settings.hung_s):
                 while True:
                     if (self._trouble() or self._ails()) is not None and not self._is_connected:
                         # All detectors have ended with Ray.

@@ -65,17 +65,17 @@ class CatalogueCache:
     @property
     def fresh(self) -> bool:
         """Whether the directory's last answer is recent enough to be trusted."""
-        return self.word_age_s <= self._settings.word_age_max_s
+        return self.directory_answer_age_s <= self._settings.directory_answer_age_max_s
 
     @property
-    def word_age_s(self) -> float:
+    def directory_answer_age_s(self) -> float:
         """The age of the directory's last answer."""
         return self._loop.time() - self._heard_at_s
 
     def has_token(self, digest: bytes) -> bool:
         """Whether a token is known. Raises DetectorUnavailable 1501 if the cache is stale."""
         if not self.fresh:
-            silent_s = self._settings.word_age_max_s
+            silent_s = self._settings.directory_answer_age_max_s
             message = f"the owner of the tokens has not answered for {silent_s:g} seconds"
             raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
         known = digest in self._tokens

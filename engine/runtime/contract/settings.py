@@ -98,9 +98,9 @@ class RuntimeSettings:
     abandoned_s: float = 60.0
     """A directory without any service for so long saves all detectors and ends. A worker that nobody is
     connected to does the same after twice that time."""
-    word_age_max_s: float = 15.0
+    directory_answer_age_max_s: float = 15.0
     """Tokens are not trusted when the directory's last answer is older."""
     lock_wait_s: float = 5.0
     """How long to wait for a process that is just ending to release the data folder."""
-    drain_s: float = 5.0
+    shutdown_s: float = 5.0
     """How long waiting requests are still answered while the service shuts down."""

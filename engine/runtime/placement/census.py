@@ -97,7 +97,7 @@ class Census:
         }
         return ClusterFigures(
             nodes=self._known_nodes,
-            broker=ProcessFigures(*usage()),
+            directory=ProcessFigures(*usage()),
             front_ends=[figures for _, figures in self._front_ends.values()],
             workers=self._figures(asked, answered),
             activating=[placed.detector_id for placed in self._placed() if placed.activating],

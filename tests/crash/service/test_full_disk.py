@@ -206,7 +206,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
 
 async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(tmp_path: Path) -> None:
     with file_system("ext4", tmp_path) as disk:
-        async with local_service(disk / "data", word_age_max_s=1) as service:
+        async with local_service(disk / "data", directory_answer_age_max_s=1) as service:
             fleet = service.fleet
             minted = await fleet.mint_token()
             detectors = [Detector(fleet, await fleet.create_detector(name)) for name in "ab"]

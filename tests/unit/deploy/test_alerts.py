@@ -25,18 +25,21 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
             P + 'requests_total{operation="evaluate",status="503"}': "0+2x200",
         },
     ),
-    "RuleDetectorDetectorsInTrouble": ({P + "troubles": "1x200"}, {P + "troubles": "0x190 1x10"}),
+    "RuleDetectorDetectorProblems": (
+        {P + "detectors_with_problems": "1x200"},
+        {P + "detectors_with_problems": "0x190 1x10"},
+    ),
     "RuleDetectorTokensStale": (
-        {P + "directory_word_age_seconds": "0x198 9 10 12"},
-        {P + "directory_word_age_seconds": "2x200"},
+        {P + "directory_answer_age_seconds": "0x198 9 10 12"},
+        {P + "directory_answer_age_seconds": "2x200"},
     ),
     "RuleDetectorWorkersSilent": (
         {P + 'workers_silent{node="a"}': "1x200"},
         {P + 'workers_silent{node="a"}': "0x198 1 1"},
     ),
     "RuleDetectorWorkersLost": (
-        {P + "actors_lost_total": "0x150 0+1x50"},
-        {P + "actors_lost_total": "0x190 2x10"},
+        {P + "detectors_lost_total": "0x150 0+1x50"},
+        {P + "detectors_lost_total": "0x190 2x10"},
     ),
     "RuleDetectorNodeLost": ({P + "nodes_alive": "3x190 2x10"}, {P + "nodes_alive": "2x100 3x100"}),
     "RuleDetectorNoRoom": ({P + "no_room": "0x100 1x100"}, {P + "no_room": "0x196 1x4"}),
@@ -60,7 +63,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + 'requests_total{operation="evaluate",status="429"}': "0+1x200"},
         {P + 'requests_total{operation="evaluate",status="429"}': "7x200"},
     ),
-    "RuleDetectorActivationsCrowdOut": (
+    "RuleDetectorActivationThrashing": (
         {P + "detectors_activated_total": "0+900x200"},
         {P + "detectors_activated_total": "0+600x200"},
     ),

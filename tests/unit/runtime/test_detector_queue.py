@@ -487,7 +487,7 @@ async def test_closing_answers_what_waits_and_then_refuses(scene):
 
 
 async def test_closing_does_not_wait_for_ever(scene):
-    async with scene(drain_s=0.02, hung_s=0.1) as s:
+    async with scene(shutdown_s=0.02, hung_s=0.1) as s:
         s.gate.held = {"handle"}
         tasks = s.asks(1)
         await s.held()
@@ -498,8 +498,8 @@ async def test_closing_does_not_wait_for_ever(scene):
 
 
 async def test_closing_says_where_what_was_answered_may_be_lost(scene):
-    # The snapshot of the drain may take a while on a busy machine. What hangs after it ends the drain early.
-    async with scene(drain_s=30, hung_s=0.3, journal_sync="off") as s:
+    # The snapshot at shutdown may take a while on a busy machine. What hangs after it ends it early.
+    async with scene(shutdown_s=30, hung_s=0.3, journal_sync="off") as s:
         assert await outcomes(s.asks(1)) == ["done"]
         s.gate.held = {"passivate"}
         (unsaved,) = await asyncio.wait_for(s.fleet.close(), 60)
@@ -508,7 +508,7 @@ async def test_closing_says_where_what_was_answered_may_be_lost(scene):
 
 
 async def test_closing_during_activation_answers_1503(scene):
-    async with scene(drain_s=0.02) as s:
+    async with scene(shutdown_s=0.02) as s:
         s.gate.held = {"activate"}
         tasks = s.asks(1)
         await s.held()
@@ -522,7 +522,7 @@ def keyed(timestamp_ms: float, key: str) -> Operation:
 
 @pytest.mark.parametrize(("ending", "code"), [("delete", 1200), ("close", 1502)])
 async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_queue_ends(scene, ending, code):
-    async with scene(drain_s=0.05) as s:
+    async with scene(shutdown_s=0.05) as s:
         s.gate.held = {"handle"}
         task = s.ask(keyed(1, "k"))
         await s.held()
@@ -567,7 +567,7 @@ async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scen
         last.add_done_callback(lambda _: actor.die())
         assert await outcomes([last]) == ["done"]
         assert await outcomes(s.asks(3)) == ["done"]
-        assert s.fleet.broker.counts["actors_lost"] == 1
+        assert s.fleet.broker.counts["detectors_lost"] == 1
 
 
 async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(scene):

@@ -234,7 +234,7 @@ async def test_calls_go_on_with_a_successor_and_what_was_removed_stays_so(tmp_pa
 
 
 async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_done(tmp_path):
-    directories = Directories(tmp_path, deadline_s=1.0, hung_s=1.0, drain_s=0.5)
+    directories = Directories(tmp_path, deadline_s=1.0, hung_s=1.0, shutdown_s=0.5)
     async with service_of(directories) as broker:
         hanging = asyncio.Event()
 
@@ -276,14 +276,14 @@ async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
             await broker.tally({("a",): 2.0})
         status = await broker.status()
         assert status.reasons == known.reasons
-        assert "it is away" in status.amiss[-1]
+        assert "it is away" in status.problems[-1]
         trouble.append("ray is silent")
         assert "ray is silent" in (await broker.status()).reasons
         trouble.clear()
         broker._ails = lambda: "ray is silent, but what is active is served"
         status = await broker.status()
         assert status.reasons == known.reasons
-        assert "ray is silent, but what is active is served" in status.amiss
+        assert "ray is silent, but what is active is served" in status.problems
         directories.refuse = None
         await broker.tally({("a",): 1.0})
         assert (await broker.status()).tallies == {("a",): 3.0}

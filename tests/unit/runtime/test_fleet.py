@@ -195,7 +195,7 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
         late = await service.fleet.call(detector_id, event(0))
         assert b"2001" in late.messages
         assert service.broker.counts["journal_records_read"] == 0
-        assert service.broker.counts["actors_lost"] == 1
+        assert service.broker.counts["detectors_lost"] == 1
 
 
 async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_path):
@@ -377,7 +377,7 @@ async def test_a_removal_whose_answer_was_lost_with_the_directory_is_no_error(tm
 
 
 async def test_tokens_are_not_trusted_when_the_directory_has_been_silent_too_long(tmp_path):
-    async with local_service(tmp_path, poll_s=0.005, word_age_max_s=0.3, deadline_s=2) as service:
+    async with local_service(tmp_path, poll_s=0.005, directory_answer_age_max_s=0.3, deadline_s=2) as service:
         fleet = service.fleet
         minted = await fleet.mint_token()
         assert (await fleet.status()).reasons == []
@@ -482,7 +482,7 @@ async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_bef
         assert await fired(fleet, detector_id, 1, a=1) == ["first", "second", "third"]
         status = await fleet.status()
         assert status.reasons == []
-        (reason,) = status.amiss
+        (reason,) = status.problems
         assert newest.name in reason
         assert detector_id in reason
         assert fleet.broker.counts["files_set_aside"] == 1
@@ -499,7 +499,7 @@ async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving
         answers = await asyncio.gather(*(refused(fleet.call(broken, event(1))) for _ in range(20)))
         assert answers == [1501] * 20
         assert await fired(fleet, sound, 1) == []
-        assert any(broken in reason for reason in (await fleet.status()).amiss)
+        assert any(broken in reason for reason in (await fleet.status()).problems)
         assert (await fleet.status()).reasons == []
         tried = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         began_s = asyncio.get_running_loop().time()
@@ -521,7 +521,7 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         large = event(2, text="x" * 200_000)
         answer = await fleet.call(one, large)
         assert [entry.code for entry in answer.entries] == [1501]
-        assert any("has no room" in reason for reason in (await fleet.status()).amiss)
+        assert any("has no room" in reason for reason in (await fleet.status()).problems)
         assert fleet.broker.counts["batches_without_room"] == 1
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
         # One that is passive can be read only.
@@ -699,12 +699,12 @@ async def test_a_process_with_another_folder_activates_nothing_and_the_next_one_
 
         service.actors.make = make
         assert await refused(fleet.call(detector_id, event(1))) == 1501
-        (amiss,) = (await fleet.status()).amiss
-        assert "without the mount" in amiss
-        assert "has no id" in amiss
+        (problem,) = (await fleet.status()).problems
+        assert "without the mount" in problem
+        assert "has no id" in problem
         assert list((tmp_path / "without the mount").iterdir()) == []
         assert await fired_at_last(fleet, detector_id, 1) == []
-        assert (await fleet.status()).amiss == []
+        assert (await fleet.status()).problems == []
         assert service.actors.started[0].dead
 
 
@@ -712,7 +712,7 @@ async def test_a_process_with_another_folder_activates_nothing_and_the_next_one_
 
 
 async def test_at_the_end_of_the_time_what_waits_for_a_process_is_refused_and_what_comes_then(tmp_path):
-    async with local_service(tmp_path, drain_s=0.1) as service:
+    async with local_service(tmp_path, shutdown_s=0.1) as service:
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         service.actors.before = _hang

@@ -223,7 +223,7 @@ async def test_a_token_revoked_through_one_is_refused_by_another_that_is_told(tm
 async def test_a_front_end_whose_host_is_silent_trusts_no_token(tmp_path):
     async with (
         local_service(tmp_path) as service,
-        front_end(service, word_age_max_s=0.2, poll_s=0.01) as apart,
+        front_end(service, directory_answer_age_max_s=0.2, poll_s=0.01) as apart,
     ):
         digest = digest_of((await apart.fleet.mint_token()).token)
         await until(lambda: apart.fleet.word_is_fresh)

@@ -134,8 +134,8 @@ async def test_only_what_is_past_its_deadline_expires(waiting):
     assert waiting.first_deadline_s() is None
 
 
-async def test_draining_gives_all_that_still_waits(waiting):
+async def test_taking_gives_all_that_still_waits(waiting):
     one, two, three = admitted(waiting, b"1", b"2", b"3")
     waiting.release(two)
-    assert waiting.drain() == [one, three]
+    assert waiting.take_waiting() == [one, three]
     assert (len(waiting), waiting.bytes, waiting.take()) == (0, 0, [])

@@ -179,7 +179,7 @@ async def test_where_no_node_has_room_callers_are_told_what_is_asked_for_and_oth
         with pytest.raises(DetectorUnavailable, match=r"asks for 0\.5 CPUs") as refused:
             await service.fleet.call(one, ops.evaluate(EVENT))
         assert refused.value.code == STARTING
-        assert any("no node has room" in said for said in (await service.fleet.status()).amiss)
+        assert any("no node has room" in said for said in (await service.fleet.status()).problems)
         nodes.cpus["n"] = 0.5
         service.actors.room.set()
         await until(lambda: service.broker._workers.no_room is None)

@@ -182,8 +182,8 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
             assert rules_of(told) == [json.loads(added.result)["id"]]
             refused = await service.fleet.call(detector_id, event(1000, a=1))
             assert isinstance(refused, Refused)
-        (amiss,) = (await service.fleet.status()).amiss
-        assert "No space left on device" in amiss
+        (problem,) = (await service.fleet.status()).problems
+        assert "No space left on device" in problem
         make_room(files)
 
         async def taken() -> bool:
@@ -192,5 +192,5 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         # By itself, and not before some time has passed: to activate for each request would cost too much.
         while not await taken():
             pass
-        assert (await service.fleet.status()).amiss == []
+        assert (await service.fleet.status()).problems == []
         assert service.broker.counts["detectors_activated"] < 20

@@ -1,4 +1,4 @@
-"""Files of a journal that somebody removes under its owner: told under `amiss`, and mended if possible."""
+"""Files of a journal that somebody removes under its owner: told under `problems`, and mended if possible."""
 
 import json
 from pathlib import Path
@@ -22,8 +22,8 @@ async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **
     return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
-async def amiss(service: LocalService) -> list[str]:
-    return (await service.fleet.status()).amiss
+async def problems(service: LocalService) -> list[str]:
+    return (await service.fleet.status()).problems
 
 
 def segment(folder: Path) -> Path:
@@ -46,24 +46,24 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
         detector_id = await service.fleet.create_detector("one")
         await service.fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
         assert await fired(service, detector_id, 1, a=1) == ["seen"]
-        assert await amiss(service) == []
+        assert await problems(service) == []
         gone = segment(tmp_path / "detectors" / detector_id)
         put_out_of_the_way(gone, how)
         for timestamp_ms in (2, 3):
             assert await fired(service, detector_id, timestamp_ms) == ["seen"]
         await until(lambda: service.broker.counts["snapshots_written"])
-        [said] = await amiss(service)
+        [said] = await problems(service)
         assert detector_id in said
         assert gone.name in said
         assert await fired(service, detector_id, 4) == ["seen"]
-        assert len(await amiss(service)) == 1
+        assert len(await problems(service)) == 1
         # Its process dies without having saved anything more.
         handle = service.actors.with_detector(detector_id)
         assert handle is not None
         handle.die()
         await until(lambda: not service.broker.active_detectors)
         assert await fired(service, detector_id, 5) == ["seen"]
-        assert said in await amiss(service)
+        assert said in await problems(service)
 
 
 async def test_a_segment_that_is_gone_when_its_detector_is_passivated_is_mended(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_claim_that_goes_under_its_owner_is_told_of_also_when_all_goes_o
         with pytest.raises(Exception, match="was removed"):
             await service.fleet.call(detector_id, ops.evaluate(body))
         assert await fired(service, detector_id, 3) == []
-        [said] = await amiss(service)
+        [said] = await problems(service)
         assert detector_id in said
         assert "was removed" in said
 
@@ -101,7 +101,7 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
         put_out_of_the_way(gone, how)
         second = await service.fleet.mint_token()
         await until(lambda: service.broker._problems.lasting)
-        [said] = await amiss(service)
+        [said] = await problems(service)
         assert gone.name in said
         service.directories.started[-1].die()
         assert await service.fleet.token_lookup(digest_of(second.token))
@@ -120,6 +120,6 @@ async def test_a_claim_of_the_directory_that_goes_is_told_of_also_when_all_goes_
             # The call was first to notice. Otherwise a poll was, and the next directory has answered.
             assert "was removed" in error.message  # noqa: PT017
         await service.fleet.mint_token()
-        [said] = await amiss(service)
+        [said] = await problems(service)
         assert "tokens and catalogue" in said
         assert "was removed" in said

@@ -137,7 +137,7 @@ async def test_when_the_worker_dies_all_recover_and_nothing_acknowledged_is_lost
         assert await asyncio.gather(*(fired(service, one, 2) for one in ids)) == [["seen"]] * 4
         assert all(service.actors.with_detector(one) is not killed for one in ids)
         assert [events_seen(service, one) for one in ids] == [2] * 4
-        assert service.broker.counts["actors_lost"] == 4
+        assert service.broker.counts["detectors_lost"] == 4
 
 
 async def test_one_that_breaks_the_engine_leaves_the_others_alone(tmp_path, monkeypatch):

@@ -124,9 +124,9 @@ async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Pat
         await until(lambda: service.broker.active_detectors == 0)
         await service.fleet.call(detector_id, ops.rules())
         status = await service.fleet.status()
-        (amiss,) = status.amiss
-        assert amiss.startswith(f"detector {detector_id}: ")
-        assert "other rules fire" in amiss
+        (problem,) = status.problems
+        assert problem.startswith(f"detector {detector_id}: ")
+        assert "other rules fire" in problem
         assert status.counts["detectors_diverged"] == 1
 
 

@@ -10,7 +10,7 @@ FENCED: Final = "owners_fenced"
 ACTIVATIONS_FAILED: Final = "activations_failed"
 JOURNAL_FAILED: Final = "journal_failures"
 WITHOUT_ROOM: Final = "batches_without_room"
-ACTORS_LOST: Final = "actors_lost"
+DETECTORS_LOST: Final = "detectors_lost"
 DAMAGED: Final = "files_set_aside"
 DIVERGED: Final = "detectors_diverged"
 FORKS: Final = "detectors_forked"
@@ -27,7 +27,7 @@ COUNTERS: Final = {
     ACTIVATIONS_FAILED: "Activations that failed because of the detector's files or the disk.",
     JOURNAL_FAILED: "Batches that could not be made durable; the detector is activated again after each.",
     WITHOUT_ROOM: "Batches that were refused because the disk was full.",
-    ACTORS_LOST: "Active detectors whose worker died, or hung and was ended.",
+    DETECTORS_LOST: "Active detectors whose worker died, or hung and was ended.",
     DAMAGED: "Files that were set aside because they were torn or damaged.",
     FORKS: "Folders made for detectors that begin with the state of another.",
     DIVERGED: "Activations whose replay fired other rules than the original evaluation.",

@@ -87,7 +87,9 @@ class FrontEndFigures(msgspec.Struct, frozen=True):
     process: ProcessFigures
     waiting: Annotated[int, Meta(description="Requests for detectors that are not answered yet.")]
     waiting_s: Annotated[float, Meta(description="How long the oldest of those that are not sent yet waits.")]
-    word_age_s: Annotated[float, Meta(description="The age of the last word about tokens and detectors.")]
+    directory_answer_age_s: Annotated[
+        float, Meta(description="Seconds since the directory last answered about tokens and detectors.")
+    ]
     loop_lag_s: Annotated[float, Meta(description="The longest delay of its event loop in the last seconds.")]
 
 
@@ -139,7 +141,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """What runs where."""
 
     nodes: list[NodeFigures]
-    broker: ProcessFigures
+    directory: ProcessFigures
     front_ends: list[FrontEndFigures]
     workers: list[WorkerFigures]
     activating: list[str]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, ACTORS_LOST
+from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, DETECTORS_LOST
 from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.detectors.gate import Gate
@@ -195,11 +195,11 @@ class PlacedDetector:
         """
         self._gate.closing = True
         if self._activating is not None:
-            await asyncio.wait({self._activating}, timeout=self._settings.drain_s)
+            await asyncio.wait({self._activating}, timeout=self._settings.shutdown_s)
             await self._stop_activating()
         worker = self._worker
         if worker is not None:
-            most_s = self._settings.drain_s + 3 * self._settings.hung_s
+            most_s = self._settings.shutdown_s + 3 * self._settings.hung_s
             try:
                 reason = await self._within(worker.port.close(self._epoch), most_s)
             except ActorDied as error:
@@ -356,7 +356,7 @@ class PlacedDetector:
         services.workers.give_back(worker, report.ended.resident_bytes)
 
     def _found_dead(self) -> None:
-        self._services.counts[ACTORS_LOST] += 1
+        self._services.counts[DETECTORS_LOST] += 1
         self._lose("its process was lost")
 
     def _lose(self, reason: str) -> None:

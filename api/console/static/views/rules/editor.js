@@ -45,8 +45,8 @@ export function editRule(rule, save) {
 }
 
 // What the rule may cost, in words.
-function costOf({ event_ns, kept }) {
-  const held = kept.map(({ per, entries_max: most }) =>
+function costOf({ event_ns, memories }) {
+  const held = memories.map(({ per, entries_max: most }) =>
     `${most === 1 ? "one time" : `up to ${most.toLocaleString("en")} times or values`}${per.length ? ` for each ${per.join(" and ")}` : ""}`);
   const took = event_ns < 1000 ? `${event_ns} ns` : `${(event_ns / 1000).toPrecision(2)} µs`;
   return `About ${took} an event. It remembers ${held.length ? held.join(", and ") : "nothing"}.`;
