@@ -6,9 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from engine.evaluation.events.lateness import LATE_US_MAX, late
 from engine.evaluation.wire.events import Done, Refused
+from engine.evaluation.wire.results import encode_entries
+from engine.language.diagnostics import Entry
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -35,10 +39,14 @@ GOLDEN = Path(__file__).parent / "golden" / "folder_3"
 # -- in memory -----------------------------------------------------------------------------------------------
 
 
-def answer_of(key: str, result: bytes = NOTHING) -> CachedAnswer:
+def answer_of(key: str, result: bytes = NOTHING, messages: bytes = b"[]") -> CachedAnswer:
     operation = asked(key)
     request = request_digest(operation.kind, operation.payload)
-    return CachedAnswer(key_digest(key), request, result, b"[]")
+    return CachedAnswer(key_digest(key), request, result, messages)
+
+
+def late_by(late_us: int) -> bytes:
+    return encode_entries([late(late_us)])
 
 
 def asked(key: str) -> Operation:
@@ -84,7 +92,7 @@ def test_a_key_is_not_found_where_it_stands_across_two_rows() -> None:
 
 
 def test_answers_of_two_thousand_evaluations_a_second_fit_for_ten_minutes() -> None:
-    """A hundredth of them, in a hundredth of the room; what does not depend on their number is left out."""
+    """A hundredth of them, in a hundredth of the room, besides what does not depend on their number."""
     count, share = 12_000, 100
     settings = RuntimeSettings(data=Path())
     answers = IdempotencyCache(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
@@ -95,15 +103,61 @@ def test_answers_of_two_thousand_evaluations_a_second_fit_for_ten_minutes() -> N
         answers.expire(at_us)
         # Most evaluations fire nothing, and the others one of a few rules.
         result = drawn.choice(results) if drawn.random() < 0.2 else NOTHING
-        answers.keep(answer_of(str(number), result), at_us)
+        # Hardly two events are late by the same time.
+        messages = late_by(number * 137) if number % 2 else b"[]"
+        answers.keep(answer_of(str(number), result, messages), at_us)
         if number % (count // 10) == 0:
             page = answers.begin_page(at_us)
             assert page is not None
             answers.page_written(page)
     buckets = sum(len(generation._buckets) for generation in answers._generations)
-    rows_bytes = answers.size_bytes - 160 * buckets
+    results_bytes = sum(part.results.size_bytes for part in (*answers._generations, *answers._stretches))
+    rows_bytes = answers.size_bytes - 160 * buckets - results_bytes
     assert len(answers) >= count
-    assert rows_bytes * share + 160 * 8192 * 5 < settings.answers_kept_bytes_max
+    assert results_bytes < 150_000
+    assert rows_bytes * share + 160 * 8192 * 5 + results_bytes < settings.answers_kept_bytes_max
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        b"[]",
+        late_by(1),
+        late_by(1_000),
+        late_by(12_345_678),
+        late_by(LATE_US_MAX),
+        late_by(LATE_US_MAX + 1),
+        late_by(10**15),
+        encode_entries([late(1_500), Entry(2003, 'no "the event came 1.5 ms late" is stored')]),
+        encode_entries([Entry(2003, "the event came 007 ms late"), late(2_000)]),
+        encode_entries([Entry(2003, "the event came 1.50 ms late\0"), late(2_000)]),
+        encode_entries([Entry(2003, "the event came 1.5.2 ms late")]),
+    ],
+)
+def test_messages_come_back_to_the_byte(messages: bytes) -> None:
+    answers, other = IdempotencyCache(KEPT_US, 1 << 30), IdempotencyCache(KEPT_US, 1 << 30)
+    answers.keep(answer_of("a", b"one", messages), 1)
+    page = answers.begin_page(1)
+    assert page is not None
+    other.load_page(page.body(), PAGE_VERSION)
+    for kept in (answers, other):
+        assert kept.find(key_digest("a"), asked("a"), 1) == Done(b"one", messages)
+        assert [answer.messages for answer in kept] == [messages]
+
+
+def test_a_page_of_the_version_before_is_read_and_kept_compactly() -> None:
+    pairs = [(b"one", late_by(late_us)) for late_us in range(1, 301)]
+    rows = b"".join(
+        answer.key + answer.request + place.to_bytes(4, "little")
+        for place, answer in enumerate(answer_of(str(place), *pair) for place, pair in enumerate(pairs))
+    )
+    answers = IdempotencyCache(KEPT_US, 1 << 30)
+    answers.load_page(msgspec.msgpack.encode([[pairs, [(1, 1, rows)]]]), 1)
+    assert all(
+        answers.find(key_digest(str(place)), asked(str(place)), 1) == Done(*pair)
+        for place, pair in enumerate(pairs)
+    )
+    assert answers.size_bytes < 300 * 250
 
 
 def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> None:
@@ -220,8 +274,8 @@ def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path)
         sizes.append((world.folder / names.snapshots[max(names.snapshots)]).stat().st_size)
         pages.append((world.folder / names.pages[max(names.pages)]).stat().st_size)
     assert max(sizes) - min(sizes) < 100
-    # No page repeats what an earlier one has: 28 bytes for each answer and little besides.
-    assert max(pages) < 500 * 28 + 500
+    # No page repeats what an earlier one has: 32 bytes for each answer and little besides.
+    assert max(pages) < 500 * 32 + 500
 
 
 def test_a_page_goes_when_nobody_may_ask_for_its_answers_any_more(tmp_path: Path) -> None:

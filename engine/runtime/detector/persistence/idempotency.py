@@ -1,7 +1,8 @@
 """Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
 
-An answer takes 28 bytes: 16 of its key's digest, 8 of its request's digest, and 4 of the index of its result
-in a list of distinct results, which is short for most detectors. Answers are grouped in generations, each of
+An answer takes 32 bytes: 16 of its key's digest, 8 of its request's digest, 4 of the index of its result in a
+list of distinct results, which is short for most detectors, and 4 of how late its event came, which hardly
+two have in common and is therefore no part of the result. Answers are grouped in generations, each of
 a quarter of the retention time. A generation is dropped as a whole when its newest answer expires. So an
 answer is stored for its retention time, and at most a quarter longer.
 
@@ -17,15 +18,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.evaluation.events.lateness import with_lateness, without_lateness
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import TOO_MANY_WAIT
 from engine.runtime.contract.requests.operations import Operation
 
-PAGE_VERSION: Final = 1
+PAGE_VERSION: Final = 2
 
-_ROW: Final = struct.Struct("<16s8s4s")
-"""The digest of a key, the digest of the request, and the index of the result."""
+_ROW: Final = struct.Struct("<16s8s4sI")
+"""The digest of a key, the digest of the request, the index of the result, and the lateness in µs."""
+_ROWS: Final = {1: struct.Struct("<16s8s4s"), 2: _ROW}
+"""The rows of each version of a page. Before version 2, the lateness was in the messages only."""
 _KEY_BYTES: Final = 16
 REQUEST_DIGEST_BYTES: Final = 8
 _PLACE_BYTES: Final = 4
@@ -34,8 +38,8 @@ _GENERATIONS: Final = 4
 _BUCKETS: Final = 8192
 """Buckets per generation. A bucket is searched linearly, some fifty rows in a microsecond."""
 
-_ROW_COST_BYTES: Final = 32
-"""A row, and the spare capacity of its bucket."""
+_ROW_COST_BYTES: Final = 35
+"""A row, and the usual spare capacity of its bucket."""
 _BUCKET_COST_BYTES: Final = 160
 _RESULT_COST_BYTES: Final = 300
 """A result's overhead: two objects, a tuple, and an entry each in a dict and a list."""
@@ -59,7 +63,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Results:
-    """Distinct results with their messages, each stored once and referred to by its index."""
+    """Distinct results, their messages without lateness, each stored once and referred to by its index."""
 
     def __init__(self) -> None:
         self.all: list[tuple[bytes, bytes]] = []
@@ -75,8 +79,9 @@ class _Results:
             self.size_bytes += len(result) + len(messages) + _RESULT_COST_BYTES
         return place
 
-    def at(self, place: bytes | bytearray) -> tuple[bytes, bytes]:
-        return self.all[int.from_bytes(place, "little")]
+    def at(self, place: bytes | bytearray, late_us: int) -> tuple[bytes, bytes]:
+        result, messages = self.all[int.from_bytes(place, "little")]
+        return result, with_lateness(messages, late_us)
 
 
 class _Generation:
@@ -90,18 +95,18 @@ class _Generation:
         self.rows_bytes = 0
         self._buckets: dict[int, bytearray] = {}
 
-    def put(self, key: bytes, rest: bytes) -> None:
+    def put(self, key: bytes, request: bytes, place: bytes, late_us: int) -> None:
         number = (key[0] | key[1] << 8) % _BUCKETS
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = bytearray()
             self.rows_bytes += _BUCKET_COST_BYTES
-        bucket += key + rest
+        bucket += _ROW.pack(key, request, place, late_us)
         self.rows += 1
         self.rows_bytes += _ROW_COST_BYTES
 
-    def find(self, key: bytes) -> bytearray | None:
-        """Return the value of a key: the digest of its request, and the index of its result."""
+    def find(self, key: bytes) -> tuple[bytes, bytes, int] | None:
+        """Return the value of a key: the digest of its request, the index of its result, and the lateness."""
         bucket = self._buckets.get((key[0] | key[1] << 8) % _BUCKETS)
         if bucket is None:
             return None
@@ -109,12 +114,12 @@ class _Generation:
         while at >= 0 and at % _ROW.size:
             # A match inside a row is a coincidence.
             at = bucket.find(key, at + 1)
-        return bucket[at + _KEY_BYTES : at + _ROW.size] if at >= 0 else None
+        return _ROW.unpack_from(bucket, at)[1:] if at >= 0 else None
 
     def __iter__(self) -> Iterator[CachedAnswer]:
         for bucket in self._buckets.values():
-            for key, request, place in _ROW.iter_unpack(bytes(bucket)):
-                yield CachedAnswer(key, request, *self.results.at(place))
+            for key, request, place, late_us in _ROW.iter_unpack(bytes(bucket)):
+                yield CachedAnswer(key, request, *self.results.at(place, late_us))
 
 
 class _Piece:
@@ -134,11 +139,13 @@ class _Unpaged:
         self.rows_bytes = 0
         self.pieces: list[_Piece] = []
 
-    def put(self, generation: _Generation, answer: CachedAnswer, at_us: int) -> None:
+    def put(self, generation: _Generation, answer: CachedAnswer, late_us: int, at_us: int) -> None:
+        """Add an answer, whose messages are without the lateness."""
         if not self.pieces or self.pieces[-1].generation is not generation:
             self.pieces.append(_Piece(generation, at_us))
         piece = self.pieces[-1]
-        piece.rows += answer.key + answer.request + self.results.place(answer.result, answer.messages)
+        place = self.results.place(answer.result, answer.messages)
+        piece.rows += _ROW.pack(answer.key, answer.request, place, late_us)
         piece.newest_us = max(piece.newest_us, at_us)
         self.rows_bytes += _ROW.size
 
@@ -192,11 +199,12 @@ class IdempotencyCache:
         """
         self.expire(now_us)
         for generation in reversed(self._generations):
-            rest = generation.find(key)
-            if rest is not None:
-                if rest[:REQUEST_DIGEST_BYTES] != request_digest(operation.kind, operation.payload):
+            found = generation.find(key)
+            if found is not None:
+                request, place, late_us = found
+                if request != request_digest(operation.kind, operation.payload):
                     raise Refusal(Entry(1006, "Idempotency-Key: it was used with another request"))
-                return Done(*generation.results.at(rest[REQUEST_DIGEST_BYTES:]))
+                return Done(*generation.results.at(place, late_us))
         if self._generations and self.size_bytes >= self._bytes_max:
             message = (
                 f"the answers to {len(self)} evaluations are stored for their idempotency keys, "
@@ -208,9 +216,11 @@ class IdempotencyCache:
     def keep(self, answer: CachedAnswer, at_us: int) -> None:
         """Store an answer that was given at a time."""
         generation = self._generation_of(at_us, at_us)
-        place = generation.results.place(answer.result, answer.messages)
-        generation.put(answer.key, answer.request + place)
-        self._stretches[-1].put(generation, answer, at_us)
+        common, late_us = without_lateness(answer.messages)
+        answer = answer._replace(messages=common)
+        place = generation.results.place(answer.result, common)
+        generation.put(answer.key, answer.request, place, late_us)
+        self._stretches[-1].put(generation, answer, late_us, at_us)
 
     def expire(self, now_us: int) -> None:
         """Drop the generations whose answers have all expired."""
@@ -242,13 +252,17 @@ class IdempotencyCache:
 
     def load_page(self, body: bytes, version: int) -> None:
         """Add the answers of a page."""
-        assert version == PAGE_VERSION, f"a page of version {version}, which is unknown"
+        assert version in _ROWS, f"a page of version {version}, which is unknown"
         for page in msgspec.msgpack.decode(body, type=list[Page]):
             for begun_us, newest_us, rows in page.pieces:
                 generation = self._generation_of(begun_us, newest_us)
-                places = [generation.results.place(*pair) for pair in page.results]
-                for key, request, place in _ROW.iter_unpack(rows):
-                    generation.put(key, request + places[int.from_bytes(place, "little")])
+                known: list[tuple[bytes, int]] = []
+                for result, messages in page.results:
+                    common, of_all_us = without_lateness(messages) if version == 1 else (messages, 0)
+                    known.append((generation.results.place(result, common), of_all_us))
+                for key, request, number, *late_us in _ROWS[version].iter_unpack(rows):
+                    place, of_all_us = known[int.from_bytes(number, "little")]
+                    generation.put(key, request, place, late_us[0] if late_us else of_all_us)
 
     def _generation_of(self, begun_us: int, newest_us: int) -> _Generation:
         """Return the generation for answers of a period: the newest one, or a new one."""
