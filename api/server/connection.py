@@ -14,7 +14,7 @@ from api.server.http1.exchange import App, Exchange, refusal
 from api.server.http1.request_head import RequestError
 from api.server.http1.request_ids import request_id
 from api.server.http1.request_reader import RequestReader
-from api.server.read_ahead import READ_BUFFER, UNCOUNTED_BYTES
+from api.server.read_ahead import READ_BUFFER, READ_BYTES, UNCOUNTED_BYTES
 from api.server.sender import Sender
 
 _log = logging.getLogger(__name__)
@@ -86,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         """What `_serve` waits for between requests."""
         self._is_amid_head = False
         self._is_reading = True
+        self._waits_turn = False
+        """Whether it has sent much, and others come first."""
         self._is_at_eof = False
         """Whether the caller has closed its sending half."""
         self._is_lost = False
@@ -172,6 +174,14 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take what the transport has read."""
         self._data_received(bytes(READ_BUFFER[:nbytes]))
+        if nbytes == READ_BYTES and not self._limit.turns.may_go_on(self, nbytes):
+            self._waits_turn = True
+            self._regulate()
+
+    def turn_has_come(self) -> None:
+        """Called when others who send much have had their turn."""
+        self._waits_turn = False
+        self._regulate()
 
     def _data_received(self, data: bytes) -> None:
         exchange = self._exchange
@@ -230,7 +240,8 @@ class Connection(asyncio.BufferedProtocol):
         if held > UNCOUNTED_BYTES or self._ahead_bytes:
             self._count(held)
         # A head is read on until it is complete.
-        reads = exchange is None or held < self._ahead.connection_bytes_max or self._sender.is_over
+        has_room = exchange is None or held < self._ahead.connection_bytes_max or self._sender.is_over
+        reads = has_room and not self._waits_turn
         if reads != self._is_reading and not self._transport.is_closing():
             self._is_reading = reads
             if reads:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from api.server.read_ahead import ReadAhead
+from api.server.reading_turns import ReadingTurns
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class ConnectionLimit:
         assert connections_max > 0, "at least one connection is served"
         self.connections_max = connections_max
         self.ahead = ReadAhead(ahead_bytes_max)
+        self.turns = ReadingTurns()
         self._unauthenticated: dict[Slot, None] = {}
         """The connections that have not authenticated, in order of arrival."""
         self._idle: dict[Slot, None] = {}

@@ -223,6 +223,6 @@ def test_rows_are_told_of_what_was_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(front, "call", call)
     rows = [row for part in front.parts(FULL) for row in part.measure()]
-    assert len({row.key for row in rows}) == len(rows) == 17
+    assert len({row.key for row in rows}) == len(rows) == 18
     assert len(asked) == len(front.parts(FULL)) == len(front.parts(TINY)) + 2
     assert all(row.ratio > 0 for row in rows)
