@@ -3,7 +3,7 @@
     python -m tests.bench                     every case
     python -m tests.bench stateless --quick   one case, in smaller worlds
     python -m tests.bench --record            and keep the rows in recorded.json, measured up to three times
-    python -m tests.bench --table             measure nothing; put what is recorded on README.md and TABLE.md
+    python -m tests.bench --table             measure nothing; put what is recorded on the pages
     python -m tests.bench --check             exit 1 where a ratio is worse than recorded, or a target missed
 
 The table goes to standard output, in Markdown; progress to standard error. Peers come with the extra `bench`;
@@ -36,6 +36,7 @@ from tests.bench.record import (
     worse_than_recorded,
 )
 from tests.bench.rows import Part
+from tests.bench.sizing_page import PAGE, write_sizing
 from tests.bench.table import table
 
 
@@ -45,7 +46,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="smaller worlds")
     parser.add_argument("--record", action="store_true", help="keep the rows")
-    parser.add_argument("--table", action="store_true", help="put the rows kept on the two pages")
+    parser.add_argument("--table", action="store_true", help="put the rows kept on the pages")
     parser.add_argument("--check", action="store_true", help="compare the ratios with those kept")
     options = parser.parse_args(given)
     unknown = [case for case in options.cases if case not in CASES]
@@ -54,13 +55,14 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def main(given: Sequence[str], recorded: Path = RECORDED, pages: Path = FOLDER) -> int:
+def main(given: Sequence[str], recorded: Path = RECORDED, pages: Path = FOLDER, sizing: Path = PAGE) -> int:
     """Measure, print, and give the exit status."""
     options = arguments(given)
     if options.table:
         order = list(CASES)
         rows_kept = recorded_rows(FULL.name, recorded)
         write_pages(sorted(rows_kept, key=lambda one: order.index(one[0].case)), pages)
+        write_sizing({row.key: row for row, _ in rows_kept}, sizing)
         return 0
     effort = QUICK if options.quick else FULL
     started_s = time.monotonic()

@@ -28,6 +28,7 @@ from tests.bench.record import (
     worse_than_recorded,
 )
 from tests.bench.rows import Part, Row, Target
+from tests.bench.sizing_page import BATCHED, PAGE, SINGLE, write_sizing
 from tests.bench.table import HEADINGS
 
 QUICKLY = ["--quick"]
@@ -215,11 +216,28 @@ def test_the_pages_show_what_is_recorded(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_pages_are_those_of_what_is_recorded(tmp_path: Path) -> None:
-    for page in FOLDER.glob("*.md"):
+    written = [*FOLDER.glob("*.md"), PAGE]
+    for page in written:
         shutil.copy(page, tmp_path)
-    assert program.main(["--table"], pages=tmp_path) == 0
-    for page in FOLDER.glob("*.md"):
+    assert program.main(["--table"], pages=tmp_path, sizing=tmp_path / PAGE.name) == 0
+    for page in written:
         assert (tmp_path / page.name).read_text("utf-8") == page.read_text("utf-8"), "run --table"
+
+
+def test_the_model_of_a_cluster_is_computed_from_what_is_recorded(tmp_path: Path) -> None:
+    page = tmp_path / PAGE.name
+    shutil.copy(PAGE, page)
+    cpu = {SINGLE: "CPU a request: front end 50 µs, actor 20, bare 27", BATCHED: "front end 0.5 µs, actor 4"}
+    write_sizing({key: replace(row(key, 1.0), remark=remark) for key, remark in cpu.items()}, page)
+    lines = page.read_text("utf-8").splitlines()
+    for line in (
+        "| one evaluation | 50 µs | 20 µs | 1 µs |",
+        "| one event of a batch of 1 000 | 0.5 µs | 4 µs |  |",
+        "| front ends | 1 s / 50 µs: 20 000 a second and core | 5.0 cores busy: 8 front ends at 70 % |",
+        "one detector has one thread | 2.0 cores busy, over at least 2 detectors |",
+        "250 000 and *detector* | 0.1 cores busy in front ends, 0.4 in workers |",
+    ):
+        assert any(each.endswith(line) for each in lines)
 
 
 def test_every_headline_is_of_a_row_that_is_recorded() -> None:
