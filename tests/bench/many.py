@@ -4,9 +4,14 @@
     python -m tests.bench.many --quick     200 detectors, 50 a worker, for twenty seconds
 
 Each detector has two rules and gets an event every two seconds, over HTTP, synced before it is answered. In
-the middle one worker is killed. At the end every acknowledged event must be in the detectors' files. The exit
-status is 1 if one is not, or if, before the kill, 95 % of the answers do not come within 50 ms of the time at
-which their event was due.
+the middle one worker is killed. At the end every acknowledged event must be in the detectors' files. Then
+many detectors without rules are created, and the service starts with them. The exit status is 1 if
+
+* an acknowledged event is lost;
+* before the kill, or after it, 95 % of the answers do not come within 50 ms of the time at which their event
+  was due; events that are due in the first second after the kill do not count, for detectors recover then;
+* the last tenth of the detectors is created at less than half of the rate of the first;
+* the service takes more than 10 s to start with all of them.
 """
 
 import argparse
@@ -19,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +36,9 @@ from tests.service_process import Served, served
 
 PERIOD_S: Final = 2.0
 P95_MS_MAX: Final = 50.0
+RECOVERY_S: Final = 1.0
+CREATION_SHARE_MIN: Final = 0.5
+START_S_MAX: Final = 10.0
 CONNECTIONS: Final = 64
 RULES: Final = (
     'action == "login" and ok == false and per user (count(ok == false) within 1m >= 10)',
@@ -58,6 +67,8 @@ class Seen:
 
     took_ms: list[float] = field(default_factory=list)
     """From when each was due to its answer."""
+    due_s: list[float] = field(default_factory=list)
+    """When each was due, of the loop's clock."""
     acknowledged: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     refused: Counter[int] = field(default_factory=Counter)
@@ -71,9 +82,10 @@ class Seen:
             f"p50 {p50:.1f} ms, p95 {p95:.1f} ms, p99 {p99:.1f} ms, worst {max(self.took_ms):.0f} ms{refused}"
         )
 
-    def within_ms(self, share: float) -> float:
-        """Give the time within which that share was answered."""
-        ordered = sorted(self.took_ms)
+    def within_ms(self, share: float, from_s: float = 0.0) -> float:
+        """Give the time within which that share was answered of the events that were due from a moment on."""
+        timed = zip(self.due_s, self.took_ms, strict=True)
+        ordered = sorted(took_ms for due_s, took_ms in timed if due_s >= from_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
@@ -123,14 +135,22 @@ class Callers:
 
         async def one(number: int) -> str:
             reply = await self.post("/api/detectors", {"name": f"detector {number}"})
-            detector = str(msgspec.json.decode(reply.result, type=dict[str, str])["id"])
-            for index, rule in enumerate(rules):
-                path = f"/api/detectors/{detector}/rules"
-                added = await self.post(path, {"name": f"rule {index}", "condition": rule})
-                assert added.success, added.errors
-            return detector
+            return str(msgspec.json.decode(reply.result, type=dict[str, str])["id"])
 
-        return await asyncio.gather(*map(one, range(count)))
+        ids = await asyncio.gather(*map(one, range(count)))
+        for rule in rules:
+            await self.add(ids, rule)
+        return ids
+
+    async def add(self, ids: Sequence[str], rule: str) -> None:
+        """Give each detector a rule."""
+
+        async def one(detector: str) -> None:
+            path = f"/api/detectors/{detector}/rules"
+            added = await self.post(path, {"name": rule, "condition": rule})
+            assert added.success, added.errors
+
+        await asyncio.gather(*map(one, ids))
 
 
 async def load(callers: Callers, ids: list[str], seconds: float, seen: Seen) -> None:
@@ -145,6 +165,7 @@ async def load(callers: Callers, ids: list[str], seconds: float, seen: Seen) -> 
         reply = await callers.post(f"/api/detectors/{detector}/evaluate", {"event": event})
         took_s = loop.time() - due_s
         seen.took_ms.append(took_s * 1e3)
+        seen.due_s.append(due_s)
         if reply.success:
             seen.acknowledged[detector] += 1
         else:
@@ -163,18 +184,26 @@ async def load(callers: Callers, ids: list[str], seconds: float, seen: Seen) -> 
     await asyncio.gather(*under_way)
 
 
-async def busy(running: Served, size: Size) -> tuple[list[str], Seen, Seen]:
-    """Keep detectors busy, and kill a worker in the middle; give their ids, and what was before and after."""
+async def busy(running: Served, size: Size) -> tuple[list[str], Seen, list[str]]:
+    """Keep detectors busy, and kill a worker amid it; give ids, what was seen, and what was too slow."""
     callers = Callers(running)
     await callers.open()
     while not (spares := workers_of(running.process.pid)):  # noqa: ASYNC110 -- no event tells of it
         await asyncio.sleep(0.1)
     await asyncio.sleep(1)
     empty_bytes = held_bytes(spares[0])
-    began_s = time.monotonic()
-    ids = await callers.create(size.detectors, RULES)
-    rate = size.detectors / (time.monotonic() - began_s)
-    print(f"{size.detectors} detectors created, with {len(RULES)} rules each: {rate:.0f}/s", flush=True)
+    times_s = [time.monotonic()]
+    ids = await callers.create(size.detectors, ())
+    times_s.append(time.monotonic())
+    for rule in RULES:
+        await callers.add(ids, rule)
+        times_s.append(time.monotonic())
+    created, first, second = (size.detectors / (after - before) for before, after in pairwise(times_s))
+    print(
+        f"{size.detectors} detectors created at {created:.0f}/s, their first rules at {first:.0f}/s, "
+        f"their second ones at {second:.0f}/s",
+        flush=True,
+    )
     warm = Seen()
     await load(callers, ids, 2 * PERIOD_S, warm)
     before = Seen(acknowledged=warm.acknowledged, unknown=warm.unknown)
@@ -196,8 +225,15 @@ async def busy(running: Served, size: Size) -> tuple[list[str], Seen, Seen]:
     killed_s = asyncio.get_running_loop().time()
     await load(callers, ids, size.seconds / 2, after)
     trouble_s = max(0.0, after.last_trouble_s - killed_s)
-    print(f"a worker killed: {after}; the last trouble {trouble_s:.1f} s later", flush=True)
-    return ids, before, after
+    p95_ms = {"before": before.within_ms(0.95), "after": after.within_ms(0.95, killed_s + RECOVERY_S)}
+    print(f"a worker killed: {after}; the last trouble {trouble_s:.1f} s later")
+    print(f"p95 without the first {RECOVERY_S:.0f} s after the kill: {p95_ms['after']:.1f} ms", flush=True)
+    slow = [
+        f"95 % {when} the kill within {ms:.1f} ms, more than {P95_MS_MAX:.0f}"
+        for when, ms in p95_ms.items()
+        if ms > P95_MS_MAX
+    ]
+    return ids, after, slow
 
 
 def lost(data: Path, ids: list[str], seen: Seen) -> list[str]:
@@ -213,8 +249,8 @@ def lost(data: Path, ids: list[str], seen: Seen) -> list[str]:
     ]
 
 
-async def create_stored(running: Served, count: int) -> str:
-    """Make detectors without rules; give how fast the first and the last tenth were."""
+async def create_stored(running: Served, count: int) -> tuple[float, float]:
+    """Make detectors without rules; give how many a second of the first and of the last tenth."""
     callers = Callers(running)
     await callers.open()
     rates = []
@@ -222,7 +258,7 @@ async def create_stored(running: Served, count: int) -> str:
         began_s = time.monotonic()
         await callers.create(count // 10, ())
         rates.append(count / 10 / (time.monotonic() - began_s))
-    return f"{count} detectors created: {rates[0]:.0f}/s for the first tenth, {rates[-1]:.0f}/s for the last"
+    return rates[0], rates[-1]
 
 
 def main(given: Sequence[str]) -> int:
@@ -234,15 +270,21 @@ def main(given: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "busy"
         with served(data, *options, "--spares", "1") as running:
-            ids, before, after = asyncio.run(busy(running, size))
+            ids, after, wrong = asyncio.run(busy(running, size))
             began_s = time.monotonic()
             running.end()
         print(f"ended, with everything saved, within {time.monotonic() - began_s:.1f} s")
-        wrong = lost(data, ids, after)
-        print(f"{after.acknowledged.total()} events acknowledged, lost in {len(wrong)} detectors", *wrong[:5])
+        losses = lost(data, ids, after)
+        print(f"{after.acknowledged.total()} events acknowledged, lost in {len(losses)} detectors")
+        wrong += losses[:5]
         data = Path(folder) / "stored"
         with served(data) as running:
-            print(asyncio.run(create_stored(running, size.stored)))
+            first, last = asyncio.run(create_stored(running, size.stored))
+            print(
+                f"{size.stored} detectors created, the first tenth at {first:.0f}/s, the last at {last:.0f}/s"
+            )
+            if last < CREATION_SHARE_MIN * first:
+                wrong.append(f"the last tenth was created at {last / first:.2f} of the rate of the first")
             running.end()
             token = running.token
         began_s = time.monotonic()
@@ -250,9 +292,13 @@ def main(given: Sequence[str]) -> int:
             running.token = token
             while running.request("GET", "/readyz").status_code != 200:
                 time.sleep(0.05)
-            print(f"started with {size.stored} detectors within {time.monotonic() - began_s:.1f} s")
+            took_s = time.monotonic() - began_s
+            print(f"started with {size.stored} detectors within {took_s:.1f} s")
+            if took_s > START_S_MAX:
+                wrong.append(f"the start took more than {START_S_MAX:.0f} s")
             running.end()
-    return 1 if wrong or before.within_ms(0.95) > P95_MS_MAX else 0
+    print(*(f"wrong: {one}" for one in wrong), sep="\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
