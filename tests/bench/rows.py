@@ -54,6 +54,8 @@ class Part:
     case: str
     measure: Callable[[], list[Row]]
     name: str = ""
+    settles: bool = True
+    """Whether it is measured more than once for the record; false where one measurement has many passes."""
 
     def __str__(self) -> str:
         return f"{self.case} {self.name}".rstrip()

@@ -1,142 +1,55 @@
 """Rules that share a few histories: each has a type and a range of its own, and asks one of eight histories.
 
 Twenty rules are of the type of an event; the history is what thousands have in common. Rules are made
-together, or at different times, each after an event.
+together, or at different times, each after an event. The same rules see events of many users, then of one.
 """
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from engine import Detector
 from tests.bench.effort import Effort
+from tests.bench.fresh import call
 from tests.bench.race import Contestant, Event, Raced, race
-from tests.bench.rows import Part, Row, Target
+from tests.bench.rows import Part, Row, at_most
+from tests.bench.shared_members import COUNTRIES, MEMBERS, Member, Observe
 
 CASE = "shared"
 RULES_OF_TYPE = 20
-COUNTRIES = ("DE", "FR", "US", "CN", "BR", "IN", "GB", "JP")
 USERS = 1_000
+ONE_USER = 1
 AMOUNTS = 1_000
 WIDTH = 100
 STEP_MS = 10
 BORN_EVERY_MS = 60_000
 LONG_BEFORE_MS = 86_400_000
 """So long before the first event all rules are made: their histories differ no more when it comes."""
-
-Observe = Callable[[Event], Callable[[str], bool]]
-"""Observes an event, and gives what tells of each country whether its history holds now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A temporal member as the part that rules share, and by hand."""
-
-    name: str
-    shared: str
-    history: Callable[[], Observe]
-    rounds: int = 0
-    """How many times every user is seen in every country first, so that each run begins after all
-    births, and what joins with time has joined."""
-
-
-def once_within() -> Observe:
-    """`once within 10m country == …`, for each user."""
-    last_ms: dict[tuple[str, str], float] = {}
-
-    def observe(event: Event) -> Callable[[str], bool]:
-        fields, now_ms, _ = event
-        user = fields["user"]
-        last_ms[user, fields["country"]] = now_ms
-        return lambda country: now_ms - last_ms.get((user, country), float("-inf")) <= 600_000
-
-    return observe
-
-
-def since_within() -> Observe:
-    """`ok == true since within 1h country == …`, for each user."""
-    last_ms: dict[str, dict[str, float]] = {}
-
-    def observe(event: Event) -> Callable[[str], bool]:
-        fields, now_ms, _ = event
-        of_user = last_ms.setdefault(fields["user"], {})
-        if not fields["ok"]:
-            of_user.clear()
-        of_user[fields["country"]] = now_ms
-        return lambda country: now_ms - of_user.get(country, float("-inf")) <= 3_600_000
-
-    return observe
-
-
-def held_weak() -> Observe:
-    """`historically for 1m country != …`, for each user."""
-    last_ms: dict[tuple[str, str], float] = {}
-
-    def observe(event: Event) -> Callable[[str], bool]:
-        fields, now_ms, _ = event
-        user = fields["user"]
-        last_ms[user, fields["country"]] = now_ms
-        return lambda country: now_ms - last_ms.get((user, country), float("-inf")) > 60_000
-
-    return observe
-
-
-def held_strong() -> Observe:
-    """`historically for 1m strong country != …`, for each user."""
-    begun_ms: dict[tuple[str, str], float] = {}
-
-    def observe(event: Event) -> Callable[[str], bool]:
-        fields, now_ms, _ = event
-        user = fields["user"]
-        for country in COUNTRIES:
-            begun_ms.setdefault((user, country), now_ms)
-        begun_ms.pop((user, fields["country"]))
-        return lambda country: now_ms - begun_ms.get((user, country), float("inf")) >= 60_000
-
-    return observe
-
-
-def nested() -> Observe:
-    """`once within 10m (ok == true and once within 5m country == …)`, for each user."""
-    last_ms: dict[tuple[str, str], float] = {}
-    last_ok_ms: dict[tuple[str, str], float] = {}
-
-    def observe(event: Event) -> Callable[[str], bool]:
-        fields, now_ms, _ = event
-        user = fields["user"]
-        last_ms[user, fields["country"]] = now_ms
-        if fields.get("ok"):
-            for country in COUNTRIES:
-                if now_ms - last_ms.get((user, country), float("-inf")) <= 300_000:
-                    last_ok_ms[user, country] = now_ms
-        return lambda country: now_ms - last_ok_ms.get((user, country), float("-inf")) <= 600_000
-
-    return observe
-
-
-MEMBERS = (
-    Member("once within", 'once within 10m country == "{}"', once_within),
-    Member("since within", '(ok == true since within 1h country == "{}")', since_within),
-    Member("historically for, weak", 'historically for 1m country != "{}"', held_weak),
-    Member(
-        "once within, nested", 'once within 10m (ok == true and once within 5m country == "{}")', nested, 1
-    ),
-    Member("historically for, strong", 'historically for 1m strong country != "{}"', held_strong, 1),
-)
+WARM_EVENTS_MAX = 10_000
+PASSES_MAX = 5
+MOST_OF = ("once within", "count")
+"""The members that are measured with the most rules, too."""
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each member, for rules that are made together and for such that are not."""
+    """Give a part for each member, for rules that are made together and for such that are not.
+
+    A part builds its rules once, which takes longer than all its passes, and is not measured again.
+    """
     return [
-        Part(
-            CASE,
-            partial(measure, member, apart, effort),
-            f"{member.name}, {'apart' if apart else 'together'}",
-        )
-        for member in MEMBERS
-        for apart in (False, True)
+        *(
+            Part(
+                CASE,
+                partial(measure, member, apart, effort),
+                f"{member.name}, {'apart' if apart else 'together'}",
+                settles=False,
+            )
+            for member in MEMBERS
+            for apart in (False, True)
+        ),
+        Part(CASE, partial(measure_memory, effort), "memory", settles=False),
     ]
 
 
@@ -153,8 +66,17 @@ class _Rule:
 
 def measure(member: Member, apart: bool, effort: Effort) -> list[Row]:
     """Give the cost of an event at each number of rules, and how much it grows with them."""
-    raced = {count: _raced(member, apart, count, effort) for count in effort.shared_rules}
-    name = f"{member.name}, rules made {'at different times' if apart else 'together'}"
+    counts = effort.shared_rules if member.name in MOST_OF else effort.shared_rules[:2]
+    raced = {count: _raced(member, apart, count, effort) for count in counts}
+    made = f"rules made {'at different times' if apart else 'together'}"
+    rows = []
+    for users in (USERS, ONE_USER):
+        name = f"{member.name}, {made}{'' if users > 1 else ', one user'}"
+        rows += _rows(name, {count: each[users] for count, each in raced.items()})
+    return rows
+
+
+def _rows(name: str, raced: dict[int, Raced]) -> list[Row]:
     rows = [
         Row(
             case=CASE,
@@ -168,67 +90,96 @@ def measure(member: Member, apart: bool, effort: Effort) -> list[Row]:
         )
         for count, each in raced.items()
     ]
-    few, many = min(raced), max(raced)
-    growth = raced[many].cost_s["ours"] / raced[few].cost_s["ours"]
-    floor_growth = raced[many].cost_s["floor"] / raced[few].cost_s["floor"]
-    target = Target(text="at most 2x", met=growth <= 2)
-    grown = Row(
-        case=CASE,
-        name=f"{name}, {many} over {few}",
-        unit="times the cost",
-        ours=growth,
-        floor=floor_growth,
-        ratio=growth,
-        over=f"{few} rules",
-        tolerance=0.5,
-        target=target,
-    )
-    return [*rows, grown]
+    few = min(raced)
+    for many in sorted(raced)[1:]:
+        growth, floor_growth = (
+            raced[many].cost_s[whose] / raced[few].cost_s[whose] for whose in ("ours", "floor")
+        )
+        rows.append(
+            Row(
+                case=CASE,
+                name=f"{name}, {many} over {few}",
+                unit="times the cost",
+                ours=growth,
+                floor=floor_growth,
+                ratio=growth,
+                over=f"{few} rules",
+                tolerance=0.5,
+                target=at_most(2, growth, "at most 2x"),
+            )
+        )
+    return rows
 
 
-def _raced(member: Member, apart: bool, count: int, effort: Effort) -> Raced:
+def _raced(member: Member, apart: bool, count: int, effort: Effort) -> dict[int, Raced]:
+    """Race the same rules on events of many users, and then on those of one, whom none of these was."""
     drawn = random.Random(count)
+    rules = _rules(drawn, count)
+    detector = _detector(member, apart, rules, drawn)
+    before: list[Event] = [
+        (
+            {"type": "", "country": country, "user": f"user{user}"},
+            -LONG_BEFORE_MS / 2 + number,
+            None,
+        )
+        for number in range(member.rounds)
+        for country in COUNTRIES
+        for user in (*range(USERS), "only")
+    ]
+    detector.evaluate_many(before)
+    observe = member.history()
+    for event in before:
+        observe(event)
+    contestants = [Contestant("ours", detector.evaluate_many), _by_hand(observe, rules)]
+    shorter = replace(
+        effort,
+        warm_events=min(WARM_EVENTS_MAX, effort.warm_events),
+        passes=min(PASSES_MAX, effort.passes),
+    )
+    raced = {}
+    for number, users in enumerate((USERS, ONE_USER)):
+        begin_ms = number * shorter.events * STEP_MS
+        events = [_event(drawn, rules, begin_ms + place * STEP_MS, users) for place in range(shorter.events)]
+        raced[users] = race(contestants, events, shorter)
+    return raced
+
+
+def _rules(drawn: random.Random, count: int) -> list[_Rule]:
     types = max(1, count // RULES_OF_TYPE)
-    rules = [
+    return [
         _Rule(number % types, drawn.randrange(AMOUNTS - WIDTH), COUNTRIES[number % len(COUNTRIES)])
         for number in range(count)
     ]
-    events = [_event(drawn, types, number * STEP_MS) for number in range(effort.events)]
+
+
+def _detector(member: Member, apart: bool, rules: Sequence[_Rule], drawn: random.Random) -> Detector:
+    """Give a detector with these rules. Between those that are made apart, another user has events."""
     detector = Detector()
+    first_ms = -LONG_BEFORE_MS * (1 + len(rules) // 1_000)
     for number, rule in enumerate(rules):
         detector.add_rule(f"rule {number}", rule.condition(member.shared))
         if apart:
-            fields, _, _ = _event(drawn, types, 0)
-            detector.evaluate(fields, number * BORN_EVERY_MS - LONG_BEFORE_MS * (1 + count // 1_000))
-    before = [
-        ({"type": "", "country": country, "user": f"user{user}"}, -LONG_BEFORE_MS / 2 + number, None)
-        for number in range(member.rounds)
-        for country in COUNTRIES
-        for user in range(USERS)
-    ]
-    detector.evaluate_many(before)
-    return race([Contestant("ours", detector.evaluate_many), _by_hand(member, rules, before)], events, effort)
+            fields, _, _ = _event(drawn, rules, 0, USERS)
+            detector.evaluate(fields | {"user": "before"}, first_ms + number * BORN_EVERY_MS)
+    return detector
 
 
-def _event(drawn: random.Random, types: int, time_ms: float) -> Event:
+def _event(drawn: random.Random, rules: Sequence[_Rule], time_ms: float, users: int) -> Event:
     fields = {
-        "type": f"t{drawn.randrange(types)}",
+        "type": f"t{rules[drawn.randrange(len(rules))].type}",
         "amount": drawn.randrange(AMOUNTS),
         "country": drawn.choice(COUNTRIES),
-        "user": f"user{drawn.randrange(USERS)}",
+        "user": f"user{drawn.randrange(users)}" if users > 1 else "useronly",
         "ok": drawn.random() < 0.9,
     }
     return fields, time_ms, None
 
 
-def _by_hand(member: Member, rules: list[_Rule], before: list[Event]) -> Contestant:
+def _by_hand(observe: Observe, rules: list[_Rule]) -> Contestant:
     """A dict from types to their rules, and one memory for each history."""
     by_type: dict[str, list[tuple[int, int, str]]] = {}
     for rule in rules:
         by_type.setdefault(f"t{rule.type}", []).append((rule.low, rule.low + WIDTH, rule.country))
-    observe = member.history()
-    for event in before:
-        observe(event)
 
     def run(events: list[Event]) -> list[Any]:
         answers = []
@@ -245,3 +196,40 @@ def _by_hand(member: Member, rules: list[_Rule], before: list[Event]) -> Contest
         return answers
 
     return Contestant("floor", run)
+
+
+# -- in processes of their own -------------------------------------------------------------------------------
+
+
+def keep(rules: int, keys: int) -> dict[str, float]:
+    """Give the memory that the state of rules takes, made apart, over keys in each of the eight countries."""
+    drawn = random.Random(rules)
+    made = _rules(drawn, rules)
+    detector = _detector(_MEMORY_OF, True, made, drawn)
+    for country in COUNTRIES:
+        for user in range(keys):
+            detector.evaluate({"type": "", "country": country, "user": f"user{user}"}, 0)
+    return {"said_bytes": detector.state.bytes, "live": detector.state.live}
+
+
+_MEMORY_OF = next(member for member in MEMBERS if member.name == "once within")
+
+
+def measure_memory(effort: Effort) -> list[Row]:
+    """Give the state of many rules that share eight histories beside that of eight rules."""
+    keys, (few, many) = effort.keys_max, (len(COUNTRIES), effort.shared_rules[1])
+    kept = {rules: call(__name__, "keep", rules=rules, keys=keys) for rules in (few, many)}
+    ratio = kept[many]["said_bytes"] / kept[few]["said_bytes"]
+    return [
+        Row(
+            case=CASE,
+            name=f"state of {many} rules made at different times over {keys} keys",
+            unit="bytes a key, as the detector says",
+            ours=kept[many]["said_bytes"] / keys,
+            floor=kept[few]["said_bytes"] / keys,
+            ratio=ratio,
+            over=f"{few} rules",
+            target=at_most(1.1, ratio, f"at most 1.1x {few} rules"),
+            tolerance=0.1,
+        )
+    ]

@@ -110,6 +110,13 @@ def test_a_lucky_measurement_is_not_what_is_recorded() -> None:
     assert script.measured == 3
 
 
+def test_a_part_whose_measurement_has_many_passes_is_recorded_as_it_was_measured_once() -> None:
+    script = Scripted(steady=[3.0, 4.0])
+    part = Part("scripted", script, settles=False)
+    assert [row.ratio for row in settled([(part, part.measure())])] == [3.0]
+    assert script.measured == 1
+
+
 def test_the_worst_of_all_measurements_is_recorded_beside_a_typical_one() -> None:
     def measured(ratio: float, ours: float, worst: float) -> list[Row]:
         return [replace(row("noisy", ratio), ours=ours, worst=worst)]

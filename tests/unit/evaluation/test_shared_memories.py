@@ -494,3 +494,21 @@ def test_a_run_that_needs_no_time_is_not_shown_to_begin_before_its_rule() -> Non
     assert detector.state.joined
     [explained] = explain(detector, {"k": 1}, 5, rule_id=young).rules
     assert [(node.verdict, node.witness_us) for node in explained.node.nodes] == [(True, 5_000)]
+
+
+@pytest.mark.parametrize(
+    "member",
+    ["once within 10s p == {}", "(count(p == {}) within 10s >= 3)", "historically for 10s not p == {}"],
+)
+def test_the_state_of_many_rules_that_share_memories_is_that_of_a_rule_for_each(member: str) -> None:
+    def state_bytes(rules: int) -> int:
+        detector = Detector()
+        for number in range(400):
+            if number < rules:
+                detector.add_rule("rule", f"q == {number} and per k {member.format(number % 8)}")
+            detector.evaluate({"k": "first", "p": number % 8}, 20_000 * number)
+        for number in range(400):
+            detector.evaluate({"k": number % 50, "p": number % 8}, 8_000_000 + number)
+        return detector.state.bytes
+
+    assert state_bytes(200) == state_bytes(8) > 0
