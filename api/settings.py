@@ -179,8 +179,7 @@ class Settings:
         10_000, "The maximum number of requests that wait for a detector in a front end."
     )
     max_waiting_bytes: int = _setting(
-        64 * _MIB,
-        "The maximum size of the requests that wait for a detector in a front end, in bytes.",
+        64 * _MIB, "The maximum size of the requests that wait for a detector in a front end, in bytes."
     )
     max_answers_kept_bytes: int = _setting(
         64 * _MIB,
