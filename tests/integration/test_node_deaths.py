@@ -1,12 +1,24 @@
 """Nodes that are stopped, killed or come back, under load: nothing acknowledged is lost, all goes on soon."""
 
+import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.node_deaths import cluster, directory_node, fullest, load, service_on, workers_on
+from tests.node_deaths import (
+    Load,
+    Nodes,
+    cluster,
+    directory_node,
+    fullest,
+    load,
+    move_directory_off_head,
+    service_on,
+    workers_on,
+)
 
 pytestmark = pytest.mark.ray
 
@@ -42,12 +54,51 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
         took_s["a node is killed"] = callers.all_answer(since_s)
         callers.all_answer()
 
-        callers.end()
-        for caller in callers.callers:
-            assert caller.acknowledged <= caller.counted() <= caller.sent
-            # What was in flight may be unknown, nothing else.
-            assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
+        check_counts(callers)
     for what, all_s in took_s.items():
-        median_s, longest_s = all_s[len(all_s) // 2], all_s[-1]
-        print(f"{what}: detectors answer after {median_s:.1f} s in the middle, {longest_s:.1f} s at most")
-        assert longest_s < WITHIN_S
+        check_times(what, all_s)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost(tmp_path, number):
+    data = tmp_path / "data"
+    with cluster(tmp_path) as nodes, service_on(nodes, data) as service, load(service, 9) as callers:
+        # Without the control store, which is on the head, nothing could be started.
+        move_directory_off_head(nodes, data)
+        callers.all_answer()
+        node = directory_node(nodes, data)
+        assert workers_on(service)[node]
+        since_s = nodes.signal(node, number)
+        took_s = callers.all_answer(since_s)
+        if number == signal.SIGSTOP:
+            # The stopped directory and its workers find that they have successors.
+            nodes.signal(node, signal.SIGCONT)
+            callers.all_answer()
+            assert directory_after(nodes, data, node) != node
+        check_counts(callers)
+    check_times(f"{number.name} to the directory's node", took_s)
+
+
+def directory_after(nodes: Nodes, data: Path, node: str) -> str:
+    """The node of the directory once it is another than the one given. Between two, nobody has the lock."""
+    give_up_s = time.monotonic() + WITHIN_S
+    found = node
+    while found == node and time.monotonic() < give_up_s:
+        with contextlib.suppress(LookupError):
+            found = directory_node(nodes, data)
+    return found
+
+
+def check_counts(callers: Load) -> None:
+    """End the callers; what was acknowledged is there, and nothing twice."""
+    callers.end()
+    for caller in callers.callers:
+        assert caller.acknowledged <= caller.counted() <= caller.sent
+        # What was in flight may be unknown, nothing else.
+        assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
+
+
+def check_times(what: str, all_s: list[float]) -> None:
+    median_s, longest_s = all_s[len(all_s) // 2], all_s[-1]
+    print(f"{what}: detectors answer after {median_s:.1f} s in the middle, {longest_s:.1f} s at most")
+    assert longest_s < WITHIN_S

@@ -1,6 +1,7 @@
 """How a service reaches the directory, and when it ends one that it cannot reach."""
 
 import asyncio
+import errno
 import ssl
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from engine.runtime.transport.link_client import LinkClient
 _ANSWER_S: Final = 15.0
 """How long a directory may take to start, on a busy machine too."""
 _PING_S: Final = 5.0
+_OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""Errors that say what this service or its machine lacks, and nothing of the directory."""
 _ATTEMPTS: Final = 3
 """After so many attempts in a row that this service alone can be blamed for, it gives up."""
 
@@ -55,13 +58,14 @@ class DirectoryReach:
         except OSError as error:
             # Whoever ends the connection itself is alive. It does so if the certificate is unknown to it.
             rejected = seen.tls and isinstance(error, ConnectionResetError)
-            if (known and not rejected) or not await _answers(actor):
+            lost = (known and not rejected) or not await _answers(actor)
+            if lost and error.errno not in _OWN:
                 await actor.end()
                 raise _away(error) from error
             self._failed += 1
             hint = " (perhaps it does not accept this service's certificate)" if rejected else ""
             why = f"{str(error) or 'no answer'}{hint}"
-            message = f"the directory runs, but this service cannot connect to {seen.place}: {why}"
+            message = f"this service cannot connect to the directory at {seen.place}: {why}"
             if self._failed < _ATTEMPTS:
                 raise ActorDied(message) from error
             self._failed = 0

@@ -1,6 +1,8 @@
 """Which directory a service ends when it cannot connect to it, and which goes on for the others."""
 
 import asyncio
+import errno
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -14,6 +16,7 @@ from engine.runtime.cluster.directory_reach import DirectoryReach
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.frames import TOKEN_BYTES
+from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.listener import Listener
 from tests.certificates import certificates
@@ -98,6 +101,18 @@ async def test_a_directory_that_has_answered_here_or_cannot_listen_is_ended() ->
     deaf = Directory(OSError("no address is free"))
     assert isinstance(await attempt(reach, deaf), ActorDied)
     assert deaf.ended == 1
+
+
+async def test_a_service_that_lacks_descriptors_ends_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(_: Address) -> LinkClient:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(LinkClient, "to", full)
+    reach, directory = DirectoryReach(SILENT_S), refusing()
+    assert isinstance(directory.address, Address)
+    reach.answered(directory, directory.address)  # type: ignore[arg-type]
+    assert "Too many open files" in str(await attempt(reach, directory))
+    assert directory.ended == 0
 
 
 async def test_a_stopped_directory_that_has_answered_here_is_ended_soon() -> None:
