@@ -2,26 +2,32 @@
 
 import json
 import random
+import re
 import tarfile
+from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.evaluation.persistence import saved
 from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.catalogue import catalogue_state
 from engine.runtime.contract.requests import operations as ops
-from tests.data.golden.make import KILL_AT, fields
+from engine.runtime.detector.persistence.detector_snapshot import STATE_VERSION_TOLD_FROM
+from engine.runtime.detector.persistence.journal_entries import RECORD_VERSION
+from snapshots.inspection import read_only
+from tests.data.golden.make import fields
 from tests.local_runtime import local_service
 from tests.reference import ReferenceDetector
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
+UNIT = Path(__file__).parent.parent / "unit"
 COMMITS = sorted(path.name.partition(".")[0] for path in GOLDEN.glob("*.tar.xz"))
+REQUESTS_MIN = 60
 MORE_EVENTS = 40
-
-# Each takes seconds of the reference.
-pytestmark = pytest.mark.storm
 
 
 class History:
@@ -30,6 +36,12 @@ class History:
     def __init__(self, asked: list[dict[str, Any]]) -> None:
         self.reference = ReferenceDetector()
         self.at_ms = 0
+        self.shadows: set[str] = set()
+        """The names of the rules that never act."""
+        self.drafted: tuple[str, str] | None = None
+        """The names of a rule and its draft."""
+        self.compared: Counter[tuple[bool, bool]] = Counter()
+        """At how many events the two fired, or one of them."""
         for one in asked:
             self.take(one)
 
@@ -45,6 +57,10 @@ class History:
                 # The id of a rule whose creation had no answer is not known.
                 rule_id = answer["id"] if answer else "?"
                 condition, notify = parse(document["condition"]), document["notify"]
+                if "draftOf" in document:
+                    self.drafted = reference.rules[document["draftOf"]].name, document["name"]
+                if document.get("shadow"):
+                    self.shadows.add(document["name"])
                 reference.add_rule(rule_id, document["name"], condition, notify=notify)
             case "PATCH", rule_id:
                 reference.change_rule(rule_id, **document)
@@ -52,11 +68,19 @@ class History:
                 del reference.rules[rule_id]
 
     def evaluate(self, event: dict[str, Any]) -> list[str]:
-        """Return the ids of the rules that fire."""
+        """Return the ids of the rules that fire and act."""
         self.at_ms = event["timestamp_ms"]
         actions = self.reference.evaluate(event["fields"], event["timestamp_ms"])
         assert actions is not None
-        return [action[1] for action in actions]
+        if self.drafted:
+            names = {action[2] for action in actions}
+            self.compared[self.drafted[0] in names, self.drafted[1] in names] += 1
+        return [action[1] for action in actions if action[2] not in self.shadows]
+
+    def counts(self) -> list[int]:
+        """Return at how many events a rule and its draft fired together, and each of them alone."""
+        kinds = ((True, True), (True, False), (False, True))
+        return [self.compared[kind] for kind in kinds] if self.drafted else []
 
     def rules(self) -> list[tuple[str, bool]]:
         return [(rule.name, rule.enabled) for rule in self.reference.rules.values()]
@@ -103,11 +127,22 @@ async def go_on(fleet: Fleet, detector_id: str, possible: list[History]) -> list
     return possible
 
 
+async def compared(fleet: Fleet, detector_id: str, rules: list[dict[str, Any]]) -> list[int]:
+    """Return at how many events a rule and its draft fired together, and each of them alone."""
+    drafted = next((rule["draftOf"] for rule in rules if "draftOf" in rule), None)
+    if drafted is None:
+        return []
+    found = await result(fleet, detector_id, ops.comparison(drafted))
+    return [found[kind] for kind in ("both", "only_rule", "only_draft")]
+
+
+# It takes seconds of the reference.
+@pytest.mark.storm
 @pytest.mark.parametrize("commit", COMMITS)
 async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Path, commit: str) -> None:
     data = unpacked(commit, tmp_path)
     sent = json.loads((tmp_path / "sent.json").read_text())
-    assert min(map(len, sent.values())) >= KILL_AT
+    assert min(map(len, sent.values())) >= REQUESTS_MIN
     possible: dict[str, list[History]] = {}
     for _ in range(2):
         # The second time, it is opened as this version has saved it.
@@ -115,8 +150,48 @@ async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Pa
             fleet = service.fleet
             assert dict(await fleet.detectors()).keys() == sent.keys()
             for detector_id, asked in sent.items():
+                rules = (await result(fleet, detector_id, ops.rules()))["rules"]
                 if detector_id not in possible:
-                    rules = (await result(fleet, detector_id, ops.rules()))["rules"]
                     possible[detector_id] = histories(asked, rules)
                 possible[detector_id] = await go_on(fleet, detector_id, possible[detector_id])
+                found = await compared(fleet, detector_id, rules)
+                assert found in [one.counts() for one in possible[detector_id]]
             assert not (await fleet.status()).problems
+
+
+def versions_in(folder: Path) -> tuple[set[int], set[int]]:
+    """Return the versions of the state, and of the records, that a start reads from a folder."""
+    recovered = read_only(folder)
+    snapshot = recovered.snapshot
+    assert snapshot is not None
+    state = snapshot.version
+    if folder.parent.name == "detectors" and state >= STATE_VERSION_TOLD_FROM:
+        state = saved.unpack(snapshot.body)[1]
+    return {state}, {record.version for record in recovered.records}
+
+
+def versions_in_names(folder: Path, kind: str) -> set[int]:
+    """Return the versions that the names of files tell."""
+    found = (re.match(rf"{kind}_(\d+)", path.name) for path in folder.iterdir())
+    return {int(match[1]) for match in found if match}
+
+
+def test_every_version_of_states_and_records_has_a_golden_file(tmp_path: Path) -> None:
+    states = versions_in_names(UNIT / "evaluation" / "golden", "state")
+    records = versions_in_names(UNIT / "runtime" / "golden", "record")
+    of_directory: tuple[set[int], set[int]] = set(), set()
+    for commit in COMMITS:
+        data = unpacked(commit, tmp_path / commit)
+        for folder in (data / "detectors").iterdir():
+            in_folder = versions_in(folder)
+            states |= in_folder[0]
+            records |= in_folder[1]
+        in_folder = versions_in(data / "directory")
+        of_directory[0].update(in_folder[0])
+        of_directory[1].update(in_folder[1])
+    assert states == {*range(1, saved.STATE_VERSION + 1)}
+    assert records == {*range(1, RECORD_VERSION + 1)}
+    assert of_directory == (
+        {*range(1, catalogue_state.STATE_VERSION + 1)},
+        {*range(1, catalogue_state.RECORD_VERSION + 1)},
+    )

@@ -6,7 +6,8 @@ Runs that commit's `serve` in a worktree of this repository, with this Python an
 create a detector each, add rules to it and send it events, until each has sent all or, in the midst of that,
 every process of the service gets SIGKILL. (`--stop`: SIGTERM, for versions before the journal, which promised
 no more.) Then packs the data folder, and what was sent and answered, as COMMIT.tar.xz beside this file.
-tests/integration/test_golden_folders.py opens them.
+tests/integration/test_golden_folders.py opens them. Versions that refuse some of these rules need the script
+as it was in their time.
 """
 
 import argparse
@@ -30,8 +31,8 @@ import httpx
 
 HERE: Final = Path(__file__).parent
 CLIENTS: Final = 8
-EVENTS: Final = 160
-KILL_AT: Final = 60
+EVENTS: Final = 200
+KILL_AT: Final = 80
 """How many requests every client has sent when the service is killed."""
 
 RULES: Final = (
@@ -42,7 +43,24 @@ RULES: Final = (
     "n >= 5 and not once within 2s n == 0",
     'per user per host (once (kind == "b" and n > 6))',
     'historically (n < 10) or host matches "^h[01]$"',
+    'per user once within 2s (n > 7 and not once within 1s kind == "c")',
+    'per host (kind == "a" and previous kind == "b")',
+    'per user (count(kind == "a") within 6s >= 3)',
+    "per host (distinct(user where n > 2) within 5s > 2)",
+    'per user (sum(n) within 8s > 3 * n) or avg(n where kind == "b") < 4',
+    'per user once within 2s (n > 7 and not once within 1s kind == "c")',
+    "per host (count(n > 1) > 4 and not earlier within 3s n == 4)",
+    'per user (kind == "a" since n > 8)',
 )
+"""Rules 7 and 12 are equal. The second comes to share the history of the first, which is deleted later."""
+
+WIDE: Final = "".join(f" or n == {number}" for number in range(100, 1100))
+"""What rule 0 has in addition at every fourth client, whose rules are indexed because of it."""
+
+SHADOW: Final = 13
+DRAFT: Final = 14
+DRAFT_OF: Final = 1
+DELETED: Final = 7
 RUN: Final = """
 import sys
 try:
@@ -62,6 +80,7 @@ class Client(threading.Thread):
             base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False
         )
         self._chance = random.Random(number)
+        self._is_wide = number % 4 == 0
         self.detector = self._send("POST", "/api/detectors", {"name": f"golden {number}"})["id"]
         self.asked: list[dict[str, Any]] = []
         """What was sent, in order, with its answer; only the last has none."""
@@ -70,23 +89,30 @@ class Client(threading.Thread):
     def run(self) -> None:
         with contextlib.suppress(httpx.TransportError):
             for number in range(EVENTS):
-                if number % 18 == 0 and number // 18 < len(RULES):
-                    self._add_rule(RULES[number // 18], number // 18)
-                if number in {50, 90}:
-                    self._change_rule(number)
+                if number % 3 == 0 and number // 3 < len(RULES):
+                    self._add_rule(number // 3)
+                if number == 50:
+                    self._ask("PATCH", self._rule(0), {"enabled": False})
+                    self._ask("PATCH", self._rule(0), {"enabled": True})
+                if number == 60:
+                    self._ask("DELETE", self._rule(DELETED))
+                if number % 4 == 0 and number // 3 > SHADOW:
+                    # Records with a shadow rule have a version of their own.
+                    self._ask("PATCH", self._rule(SHADOW), {"notify": number % 8 == 0})
                 self._evaluate()
 
-    def _add_rule(self, condition: str, number: int) -> None:
+    def _add_rule(self, number: int) -> None:
+        condition = f"({RULES[0]}){WIDE}" if self._is_wide and not number else RULES[number]
         document = {"name": f"rule {number}", "condition": condition, "notify": number % 2 == 0}
+        if number in {SHADOW, DRAFT}:
+            document["shadow"] = True
+        if number == DRAFT:
+            document["draftOf"] = self._rule(DRAFT_OF).rpartition("/")[2]
         self._ask("POST", f"/api/detectors/{self.detector}/rules", document)
 
-    def _change_rule(self, number: int) -> None:
+    def _rule(self, number: int) -> str:
         added = [one["answer"]["id"] for one in self.asked if one["path"].endswith("/rules")]
-        if number == 50:
-            self._ask("PATCH", f"/api/detectors/{self.detector}/rules/{added[0]}", {"enabled": False})
-            self._ask("PATCH", f"/api/detectors/{self.detector}/rules/{added[0]}", {"enabled": True})
-        else:
-            self._ask("DELETE", f"/api/detectors/{self.detector}/rules/{added[1]}")
+        return f"/api/detectors/{self.detector}/rules/{added[number]}"
 
     def _evaluate(self) -> None:
         document = {"event": {"fields": fields(self._chance), "timestamp_ms": self._at_ms}}
@@ -159,7 +185,8 @@ def _load(work: Path, *, stop: bool) -> list[Client]:
     finally:
         everyone = [process.pid, *_descendants(process.pid)]
         for pid in [process.pid] if stop else everyone:
-            os.kill(pid, signal.SIGTERM if stop else signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM if stop else signal.SIGKILL)
         process.wait()
     for client in clients:
         client.join()
