@@ -9,14 +9,14 @@ from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.compilation import fused_stream
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
-from engine.evaluation.plan import ir
+from engine.evaluation.plan import codegen
 from engine.evaluation.state import slices
 from engine.evaluation.state.removal import incremental_expiry
 from engine.evaluation.state.storage import columns, records, triggering
 from tests.differential import fused
 
 LOOKED_UP = (
-    (ir, "WALKED_MAX", -1),
+    (codegen, "WALKED_MAX", -1),
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),

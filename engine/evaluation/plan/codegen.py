@@ -110,6 +110,7 @@ class Writer(ABC):
             ]
             return f"relations.holds({', '.join(given)})"
         names = {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
+        names["walked_max"] = str(WALKED_MAX)
         for place, number in enumerate(facts):
             names |= {f"f{place}": f"f{number}", f"l{place}": f"l{number}"}
             names |= {f"q{place}": self._quantity(number), f"x{place}": self._number(number)}
@@ -292,7 +293,7 @@ _TESTS: Final[dict[tuple[Test, bool], str]] = {
     ("present", False): "{f0} is not None",
     ("contains text", False): (
         "((type({f0}) is str or type({f0}) is list) and "
-        f"({{c0}} in {{f0}} if len({{f0}}) <= {WALKED_MAX} else {{l0}}.contains({{f0}}, {{c0}})))"
+        "({c0} in {f0} if len({f0}) <= {walked_max} else {l0}.contains({f0}, {c0})))"
     ),
     ("contains value", False): "(type({f0}) is list and {l0}.holds({f0}, {c0}))",
     ("matches", False): "(type({f0}) is str and {c0}({f0}))",
@@ -311,8 +312,8 @@ _TESTS: Final[dict[tuple[Test, bool], str]] = {
 """Each test, and whether it is negated, as an expression.
 
 `{f0}` … stand for facts, `{x0}` … for the same if they are numbers, otherwise NaN, `{q0}` … if they are
-numbers up to LARGEST, `{l0}` … for look-ups of facts, `{c0}` … for constants. Of the places of one fact, the
-first in the text is evaluated first.
+numbers up to LARGEST, `{l0}` … for look-ups of facts, `{c0}` … for constants, `{walked_max}` for WALKED_MAX.
+Of the places of one fact, the first in the text is evaluated first.
 """
 
 _VERDICTS: Final = {
