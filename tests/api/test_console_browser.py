@@ -182,7 +182,7 @@ async def test_from_nothing_to_a_rule_that_is_explained_with_the_keyboard_alone(
     await expect(page.locator(".explained time").first).to_contain_text("left")
 
 
-async def test_names_and_values_from_strangers_are_only_text(console: Console) -> None:
+async def test_names_and_values_from_callers_are_only_text(console: Console) -> None:
     detector = await console.create(HOSTILE, f"`{HOSTILE}` == {json.dumps(HOSTILE)}")
     page = console.page
     await console.sign_in()

@@ -28,11 +28,11 @@ from tests.crash.store.file_faults import FileFaults
 from tests.crash.store.interleaving import (
     Interleavings,
     drawn,
-    first_life,
+    first_script,
     reader,
-    second_life,
+    second_script,
     switches,
-    third_life,
+    third_script,
 )
 from tests.crash.store.planted_defects import DEFECTS
 from tests.crash.store.runs import RUNS
@@ -87,19 +87,19 @@ def main(seconds: float) -> None:
         return changed.changed, f"{changed.exact} exactly the whole records, {changed.refused} refused"
 
     def two_owners() -> tuple[int, str]:
-        interleavings, lives = Interleavings(random.Random(seed)), [first_life, second_life]
-        schedules = [one for count in (1, 2) for one in switches(interleavings.lengths(lives), count)]
+        interleavings, scripts = Interleavings(random.Random(seed)), [first_script, second_script]
+        schedules = [one for count in (1, 2) for one in switches(interleavings.lengths(scripts), count)]
         for schedule in schedules:
-            interleavings.run(lives, schedule)
+            interleavings.run(scripts, schedule)
         return interleavings.schedules, "nothing lost; every way to take turns up to twice"
 
     def more_owners() -> tuple[int, str]:
         interleavings = Interleavings(random.Random(seed))
-        lives = [first_life, second_life, third_life, reader]
-        lengths = interleavings.lengths(lives)
+        scripts = [first_script, second_script, third_script, reader]
+        lengths = interleavings.lengths(scripts)
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            interleavings.run(lives, drawn(lengths, interleavings.chance))
+            interleavings.run(scripts, drawn(lengths, interleavings.chance))
         return interleavings.schedules, "nothing lost; drawn"
 
     def defects() -> tuple[int, str]:

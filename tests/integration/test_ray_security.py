@@ -98,9 +98,13 @@ def token_file(service: Served) -> Path:
     return Path(path)
 
 
-def stranger(*tries: list[Any], **who: int) -> list[str]:
+def another_user(*tries: list[Any], **who: int) -> list[str]:
     run = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("stranger.py")), json.dumps({"tries": tries, **who})],
+        [
+            sys.executable,
+            str(Path(__file__).with_name("another_user.py")),
+            json.dumps({"tries": tries, **who}),
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -141,7 +145,7 @@ def test_no_port_of_ray_does_anything_without_the_token(service):
         "/ray.rpc.ObjectManagerService/Pull",
     ]
     tries = [["call", port, method, wrong] for port in ports for method in methods for wrong in ("", KNOWN)]
-    answers = stranger(*tries)
+    answers = another_user(*tries)
     refusing = {
         tuple(tried[1:3]) for tried, answer in zip(tries, answers, strict=True) if answer == UNAUTHENTICATED
     }
@@ -150,10 +154,10 @@ def test_no_port_of_ray_does_anything_without_the_token(service):
     # Each method is somewhere, and those that do no harm are answered where the token is right.
     assert {method for _, method in refusing} == set(methods)
     harmless = [["call", *one, token] for one in refusing if one[1] in (methods[1], methods[3])]
-    assert stranger(*harmless) == ["status 0"] * len(harmless)
+    assert another_user(*harmless) == ["status 0"] * len(harmless)
     assert len(harmless) == 2
     pages = [["get", port, path] for port in ports for path in ("/", "/metrics", "/api/version")]
-    assert set(stranger(*pages)) <= {"no HTTP/1", "HTTP/1.1 401 Unauthorized", "ConnectionResetError"}
+    assert set(another_user(*pages)) <= {"no HTTP/1", "HTTP/1.1 401 Unauthorized", "ConnectionResetError"}
 
 
 @pytest.mark.parametrize(
@@ -216,9 +220,9 @@ def test_another_user_reaches_neither_ray_nor_actors_nor_the_data(service):
         *(["connect", str(path)] for path in (*sockets, *actors)),
     ]
     assert len(sockets) >= 2, "the raylet's and the object store's"
-    allowed = stranger(*tries)
+    allowed = another_user(*tries)
     assert "PermissionError" not in allowed, "or it is not known what keeps others out"
-    assert set(stranger(*tries, uid=NOBODY)) == {"PermissionError"}
+    assert set(another_user(*tries, uid=NOBODY)) == {"PermissionError"}
 
 
 def rays(service: Served) -> set[int]:

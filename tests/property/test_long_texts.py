@@ -3,5 +3,5 @@
 from tests.worlds.long_texts import differences
 
 
-def test_texts_that_are_too_long_match_nothing_and_are_remarked() -> None:
+def test_texts_that_are_too_long_match_nothing_and_give_a_warning() -> None:
     assert list(differences()) == []

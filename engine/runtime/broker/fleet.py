@@ -75,7 +75,7 @@ class Fleet:
     # -- status ----------------------------------------------------------------------------------------------
 
     @property
-    def word_is_fresh(self) -> bool:
+    def answer_is_fresh(self) -> bool:
         """Whether the last answer of the directory is recent enough to be trusted."""
         return self._cache.fresh
 
@@ -89,7 +89,7 @@ class Fleet:
         Raises DetectorUnavailable if the broker does not answer.
         """
         status = await self.broker.status()
-        if self.word_is_fresh:
+        if self.answer_is_fresh:
             return status
         stale = "the owner of tokens and detectors has not answered recently"
         return msgspec.structs.replace(status, reasons=[*status.reasons, stale])

@@ -132,7 +132,7 @@ class Directory:
         self._save_if_long()
         if self._store.segment_count > _SEGMENTS_MAX:
             self._save_if_can_be()
-        return Opened((*map(str, recovered.damage), *self._tidy()))
+        return Opened((*map(str, recovered.damage), *self._delete_unfinished()))
 
     def _begin(self) -> None:
         """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
@@ -159,7 +159,7 @@ class Directory:
                 create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
         self._save()
 
-    def _tidy(self) -> list[str]:
+    def _delete_unfinished(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
         warnings = []
         for detector_id in list(self._state.struck):

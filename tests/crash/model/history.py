@@ -51,7 +51,7 @@ class History:
     """Whether faults are put into the runs, so that an owner may end before it is done."""
 
     @contextmanager
-    def life(self) -> Iterator[None]:
+    def ending(self) -> Iterator[None]:
         """Everything one owner does, or as much as the disk lets it."""
         try:
             yield

@@ -20,14 +20,14 @@ def images(run: str, sync: JournalSync = "always") -> None:
 
 SERVICE_DEFECTS: dict[str, Defect] = {
     "evaluations are answered before they are synced": Defect(
-        DetectorActor, "_make_last", 'if sync == "always" or any(', "if any(", partial(images, "lives")
+        DetectorActor, "_make_last", 'if sync == "always" or any(', "if any(", partial(images, "activations")
     ),
     "changes of rules are answered before they are synced": Defect(
         DetectorActor,
         "_make_last",
         "or any(not isinstance(entry, EVALUATED) for entry in entries)",
         "",
-        partial(images, "lives", "interval"),
+        partial(images, "activations", "interval"),
     ),
     "a batch is synced before it is written": Defect(
         DetectorActor,
@@ -35,7 +35,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "self._write(store, active.detector, tuple(entries), reached, now_us)",
         "store.sync(); self._write(store, active.detector, tuple(entries), reached, now_us); "
         "sync, entries = 'interval', ()",
-        partial(images, "lives"),
+        partial(images, "activations"),
     ),
     "nobody looks for a later owner": Defect(
         DetectorActor, "_make_last", "store.check_owner()", "pass", partial(images, "two_owners")
@@ -54,13 +54,17 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "passivate",
         "elif store.unsynced:",
         "elif False:",
-        partial(images, "lives", "interval"),
+        partial(images, "activations", "interval"),
     ),
     "batches of one operation are not written": Defect(
-        DetectorActor, "_make_last", "if entries:", "if len(entries) > 1:", partial(images, "lives")
+        DetectorActor, "_make_last", "if entries:", "if len(entries) > 1:", partial(images, "activations")
     ),
     "answers come to no page": Defect(
-        DetectorActor, "finish_saving", "if saving.page is not None:", "if False:", partial(images, "lives")
+        DetectorActor,
+        "finish_saving",
+        "if saving.page is not None:",
+        "if False:",
+        partial(images, "activations"),
     ),
     "a page is written after its snapshot": Defect(
         DetectorActor,
@@ -69,14 +73,14 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "pieces = detector_snapshot.pieces(saving.contents)\n"
         "        saving.store.save(pieces, version=SNAPSHOT_VERSION, sequence=saving.sequence)\n"
         "        if saving.page is not None:",
-        partial(images, "lives"),
+        partial(images, "activations"),
     ),
     "pages go before they have expired": Defect(
         store,
         "trim",
         "if not _has_expired(files.read_start(folder / name, pages.HEADER_BYTES), now_us):",
         "if False:",
-        partial(images, "lives"),
+        partial(images, "activations"),
         retention.trim,
     ),
     "the directory answers before it has synced": Defect(

@@ -217,7 +217,7 @@ def tokens_and_detectors(run: ServiceRun) -> None:
     run.activate("b" * 32).ask(rule(), event(1))
 
 
-def lives(run: ServiceRun) -> None:
+def activations(run: ServiceRun) -> None:
     """Two detectors that are saved, passivated, die and are activated, with answers that are kept."""
     one, other = "1" * 32, "2" * 32
     run.create(one)
@@ -308,7 +308,7 @@ def forks(run: ServiceRun) -> None:
 
 
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
-    run.__name__: run for run in (tokens_and_detectors, lives, two_owners, forks)
+    run.__name__: run for run in (tokens_and_detectors, activations, two_owners, forks)
 }
 
 

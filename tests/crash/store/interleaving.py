@@ -13,7 +13,7 @@ from tests.crash.model.history import FOLDER, History, Lost, Owner, create, payl
 from tests.crash.model.memory_disk import MemoryDisk
 from tests.faulty_files import FaultyFiles
 
-Life = Callable[[Owner], object]
+Script = Callable[[Owner], object]
 Schedule = Sequence[tuple[int, int]]
 """Which owner runs, and for how many of its file calls; in the end each runs to its end, in order."""
 
@@ -42,13 +42,13 @@ class SteppedFiles(FaultyFiles):
 class Stepped:
     """An owner that runs one file call at a time."""
 
-    def __init__(self, owner: Owner, files: SteppedFiles, life: Life) -> None:
+    def __init__(self, owner: Owner, files: SteppedFiles, script: Script) -> None:
         self.done = False
         self.steps = 0
         self.error: BaseException | None = None
         self._files = files
         self._owner = owner
-        self._life = life
+        self._script = script
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -68,7 +68,7 @@ class Stepped:
     def _run(self) -> None:
         self._files.go.acquire()
         try:
-            self._life(self._owner)
+            self._script(self._owner)
         except Fenced:
             pass
         except BaseException as error:  # noqa: BLE001 -- raised again where the schedule ends
@@ -77,7 +77,7 @@ class Stepped:
         self._files.back.release()
 
 
-def first_life(owner: Owner) -> None:
+def first_script(owner: Owner) -> None:
     """An owner that was there before the others; it has recovered already."""
     owner.batch(30)
     owner.snapshot()
@@ -86,13 +86,13 @@ def first_life(owner: Owner) -> None:
     owner.batch(30).release()
 
 
-def second_life(owner: Owner) -> None:
+def second_script(owner: Owner) -> None:
     owner.recover().batch(30)
     owner.snapshot()
     owner.batch(40).release()
 
 
-def third_life(owner: Owner) -> None:
+def third_script(owner: Owner) -> None:
     owner.recover().answer().batch(50).batch(30)
 
 
@@ -122,18 +122,18 @@ class Interleavings:
     schedules: int = 0
     images: int = 0
 
-    def run(self, lives: Sequence[Life], schedule: Schedule) -> list[int]:
+    def run(self, scripts: Sequence[Script], schedule: Schedule) -> list[int]:
         """Run owners as a schedule says, and judge what is found then; how many steps each took."""
         disk, history = MemoryDisk(), History()
         create(history, disk)
         first_files = SteppedFiles(disk)
-        every = [first_files, *(SteppedFiles(disk) for _ in lives[1:])]
+        every = [first_files, *(SteppedFiles(disk) for _ in scripts[1:])]
         owners = [
             Owner(history, files, epoch, snapshots_kept=1, segment_bytes_max=100)
             for epoch, files in enumerate(every, start=1)
         ]
         _unstepped(first_files, owners[0].recover)
-        stepped = [Stepped(*parts) for parts in zip(owners, every, lives, strict=True)]
+        stepped = [Stepped(*parts) for parts in zip(owners, every, scripts, strict=True)]
         for index, count in schedule:
             for _ in range(count):
                 stepped[index].step()
@@ -146,9 +146,9 @@ class Interleavings:
         history.check(disk)
         return [one.steps for one in stepped]
 
-    def lengths(self, lives: Sequence[Life]) -> list[int]:
+    def lengths(self, scripts: Sequence[Script]) -> list[int]:
         """How many steps each owner takes where it comes after those before it."""
-        return self.run(lives, [(index, 1_000) for index in range(len(lives))])
+        return self.run(scripts, [(index, 1_000) for index in range(len(scripts))])
 
 
 def switches(lengths: Sequence[int], count: int) -> Iterator[Schedule]:

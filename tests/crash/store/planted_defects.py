@@ -21,13 +21,13 @@ from tests.crash.store.crash_images import Images
 from tests.crash.store.file_faults import FileFaults
 from tests.crash.store.interleaving import (
     Interleavings,
-    Life,
+    Script,
     drawn,
-    first_life,
+    first_script,
     glance,
-    second_life,
+    second_script,
     switches,
-    third_life,
+    third_script,
 )
 from tests.crash.store.runs import RUNS
 
@@ -56,18 +56,18 @@ def missing_files() -> None:
 
 def two_owners() -> None:
     interleavings = Interleavings()
-    lives = [first_life, second_life]
-    schedules = list(switches(interleavings.lengths(lives), 2))
+    scripts = [first_script, second_script]
+    schedules = list(switches(interleavings.lengths(scripts), 2))
     for schedule in interleavings.chance.sample(schedules, 300):
-        interleavings.run(lives, schedule)
+        interleavings.run(scripts, schedule)
 
 
-def three_owners(*later: Life) -> None:
+def three_owners(*later: Script) -> None:
     interleavings = Interleavings()
-    lives = [first_life, *(later or (second_life, third_life))]
-    lengths = interleavings.lengths(lives)
+    scripts = [first_script, *(later or (second_script, third_script))]
+    lengths = interleavings.lengths(scripts)
     for _ in range(4_000):
-        interleavings.run(lives, drawn(lengths, interleavings.chance))
+        interleavings.run(scripts, drawn(lengths, interleavings.chance))
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ DEFECTS: dict[str, Defect] = {
         "check_owner",
         "if self._continues:",
         "if False:",
-        partial(three_owners, second_life, glance),
+        partial(three_owners, second_script, glance),
     ),
     "an owner releases its folder with records that are not synced": Defect(
         store.Store, "release", " and not journal.unsynced", "", crash_images

@@ -21,11 +21,11 @@ from tests.crash.store.file_faults import FileFaults
 from tests.crash.store.interleaving import (
     Interleavings,
     drawn,
-    first_life,
+    first_script,
     reader,
-    second_life,
+    second_script,
     switches,
-    third_life,
+    third_script,
 )
 from tests.crash.store.planted_defects import DEFECTS
 from tests.crash.store.runs import RUNS
@@ -104,23 +104,23 @@ def test_sectors_of_zeros_and_missing_files_are_noticed():
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("lives", [[first_life, second_life], [first_life, reader]])
-def test_two_at_once_agree_wherever_they_take_turns(lives, seed, scaled, record_property):
+@pytest.mark.parametrize("scripts", [[first_script, second_script], [first_script, reader]])
+def test_two_at_once_agree_wherever_they_take_turns(scripts, seed, scaled, record_property):
     interleavings = Interleavings()
-    lengths = interleavings.lengths(lives)
+    lengths = interleavings.lengths(scripts)
     once, twice = list(switches(lengths, 1)), list(switches(lengths, 2))
     for schedule in [*once, *random.Random(seed).sample(twice, min(scaled(400), len(twice)))]:
-        interleavings.run(lives, schedule)
+        interleavings.run(scripts, schedule)
     record_property("examples", interleavings.schedules)
 
 
 @pytest.mark.storm
 def test_three_owners_and_a_reader_at_once_agree(seed, scaled, record_property):
     interleavings = Interleavings(random.Random(seed))
-    lives = [first_life, second_life, third_life, reader]
-    lengths = interleavings.lengths(lives)
+    scripts = [first_script, second_script, third_script, reader]
+    lengths = interleavings.lengths(scripts)
     for _ in range(scaled(800)):
-        interleavings.run(lives, drawn(lengths, interleavings.chance))
+        interleavings.run(scripts, drawn(lengths, interleavings.chance))
     record_property("examples", interleavings.schedules)
 
 

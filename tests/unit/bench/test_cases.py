@@ -141,12 +141,12 @@ def test_a_loop_by_hand_keeps_the_edges_of_a_window(member: temporal.Member, key
     agree([condition], temporal.by_hand(loop, stream.window_ms), stream.events(1_500, alarming=0.2))
 
 
-def test_a_crowded_mixture_is_judged_alike() -> None:
+def test_a_dense_mixture_is_judged_alike() -> None:
     world = mixtures.world(50, 4_000)
     agree(world.conditions, world.floor, world.events)
 
 
-def test_crowded_stateless_rules_are_judged_alike() -> None:
+def test_dense_stateless_rules_are_judged_alike() -> None:
     rules = stateless.rules_drawn(200)
     edges = [(rule.low, rule.high, country) for rule in rules for country in rule.countries]
     events: list[Event] = [

@@ -263,7 +263,7 @@ def _same_number(left, right) -> bool:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_at_the_edge_of_its_window_is_still_there_when_others_are_tidied(mode):
+def test_what_is_at_the_edge_of_its_window_is_still_there_when_others_expire(mode):
     with in_mode(mode):
         made = detector(10, "per k once within 10s a == 1")
         assert fires(made, 0, k="A", a=1)

@@ -383,13 +383,13 @@ async def test_tokens_are_not_trusted_when_the_directory_has_been_silent_too_lon
         assert (await fleet.status()).reasons == []
         service.directories.refuse = True
         service.directories.started[-1].die()
-        await until(lambda: not fleet.word_is_fresh)
+        await until(lambda: not fleet.answer_is_fresh)
         assert "has not answered recently" in (await fleet.status()).reasons[0]
         with pytest.raises(DetectorUnavailable, match="has not answered") as caught:
             fleet.token_known(digest_of(minted.token))
         assert caught.value.code == 1501
         service.directories.refuse = False
-        await until(lambda: fleet.word_is_fresh)
+        await until(lambda: fleet.answer_is_fresh)
         assert fleet.token_known(digest_of(minted.token))
 
 

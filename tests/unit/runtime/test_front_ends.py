@@ -226,9 +226,9 @@ async def test_a_front_end_whose_host_is_silent_trusts_no_token(tmp_path):
         front_end(service, directory_answer_age_max_s=0.2, poll_s=0.01) as apart,
     ):
         digest = digest_of((await apart.fleet.mint_token()).token)
-        await until(lambda: apart.fleet.word_is_fresh)
+        await until(lambda: apart.fleet.answer_is_fresh)
         apart.serves.close()
-        await until(lambda: not apart.fleet.word_is_fresh)
+        await until(lambda: not apart.fleet.answer_is_fresh)
         with pytest.raises(DetectorUnavailable, match="has not answered"):
             apart.fleet.token_known(digest)
         assert await refused(apart.fleet.status()) == 1501

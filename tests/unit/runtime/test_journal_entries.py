@@ -56,7 +56,7 @@ NOW_MS = 100_000
 LIMITS = Limits(keys_max=5, batch_events_max=6, answer_bytes_max=3_000)
 
 
-class Life:
+class Journaled:
     """A detector that lives through operations, and what would be on the disk."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
@@ -94,9 +94,9 @@ class Life:
         body = b"".join(detector_snapshot.pieces(detector_snapshot.take_snapshot(self.detector)))
         self.snapshot = Snapshot(1, len(self.records), SNAPSHOT_VERSION, body)
 
-    def restored(self) -> "Life":
+    def restored(self) -> "Journaled":
         after = 0 if self.snapshot is None else self.snapshot.sequence
-        other = Life()
+        other = Journaled()
         recovered = Recovered(self.snapshot, self.records[after:], (), self.pages)
         restored = restore(recovered, other.answers, LIMITS)
         assert restored.diverged is None
@@ -105,9 +105,9 @@ class Life:
         return other
 
 
-def stored_answers(life: Life, keys: Collection[bytes]) -> dict[bytes, CachedAnswer]:
+def stored_answers(journaled: Journaled, keys: Collection[bytes]) -> dict[bytes, CachedAnswer]:
     """Give the answers that a repeat would get: of a key that came again, the latest."""
-    return {answer.key: answer for answer in life.answers if answer.key in keys}
+    return {answer.key: answer for answer in journaled.answers if answer.key in keys}
 
 
 def event(drawn: random.Random, at_ms: float) -> dict[str, Any]:
@@ -164,30 +164,32 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
 def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     drawn = random.Random(seed)
-    life = Life()
+    journaled = Journaled()
     script = operations(drawn, 120, rule_ids := [])
     for number, operation in enumerate(script):
-        answer = life.take(operation, number * 20_000_000)
+        answer = journaled.take(operation, number * 20_000_000)
         if operation.kind == ops.ADD_RULE and isinstance(answer, Done):
             rule_ids.append(json.loads(answer.result)["id"])
         if drawn.random() < 0.02:
-            life.save()
+            journaled.save()
         if number % 40 == 39:
-            other = life.restored()
-            assert other.detector.rules() == life.detector.rules()
-            assert other.detector.clock_us == life.detector.clock_us
+            other = journaled.restored()
+            assert other.detector.rules() == journaled.detector.rules()
+            assert other.detector.clock_us == journaled.detector.clock_us
             now_us = number * 20_000_000
-            for one in (life, other):
+            for one in (journaled, other):
                 one.answers.expire(now_us)
             # Those that have been kept for long enough may still be there, in either.
-            certain = {key for key, at_us in life.answered_at_us.items() if now_us - at_us <= 600_000_000}
-            assert stored_answers(other, certain) == stored_answers(life, certain)
+            certain = {
+                key for key, at_us in journaled.answered_at_us.items() if now_us - at_us <= 600_000_000
+            }
+            assert stored_answers(other, certain) == stored_answers(journaled, certain)
             assert len(stored_answers(other, certain)) == len(certain) > 0
             # They go on together, and what the first is told is in its history.
-            go_on_together(life, other, seed)
+            go_on_together(journaled, other, seed)
 
 
-def go_on_together(first: Life, second: Life, seed: int) -> None:
+def go_on_together(first: Journaled, second: Journaled, seed: int) -> None:
     drawn = random.Random(seed)
     at_ms = (first.detector.clock_us or 0) / 1_000
     for _ in range(25):
@@ -197,71 +199,71 @@ def go_on_together(first: Life, second: Life, seed: int) -> None:
 
 
 def test_events_that_were_refused_are_not_taken_again() -> None:
-    life = Life()
-    life.take(ops.add_rule("r", "once a == 1"))
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "once a == 1"))
     late = {"fields": {"a": 1}, "timestamp_ms": NOW_MS * 2}
     good = {"fields": {"a": 2}, "timestamp_ms": 5}
-    life.take(ops.evaluate_batch(json.dumps({"events": [late, good, late]}).encode()))
-    told = history.decode(life.records[-1].payload).entries
+    journaled.take(ops.evaluate_batch(json.dumps({"events": [late, good, late]}).encode()))
+    told = history.decode(journaled.records[-1].payload).entries
     assert [step.refused for step in told] == [(0, 2)]
-    assert life.restored().detector.events_seen == 1
+    assert journaled.restored().detector.events_seen == 1
 
 
 def test_a_batch_is_taken_again_as_what_it_was() -> None:
-    life = Life()
-    life.take(ops.add_rule("r", "once a == 1"))
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "once a == 1"))
     events = [{"fields": {"a": 1}, "timestamp_ms": 5}, {"fields": {}, "timestamp_ms": 1e14}]
     packed = msgpack.packb({"events": events})
-    life.take(ops.evaluate_batch(packed, "", "msgpack"))
-    (step,) = history.decode(life.records[-1].payload).entries
+    journaled.take(ops.evaluate_batch(packed, "", "msgpack"))
+    (step,) = history.decode(journaled.records[-1].payload).entries
     assert (step.form, step.body, step.refused) == ("msgpack", packed, (1,))
-    other = life.restored()
+    other = journaled.restored()
     assert other.detector.events_seen == 1
     assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
 
 
 def test_only_evaluations_are_told_as_events() -> None:
     """Events may be left to the next snapshot, by `journal_sync`; changes of rules never are."""
-    life = Life()
-    rule_id = json.loads(life.take(ops.add_rule("r", "a == 1")).result)["id"]
-    life.take(ops.change_rule(rule_id, name="n"))
-    life.take(ops.remove_rule(rule_id))
-    assert not any(isinstance(step, history.EVALUATED) for step in told(life))
-    changes = len(life.records)
+    journaled = Journaled()
+    rule_id = json.loads(journaled.take(ops.add_rule("r", "a == 1")).result)["id"]
+    journaled.take(ops.change_rule(rule_id, name="n"))
+    journaled.take(ops.remove_rule(rule_id))
+    assert not any(isinstance(step, history.EVALUATED) for step in told(journaled))
+    changes = len(journaled.records)
     event = {"fields": {}, "timestamp_ms": 5}
-    life.take(ops.evaluate(json.dumps({"event": event}).encode()))
-    life.take(ops.evaluate_batch(json.dumps({"events": [event]}).encode()))
-    life.take(ops.evaluate_batch(msgpack.packb({"events": [event]}), "", "msgpack"))
-    life.take(ops.evaluate_lines(json.dumps({"event": event}).encode()))
-    assert [isinstance(step, history.EVALUATED) for step in told(life)[changes:]] == [True] * 4
+    journaled.take(ops.evaluate(json.dumps({"event": event}).encode()))
+    journaled.take(ops.evaluate_batch(json.dumps({"events": [event]}).encode()))
+    journaled.take(ops.evaluate_batch(msgpack.packb({"events": [event]}), "", "msgpack"))
+    journaled.take(ops.evaluate_lines(json.dumps({"event": event}).encode()))
+    assert [isinstance(step, history.EVALUATED) for step in told(journaled)[changes:]] == [True] * 4
 
 
 def test_events_for_which_an_answer_had_no_room_are_not_taken_again() -> None:
-    life = Life()
+    journaled = Journaled()
     for number in range(20):
-        life.take(ops.add_rule(f"rule {number}", "once a == 1 or not a == 1"))
+        journaled.take(ops.add_rule(f"rule {number}", "once a == 1 or not a == 1"))
     # Each event is answered by some 2 300 bytes.
     for kind in ("json", "lines"):
         events = [{"fields": {}, "timestamp_ms": number} for number in range(6)]
         if kind == "json":
-            life.take(ops.evaluate_batch(json.dumps({"events": events}).encode()))
+            journaled.take(ops.evaluate_batch(json.dumps({"events": events}).encode()))
         else:
             bodies = [json.dumps({"event": event}).encode() for event in events]
-            life.take(ops.evaluate_lines(b"\n".join(bodies)))
-        (step,) = history.decode(life.records[-1].payload).entries
+            journaled.take(ops.evaluate_lines(b"\n".join(bodies)))
+        (step,) = history.decode(journaled.records[-1].payload).entries
         assert step.refused == (1, 2, 3, 4, 5)
-    other = life.restored()
+    other = journaled.restored()
     assert (other.detector.events_seen, other.detector.clock_us) == (2, 0)
-    assert other.detector.dump() == life.detector.dump()
+    assert other.detector.dump() == journaled.detector.dump()
 
 
 def test_the_random_scripts_meet_the_bound_on_answers() -> None:
     met = 0
     for seed in range(25):
-        life = Life()
+        journaled = Journaled()
         script = operations(random.Random(seed), 120, rule_ids := [])
         for number, operation in enumerate(script):
-            answer = life.take(operation, number * 20_000_000)
+            answer = journaled.take(operation, number * 20_000_000)
             if operation.kind == ops.ADD_RULE and isinstance(answer, Done):
                 rule_ids.append(json.loads(answer.result)["id"])
             met += isinstance(answer, Done) and b"reached its limit" in answer.result
@@ -270,21 +272,21 @@ def test_the_random_scripts_meet_the_bound_on_answers() -> None:
     pytest.fail(f"{met}")
 
 
-def told(life: Life) -> list[JournalEntry]:
-    return [step for record in life.records for step in history.decode(record.payload).entries]
+def told(journaled: Journaled) -> list[JournalEntry]:
+    return [step for record in journaled.records for step in history.decode(record.payload).entries]
 
 
 def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
-    life = Life()
-    life.take(ops.add_rule("r", "once $v == 1"))
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "once $v == 1"))
     good = b'{"event":{"fields":{},"timestamp_ms":5},"context":{"vars":{"v":1}}}'
     late = b'{"event":{"fields":{},"timestamp_ms":1e14}}'
     lines = b"\n".join([b" ", b"{", good, b"", late, b"[]", b'{"event":{"fields":{},"timestamp_ms":6}}\r'])
-    results = life.take(ops.evaluate_lines(lines)).result.split(b"\n")
+    results = journaled.take(ops.evaluate_lines(lines)).result.split(b"\n")
     assert [len(json.loads(one)["actions"]) for one in results] == [0, 1, 0, 0, 1]
-    (step,) = history.decode(life.records[-1].payload).entries
+    (step,) = history.decode(journaled.records[-1].payload).entries
     assert (step.lines, step.refused) == (lines, (0, 2, 3))
-    other = life.restored()
+    other = journaled.restored()
     assert (other.detector.events_seen, other.detector.clock_us) == (2, 6_000)
     assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
 
@@ -325,48 +327,48 @@ def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
     ],
 )
 def test_what_changes_nothing_is_not_told(operation: Operation) -> None:
-    life = Life()
-    life.take(operation)
-    assert not life.records
+    journaled = Journaled()
+    journaled.take(operation)
+    assert not journaled.records
 
 
 def test_an_empty_change_of_a_rule_is_not_told_and_one_to_an_equal_number_is() -> None:
-    life = Life()
-    rule_id = json.loads(life.take(ops.add_rule("r", "a == 1")).result)["id"]
-    life.take(ops.change_rule(rule_id))
-    assert len(life.records) == 1
-    life.take(ops.change_rule(rule_id, condition="a == 1.0"))
-    (rule,) = life.restored().detector.rules()
+    journaled = Journaled()
+    rule_id = json.loads(journaled.take(ops.add_rule("r", "a == 1")).result)["id"]
+    journaled.take(ops.change_rule(rule_id))
+    assert len(journaled.records) == 1
+    journaled.take(ops.change_rule(rule_id, condition="a == 1.0"))
+    (rule,) = journaled.restored().detector.rules()
     assert repr(rule.condition.value) == "1.0"
 
 
 def test_limits_that_changed_hold_for_what_comes_after() -> None:
-    life = Life(Limits(keys_max=5))
-    life.take(ops.add_rule("r", "per k once a == 1"))
+    journaled = Journaled(Limits(keys_max=5))
+    journaled.take(ops.add_rule("r", "per k once a == 1"))
     at = iter(range(100))
 
     def see(key: int, value: int) -> Any:
         fields = {"k": key, "a": value}
-        return life.take(
+        return journaled.take(
             ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": next(at)}}).encode())
         )
 
     for key in range(5):
         see(key, 1)
     fewer = Limits(keys_max=2)
-    life.detector = history.under_limits(life.detector, fewer)
-    life.tell(history.LimitsSet(history.limits_document(fewer)))
+    journaled.detector = history.under_limits(journaled.detector, fewer)
+    journaled.tell(history.LimitsSet(history.limits_document(fewer)))
     for key in range(5, 8):
         see(key, 1)
-    other = life.restored()
+    other = journaled.restored()
     assert other.detector.limits == fewer
-    assert other.detector.state.live == life.detector.state.live == 2
+    assert other.detector.state.live == journaled.detector.state.live == 2
 
 
 def test_a_history_that_leads_elsewhere_than_it_did_is_no_history() -> None:
-    life = Life()
-    life.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}'))
-    (step,) = history.decode(life.records[0].payload).entries
+    journaled = Journaled()
+    journaled.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}'))
+    (step,) = history.decode(journaled.records[0].payload).entries
     for clock_us, seen in ((5_000, 2), (6_000, 1), (None, 1)):
         with pytest.raises(Diverged):
             Replay(Detector(limits=LIMITS), IdempotencyCache(1, 1)).take(
@@ -403,13 +405,13 @@ def test_a_snapshot_of_a_detector_alone_takes_the_limits_that_are_set() -> None:
 
 @pytest.mark.parametrize("operation", [ops.evaluate, ops.evaluate_batch])
 def test_a_repeat_has_the_first_answer_and_changes_nothing(operation: Any) -> None:
-    life = Life()
-    life.take(ops.add_rule("r", "a == 1 and not once b == 1"))
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "a == 1 and not once b == 1"))
     one = {"fields": {"a": 1, "b": 0}, "timestamp_ms": 5}
     body = json.dumps({"event": one} if operation is ops.evaluate else {"events": [one]}).encode()
-    first = life.take(operation(body, "key"))
-    life.take(ops.evaluate(b'{"event":{"fields":{"b":1},"timestamp_ms":6}}'))
-    for again in (life, life.restored()):
+    first = journaled.take(operation(body, "key"))
+    journaled.take(ops.evaluate(b'{"event":{"fields":{"b":1},"timestamp_ms":6}}'))
+    for again in (journaled, journaled.restored()):
         before = len(again.records), again.detector.events_seen
         assert again.take(operation(body, "key")) == first
         assert (len(again.records), again.detector.events_seen) == before
@@ -419,25 +421,25 @@ def test_a_repeat_has_the_first_answer_and_changes_nothing(operation: Any) -> No
 
 
 def test_a_refusal_is_not_kept_for_a_repeat() -> None:
-    life = Life()
-    life.take(ops.evaluate(b"{", "key"))
-    assert isinstance(life.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}', "key")), Done)
+    journaled = Journaled()
+    journaled.take(ops.evaluate(b"{", "key"))
+    assert isinstance(journaled.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}', "key")), Done)
 
 
 def test_an_answer_is_kept_for_its_time_and_no_more_than_there_is_room() -> None:
-    life = Life()
+    journaled = Journaled()
     body = b'{"event":{"fields":{},"timestamp_ms":5}}'
-    life.take(ops.evaluate(body, "key"), 0)
-    life.take(ops.evaluate(body, "key"), 600_000_000)
-    assert life.detector.events_seen == 1
-    life.take(ops.evaluate(body, "key"), 600_000_001)
-    assert life.detector.events_seen == 2
-    life.answers._bytes_max = 1
-    full = life.take(ops.evaluate(body, "other"), 600_000_001)
+    journaled.take(ops.evaluate(body, "key"), 0)
+    journaled.take(ops.evaluate(body, "key"), 600_000_000)
+    assert journaled.detector.events_seen == 1
+    journaled.take(ops.evaluate(body, "key"), 600_000_001)
+    assert journaled.detector.events_seen == 2
+    journaled.answers._bytes_max = 1
+    full = journaled.take(ops.evaluate(body, "other"), 600_000_001)
     assert [entry.code for entry in full.entries] == [1401]
-    assert life.detector.events_seen == 2
-    life.take(ops.evaluate(body, "other"), 1_300_000_000)
-    assert life.detector.events_seen == 3
+    assert journaled.detector.events_seen == 2
+    journaled.take(ops.evaluate(body, "other"), 1_300_000_000)
+    assert journaled.detector.events_seen == 3
 
 
 def test_a_bound_that_changes_verdicts_did_not_hold_before_it_was_there() -> None:
@@ -449,13 +451,13 @@ def test_a_bound_that_changes_verdicts_did_not_hold_before_it_was_there() -> Non
 
 
 def test_a_rule_is_restored_as_it_was_written_and_one_of_an_older_program_as_its_canonical_text() -> None:
-    life = Life()
+    journaled = Journaled()
     for condition in ("a  == 1 # one", "a == 2"):
-        life.take(ops.add_rule("r", condition))
-    assert [rule.source for rule in life.restored().detector.rules()] == ["a  == 1 # one", None]
-    clock_us, events_seen, complete, told, *rest = msgpack.unpackb(life.records[0].payload)
+        journaled.take(ops.add_rule("r", condition))
+    assert [rule.source for rule in journaled.restored().detector.rules()] == ["a  == 1 # one", None]
+    clock_us, events_seen, complete, told, *rest = msgpack.unpackb(journaled.records[0].payload)
     old = msgpack.packb([clock_us, events_seen, complete, [told[0][:-3]], *rest])
-    assert old != life.records[0].payload
-    life.records[0] = life.records[0]._replace(payload=old)
-    [first, _] = life.restored().detector.rules()
+    assert old != journaled.records[0].payload
+    journaled.records[0] = journaled.records[0]._replace(payload=old)
+    [first, _] = journaled.restored().detector.rules()
     assert (first.source, first.condition) == (None, parse("a == 1"))

@@ -23,7 +23,7 @@ ONE = "1" * 32
 CONDITIONS = ("once within 3s a == 1", "per k once within 5s a == 1", "a == 1", "a in [1, 2]")
 
 
-class Lives:
+class Activations:
     """A detector that is activated again and again in a data folder."""
 
     def __init__(self, data: Path) -> None:
@@ -62,112 +62,112 @@ class Lives:
 
 
 @pytest.fixture
-def lives(tmp_path: Path) -> Lives:
-    return Lives(tmp_path)
+def activations(tmp_path: Path) -> Activations:
+    return Activations(tmp_path)
 
 
-def with_draft(lives: Lives) -> tuple[str, str]:
-    rule = lives(ops.add_rule("rule", "a == 1"))["id"]
-    draft = lives(ops.add_rule("draft", "a in [1, 2]", shadow=True, draft_of=rule))["id"]
+def with_draft(activations: Activations) -> tuple[str, str]:
+    rule = activations(ops.add_rule("rule", "a == 1"))["id"]
+    draft = activations(ops.add_rule("draft", "a in [1, 2]", shadow=True, draft_of=rule))["id"]
     return rule, draft
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_comparisons_survive_crashes_snapshots_and_promotions(lives: Lives, seed: int) -> None:
+def test_comparisons_survive_crashes_snapshots_and_promotions(activations: Activations, seed: int) -> None:
     drawn = random.Random(seed)
-    rule, draft = with_draft(lives)
+    rule, draft = with_draft(activations)
     for number in range(60):
         match drawn.randrange(20):
             case 0:
-                lives.save()
+                activations.save()
             case 1:
-                lives.actor.passivate()
-                lives.begin()
-            case 2 if lives.comparisons:
-                lives(ops.promote(rule))
+                activations.actor.passivate()
+                activations.begin()
+            case 2 if activations.comparisons:
+                activations(ops.promote(rule))
             case 3:
-                lives(ops.change_rule(draft, condition=drawn.choice(CONDITIONS)))
+                activations(ops.change_rule(draft, condition=drawn.choice(CONDITIONS)))
             case 4:
-                lives(ops.change_rule(drawn.choice((rule, draft)), enabled=drawn.random() < 0.8))
-                lives(ops.change_rule(drawn.choice((rule, draft)), enabled=True))
+                activations(ops.change_rule(drawn.choice((rule, draft)), enabled=drawn.random() < 0.8))
+                activations(ops.change_rule(drawn.choice((rule, draft)), enabled=True))
             case _:
-                lives.event(number * 700, a=drawn.randrange(4), k=drawn.randrange(2))
-        before = lives.comparisons, lives(ops.rules())
+                activations.event(number * 700, a=drawn.randrange(4), k=drawn.randrange(2))
+        before = activations.comparisons, activations(ops.rules())
         if drawn.random() < 0.3:
-            lives.crash()
-        assert (lives.comparisons, lives(ops.rules())) == before
+            activations.crash()
+        assert (activations.comparisons, activations(ops.rules())) == before
 
 
-def test_its_answers_leave_out_what_a_shadow_rule_does_until_it_acts(lives: Lives) -> None:
-    rule = lives(ops.add_rule("r", "once a == 1", shadow=True))["id"]
-    assert lives(ops.rules())["rules"][0]["shadow"] is True
-    assert lives.event(1, a=1) == []
+def test_its_answers_leave_out_what_a_shadow_rule_does_until_it_acts(activations: Activations) -> None:
+    rule = activations(ops.add_rule("r", "once a == 1", shadow=True))["id"]
+    assert activations(ops.rules())["rules"][0]["shadow"] is True
+    assert activations.event(1, a=1) == []
     body = json.dumps({"event": {"fields": {}, "timestamp_ms": 2}}).encode()
     for operation in (ops.evaluate(body, explained=True), ops.dry_run(body), ops.evaluate(body, "key")):
-        assert lives(operation) == {"actions": []}
-    changed = lives(ops.change_rule(rule, shadow=False))
+        assert activations(operation) == {"actions": []}
+    changed = activations(ops.change_rule(rule, shadow=False))
     assert "shadow" not in changed
-    lives.crash()
-    assert [action["ruleId"] for action in lives.event(3)] == [rule], "its history went on"
-    assert lives(ops.evaluate(body, "key")) == {"actions": []}, "as it was answered the first time"
+    activations.crash()
+    assert [action["ruleId"] for action in activations.event(3)] == [rule], "its history went on"
+    assert activations(ops.evaluate(body, "key")) == {"actions": []}, "as it was answered the first time"
 
 
-def test_examples_are_those_of_the_journal(lives: Lives) -> None:
-    rule, _ = with_draft(lives)
-    lives.event(1, a=1)
-    lives.save()
-    lives.event(2, a=2, text="x" * 2_000)
-    assert [len(kept) for kept in lives(ops.comparison(rule))["examples"].values()] == [1, 0, 1]
-    lives.crash()
-    told = lives(ops.comparison(rule))
+def test_examples_are_those_of_the_journal(activations: Activations) -> None:
+    rule, _ = with_draft(activations)
+    activations.event(1, a=1)
+    activations.save()
+    activations.event(2, a=2, text="x" * 2_000)
+    assert [len(kept) for kept in activations(ops.comparison(rule))["examples"].values()] == [1, 0, 1]
+    activations.crash()
+    told = activations(ops.comparison(rule))
     assert [told[kind] for kind in ("both", "only_rule", "only_draft")] == [1, 0, 1]
     [example] = told["examples"]["only_draft"]
     assert (example["number"], example["cut"], len(example["fields"]["text"])) == (2, True, 992)
     assert told["examples"]["both"] == []
 
 
-def test_only_records_of_shadow_rules_are_of_a_new_version(lives: Lives) -> None:
-    rule, draft = with_draft(lives)
-    lives.event(1, a=1)
-    lives(ops.promote(rule))
-    lives(ops.change_rule(draft, name="n"))
-    lives(ops.remove_rule(draft))
-    lives.event(2, a=1)
-    assert list(lives.versions())[-7:] == [3, 4, 3, 4, 4, 3, 3]
+def test_only_records_of_shadow_rules_are_of_a_new_version(activations: Activations) -> None:
+    rule, draft = with_draft(activations)
+    activations.event(1, a=1)
+    activations(ops.promote(rule))
+    activations(ops.change_rule(draft, name="n"))
+    activations(ops.remove_rule(draft))
+    activations.event(2, a=1)
+    assert list(activations.versions())[-7:] == [3, 4, 3, 4, 4, 3, 3]
 
 
 def test_an_older_program_refuses_a_detector_with_shadow_rules_until_they_are_gone(
-    lives: Lives, monkeypatch: pytest.MonkeyPatch
+    activations: Activations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, draft = with_draft(lives)
+    _, draft = with_draft(activations)
     monkeypatch.setattr(replay, "RECORD_VERSION", 3)
     monkeypatch.setattr(saved, "STATE_VERSION", 7)
     with pytest.raises(NewerFormat, match="version 4"):
-        lives.crash()
+        activations.crash()
     monkeypatch.undo()
-    lives.begin()
-    lives.save()
+    activations.begin()
+    activations.save()
     monkeypatch.setattr(saved, "STATE_VERSION", 7)
     with pytest.raises(NewerFormat, match="version 8"):
-        lives.crash()
+        activations.crash()
     monkeypatch.undo()
-    lives.begin()
-    lives(ops.remove_rule(draft))
-    lives.save()
+    activations.begin()
+    activations(ops.remove_rule(draft))
+    activations.save()
     monkeypatch.setattr(replay, "RECORD_VERSION", 3)
     monkeypatch.setattr(saved, "STATE_VERSION", 7)
-    lives.crash()
-    assert lives.event(1, a=1)
+    activations.crash()
+    assert activations.event(1, a=1)
 
 
-def test_a_fork_has_its_own_draft_and_goes_on_counting(lives: Lives) -> None:
-    with_draft(lives)
-    lives.event(1, a=2)
-    source = lives.actor._the_active().detector
+def test_a_fork_has_its_own_draft_and_goes_on_counting(activations: Activations) -> None:
+    with_draft(activations)
+    activations.event(1, a=2)
+    source = activations.actor._the_active().detector
     fork = opened(detector_snapshot.take_snapshot(source))
     rule, draft = fork.rules()
     assert not {rule.id, draft.id} & source.live.keys()
     assert (draft.shadow, draft.draft_of) == (True, rule.id)
     fork.evaluate({"a": 1}, 2)
     assert fork.comparison(rule.id).counts == {"both": 1, "only_rule": 0, "only_draft": 1}
-    assert lives.comparisons == [[0, None, None, 0, 0, 1]]
+    assert activations.comparisons == [[0, None, None, 0, 0, 1]]
