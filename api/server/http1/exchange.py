@@ -168,8 +168,9 @@ class Exchange:
             self._chunked = True
         if self.closes:
             sent.append(CLOSE)
+        head = HEADS.started(status, sent, self._request_id)
         self.is_started = True
-        self._sender.hold(HEADS.started(status, sent, self._request_id))
+        self._sender.hold(head)
 
     async def _send_body(self, body: bytes, *, is_end: bool) -> None:
         if self.head.method == b"HEAD":

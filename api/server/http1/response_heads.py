@@ -45,7 +45,9 @@ class ResponseHeads:
 
 def _lines(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    assert lines.count(b"\r") == lines.count(b"\n") == len(headers), "no header has a line break"
+    if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
+        # What follows it would be a header, or a response, of whoever gave the value.
+        raise ValueError("a header of the response has a line break")
     return b"HTTP/1.1 %d \r\n%b" % (status, lines)
 
 

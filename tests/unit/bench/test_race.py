@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+from tests.bench import race as bench_race
 from tests.bench.effort import PROBE_EVENTS, TINY
 from tests.bench.race import BATCH_EVENTS, Contestant, Disagreement, Event, Raced, batches, ours, race
 
@@ -34,6 +35,23 @@ def test_each_contestant_sees_the_events_in_order_and_none_twice() -> None:
     # How much it warms up depends on its speed.
     most = 11 * PROBE_EVENTS + TINY.warm_events + 7 * (1 + TINY.passes)
     assert most - TINY.warm_events < raced.events["other"] <= most
+
+
+def test_what_is_slow_until_it_is_warm_is_timed_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, judged = 0.0, 0
+
+    def run(events: list[Event]) -> list[tuple[()]]:
+        nonlocal now_s, judged
+        for _ in events:
+            now_s += 1e-4 if judged < PROBE_EVENTS + TINY.warm_events else 1e-6
+            judged += 1
+        return [()] * len(events)
+
+    monkeypatch.setattr(bench_race.time, "perf_counter", lambda: now_s)
+    raced = race([Contestant("cold", run)], EVENTS, TINY)
+    assert raced.cost_s["cold"] == pytest.approx(1e-6)
+    # A pass has as many events as a warm contestant needs for it to be long enough.
+    assert raced.events["cold"] == 11 * PROBE_EVENTS + TINY.warm_events + 3 * TINY.pass_events_max
 
 
 def test_the_events_suffice_for_the_fastest() -> None:
