@@ -23,7 +23,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        *("host", "port", "data", "front_ends", "ray_address", "bootstrap_token", "bootstrap_token_file"),
+        *("host", "port", "data", "existing_data", "front_ends"),
+        *("ray_address", "bootstrap_token", "bootstrap_token_file"),
         *("log_format", "log_level", "access_log", "slow_request_ms"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
         *("max_header_bytes", "max_body_bytes", "max_batch_body_bytes"),
@@ -50,6 +51,7 @@ class Settings:
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder for all persistent data.")
+    existing_data: bool = _setting(False, "Refuse a folder that is none yet, as where its mount is missing.")
     front_ends: int = _setting(
         1, "The number of front ends; several are a process each.", most=256, former_name="workers"
     )

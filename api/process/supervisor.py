@@ -234,7 +234,7 @@ def _refuse_folder(settings: Settings) -> None:
     """
     wait_s = settings.runtime_settings().lock_wait_s
     try:
-        begin_folder(settings.data, lock_wait_s=wait_s)
+        begin_folder(settings.data, lock_wait_s=wait_s, must_exist=settings.existing_data)
         for warning in try_folder(settings.data):
             _log.warning("%s", warning)
         if settings.ray_address == cluster.LOCAL:

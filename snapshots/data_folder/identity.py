@@ -25,15 +25,22 @@ _FORMAT_1: Final = re.compile(rb"rule-detector data folder, format 1\nid ([0-9a-
 _CANNOT_SYNC: Final = frozenset({errno.EINVAL, errno.EACCES, errno.EROFS})
 
 
-def begin_folder(folder: Path, *, lock_wait_s: float = 0.0, files: Files | None = None) -> str:
+def begin_folder(
+    folder: Path, *, lock_wait_s: float = 0.0, must_exist: bool = False, files: Files | None = None
+) -> str:
     """Return the id of a data folder. Makes the folder if it is missing, and the id if it has none.
 
     For the start of a service and for offline commands; everyone else uses `check_identity`. Raises
     StorageError if the folder or its mount is unsafe, FolderInUse if it needs an id and another process holds
-    the lock.
+    the lock, WrongFolder if it has no id but `must_exist`.
     """
     files = files or RealFiles()
     try:
+        if must_exist and read_identity(folder, files) is None:
+            raise WrongFolder(
+                f"{folder} on {socket.gethostname()} is no data folder yet: it has no id; is the right file "
+                "system mounted there?"
+            )
         files.make_folder(folder)
         refuse_unsafe(folder)
         check_mount(folder, files)

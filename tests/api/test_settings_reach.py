@@ -166,6 +166,8 @@ ELSEWHERE = {
     "access_log": "tests/api/test_logs.py::test_in_the_text_a_request_is_one_line_whatever_its_path",
     "bootstrap_token": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "bootstrap_token_file": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
+    "existing_data": "tests/integration/test_command_line.py::"
+    "test_a_service_with_existing_data_begins_no_folder",
     "host": "tests/integration/test_command_line.py::test_an_address_that_is_none_is_said",
     "join_timeout_s": "tests/integration/test_cluster_ray.py::"
     "test_a_cluster_that_lets_nobody_in_is_given_up_in_words",

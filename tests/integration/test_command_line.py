@@ -203,6 +203,18 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+def test_a_service_with_existing_data_begins_no_folder(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    where = ("--port", "0", "--data", str(data))
+    run = program("serve", *where, "--existing-data")
+    assert run.returncode == 1
+    assert f"{data} on {socket.gethostname()} is no data folder yet: it has no id" in run.stderr
+    assert not data.exists()
+    assert program("token", "new", "--data", str(data)).returncode == 0
+    with served(data, "--existing-data") as running:
+        assert "The first token" not in running.said()
+
+
 def test_an_address_that_is_none_is_said(tmp_path: Path) -> None:
     run = program("serve", "--host", "203.0.113.1", "--port", "0", "--data", str(tmp_path / "data"))
     assert run.returncode == 1

@@ -34,6 +34,15 @@ def test_a_folder_is_made_for_its_owner_alone_and_has_one_id_for_good(tmp_path):
     assert begin_folder(tmp_path / "other") != first
 
 
+def test_where_the_folder_must_exist_none_is_begun(tmp_path):
+    for folder in (tmp_path / "data", tmp_path):
+        with pytest.raises(WrongFolder, match="is no data folder yet"):
+            begin_folder(folder, must_exist=True)
+    assert list(tmp_path.iterdir()) == []
+    begun = begin_folder(tmp_path / "data")
+    assert begin_folder(tmp_path / "data", must_exist=True) == begun
+
+
 def test_an_older_folder_is_given_an_id_and_keeps_what_it_has(tmp_path):
     (tmp_path / "directory").mkdir(mode=0o700)
     (tmp_path / "lock").write_text("12\n")
