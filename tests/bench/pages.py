@@ -14,7 +14,7 @@ HEADLINES: Final = {
     "indexed: stateless, 100000 rules": "an event that concerns 50 of 100 000 rules",
     "temporal: once within, 10000 keys": "`once within` for each of 10 000 keys",
     "counting: count, 100000 keys": "`count` for each of 100 000 keys",
-    "counting: memory of 100000 keys, count": "memory of a key under `count`",
+    "counting: memory of 25000 keys, count": "memory of a key under `count`",
     "growth: memory of 100000 rules": "memory of one of 100 000 rules",
     "worst: 10 000 events, 240 rules that fire": "a body of 10 000 events that each fire 240 rules",
     "try: three rules over 1,000,000 events": "`rule-detector try` with three rules and a million events",
