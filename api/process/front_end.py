@@ -11,7 +11,7 @@ from api.http.body.memory import BodyMemory
 from api.process.allocator import trim
 from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
-from api.server.hypercorn_config import serve, server_config
+from api.server.hypercorn_config import head_bytes_max, serve, server_config
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.process.collector import settle
@@ -56,7 +56,7 @@ async def serve_on(
     settle()
     background = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_tally_on(app))]
     try:
-        await serve(app, config, until_ended, limit)
+        await serve(app, config, until_ended, limit, head_bytes_max=head_bytes_max(settings))
     finally:
         for task in background:
             task.cancel()

@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         limit: ConnectionLimit,
         app: App,
+        head_bytes_max: int,
         _wrapped_app: object,
         loop: asyncio.AbstractEventLoop,
         config: Config,
@@ -71,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._streams = reader, writer
         self._transport = cast("asyncio.Transport", writer.transport)
         self._sender = Sender(loop, self._transport)
-        self._reader = RequestReader(config.h11_max_incomplete_size)
+        self._reader = RequestReader(head_bytes_max)
         self._idle = IdleTimeout(loop, self._end_idle)
         self._slot: Slot
         self._scope: dict[str, Any]

@@ -23,20 +23,30 @@ _BACKLOG: Final = 1024
 
 
 async def serve(
-    app: App, config: Config, until: Callable[[], Awaitable[None]], limit: ConnectionLimit | None = None
+    app: App,
+    config: Config,
+    until: Callable[[], Awaitable[None]],
+    limit: ConnectionLimit | None = None,
+    *,
+    head_bytes_max: int,
 ) -> None:
-    """Serve the application until `until` returns, within a limit on connections."""
+    """Serve the application until `until` returns, within limits on connections and on heads of requests."""
     limit = ConnectionLimit(_CONNECTIONS) if limit is None else limit
     # All connections in the backlog are accepted at once, before any of them can be evicted.
     config.backlog = min(config.backlog, max(1, limit.connections_max // 4))
     # Hypercorn has no other way to replace what serves a connection.
-    hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app)  # type: ignore[assignment, attr-defined]
+    hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app, head_bytes_max)  # type: ignore[assignment, attr-defined]
 
     async def until_ended() -> None:
         await until()
         limit.end()
 
     await hypercorn.asyncio.serve(app, config, shutdown_trigger=until_ended)
+
+
+def head_bytes_max(settings: Settings) -> int:
+    """Return the size up to which the application validates headers. Above it the server refuses them."""
+    return 4 * settings.max_header_bytes
 
 
 def server_config(settings: Settings) -> Config:
@@ -49,8 +59,6 @@ def server_config(settings: Settings) -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = settings.keep_alive_s
     config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS_MAX
-    # Up to this size the application validates the headers; above it the server refuses them.
-    config.h11_max_incomplete_size = 4 * settings.max_header_bytes
     config.graceful_timeout = settings.shutdown_grace_s + REFUSALS_S
     config.backlog = _BACKLOG
     return config

@@ -34,7 +34,7 @@ def test_serve_takes_an_application_a_configuration_and_when_to_end() -> None:
 def test_each_connection_is_created_by_a_name_that_is_looked_up_when_it_comes_and_then_awaited() -> None:
     assert hypercorn.asyncio.serve.__globals__["worker_serve"] is hypercorn.asyncio.run.worker_serve
     assert parameters(TCPServer) == PASSED
-    assert parameters(Connection)[2:] == ["_wrapped_app", "loop", "config", "_context", *PASSED[4:]]
+    assert parameters(Connection)[3:] == ["_wrapped_app", "loop", "config", "_context", *PASSED[4:]]
     for served in (TCPServer, Connection):
         assert parameters(served.__await__) == parameters(served.run) == []
     callback = code_within(hypercorn.asyncio.run.worker_serve.__code__, "_server_callback")
@@ -51,7 +51,6 @@ def test_the_configuration_has_what_is_set_and_read() -> None:
         "bind",
         "errorlog",
         "graceful_timeout",
-        "h11_max_incomplete_size",
         "include_server_header",
         "keep_alive_max_requests",
         "keep_alive_timeout",

@@ -571,7 +571,9 @@ async def test_the_server_ends_at_once_though_callers_wait(
         await stop.wait()
         app.end_streams()
 
-    serving = asyncio.create_task(server.serve(app, config, until_stopped))
+    serving = asyncio.create_task(
+        server.serve(app, config, until_stopped, head_bytes_max=server.head_bytes_max(settings))
+    )
     connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
     one = Streaming(connection)
     chunked = ("Transfer-Encoding: chunked", NDJSON)

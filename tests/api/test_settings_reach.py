@@ -181,7 +181,8 @@ ELSEWHERE = {
     "slow_request_ms": "tests/api/test_logs.py::test_slow_requests_are_logged_and_only_so_many_in_a_second",
     "max_connections": "tests/api/test_descriptors.py::"
     "test_connections_leave_descriptors_for_the_service_itself",
-    "max_discard_bytes": "tests/api/test_wire.py::test_an_endless_body_past_the_drain_leaves_no_task_behind",
+    "max_discard_bytes": "tests/api/test_wire.py::"
+    "test_an_endless_body_past_the_discard_leaves_no_task_behind",
     "port": "tests/integration/test_command_line.py::test_a_port_in_use_is_said",
     "ray_address": "tests/integration/test_cluster_ray.py::test_a_cluster_that_is_not_there_is_told_at_once",
     "shutdown_grace_s": "tests/api/test_settings_reach.py::test_the_server_is_given_its_times",

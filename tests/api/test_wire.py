@@ -103,7 +103,7 @@ async def test_size_is_limited_to_the_byte_and_the_rest_is_discarded(
     assert await good(connection)
 
 
-async def test_a_body_past_the_drain_is_answered_and_cut_off(wire: Wire) -> None:
+async def test_a_body_past_the_discard_is_answered_and_cut_off(wire: Wire) -> None:
     connection = await wire.connect()
     head = request("POST", EVALUATE, token=TOKEN, headers=("Content-Length: 50000000",))
     await connection.send(head)
@@ -117,7 +117,7 @@ async def test_a_body_past_the_drain_is_answered_and_cut_off(wire: Wire) -> None
     assert await wire.comes_to_rest()
 
 
-async def test_an_endless_body_past_the_drain_leaves_no_task_behind(scripted: ScriptedFleet) -> None:
+async def test_an_endless_body_past_the_discard_leaves_no_task_behind(scripted: ScriptedFleet) -> None:
     settings = Settings(max_discard_bytes=2_000)
     async with served(Application(settings, scripted), settings) as wire:
         connections = [await wire.connect() for _ in range(10)]
@@ -128,6 +128,15 @@ async def test_an_endless_body_past_the_drain_leaves_no_task_behind(scripted: Sc
             reply = await connection.receive()
             assert (reply.status, reply.codes) == (401, [1100])
         assert await wire.comes_to_rest()
+
+
+async def test_a_head_of_four_times_the_limit_is_refused_before_it_ends(scripted: ScriptedFleet) -> None:
+    settings = Settings(max_header_bytes=1024)
+    async with served(Application(settings, scripted), settings) as wire:
+        # Never ended: only the size can be what is answered.
+        reply = await wire.once(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 5_000)
+        assert (reply.status, reply.codes) == (400, [1006])
+        assert "is too large" in reply.body.decode()
 
 
 async def test_a_body_that_nobody_wants_is_ignored(wire: Wire) -> None:

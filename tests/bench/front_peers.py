@@ -105,7 +105,7 @@ def serve_bare(*, short: bool) -> None:
     """Serve the bare application as the service is served: the same server, configuration and loop."""
     import uvloop  # noqa: PLC0415
 
-    from api.server.hypercorn_config import serve, server_config  # noqa: PLC0415
+    from api.server.hypercorn_config import head_bytes_max, serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
     from engine.runtime.process.collector import settle  # noqa: PLC0415
 
@@ -118,12 +118,13 @@ def serve_bare(*, short: bool) -> None:
         await ended.wait()
 
     async def served() -> None:
-        config = server_config(Settings())
+        settings = Settings()
+        config = server_config(settings)
         config.bind = [f"fd://{listener.detach()}"]
         config.graceful_timeout = 0.5
         config.errorlog = None
         settle()
-        await serve(_bare_app(short=short), config, until_the_end)
+        await serve(_bare_app(short=short), config, until_the_end, head_bytes_max=head_bytes_max(settings))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(served())
