@@ -1,6 +1,8 @@
 """Every setting takes effect: a request that it refuses shows this, or a test that is named here."""
 
+import ast
 import dataclasses
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -143,24 +145,37 @@ REFUSED: dict[str, Reach] = {
 }
 
 OF_THE_RUNTIME = {
-    "data",
-    "deadline_s",
-    "detectors_per_worker",
-    "passivate_after_s",
-    "journal_sync",
-    "max_answers_kept_bytes",
-    "max_resident",
-    "max_waiting",
-    "max_waiting_bytes",
-    "node_timeout_s",
-    "snapshot_interval_s",
-    "snapshot_journal_bytes",
-    "snapshots_kept",
-    "spares",
-    "worker_cpus",
-    "worker_memory_bytes",
+    "data": "tests/integration/test_command_line.py::test_a_service_with_existing_data_begins_no_folder",
+    "deadline_s": "tests/unit/runtime/test_detector_queue.py::"
+    "test_a_deadline_that_passes_during_activation_is_1501_and_nothing_is_evaluated",
+    "detectors_per_worker": "tests/unit/runtime/test_workers.py::"
+    "test_few_workers_are_filled_and_those_with_room_come_before_new_ones",
+    "passivate_after_s": "tests/unit/runtime/test_fleet.py::"
+    "test_an_idle_detector_is_passivated_and_its_queue_is_forgotten",
+    "journal_sync": "tests/unit/runtime/test_detector_actor.py::"
+    "test_less_may_be_asked_of_evaluations_and_never_of_rules",
+    "max_answers_kept_bytes": "tests/unit/runtime/test_settings_in_force.py::"
+    "test_no_more_answers_are_kept_than_there_is_memory_for",
+    "max_resident": "tests/unit/runtime/test_fleet.py::"
+    "test_more_detectors_than_places_take_turns_and_forget_nothing",
+    "max_waiting": "tests/unit/runtime/test_detector_queue.py::"
+    "test_callers_that_go_away_make_room_for_others",
+    "max_waiting_bytes": "tests/unit/runtime/test_detector_queue.py::"
+    "test_too_many_bytes_that_wait_are_refused",
+    "node_timeout_s": "tests/unit/runtime/test_heartbeat.py::"
+    "test_a_stopped_worker_is_replaced_and_finds_itself_fenced_when_it_goes_on",
+    "snapshot_interval_s": "tests/unit/runtime/test_fleet.py::"
+    "test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change",
+    "snapshot_journal_bytes": "tests/unit/runtime/test_fleet.py::"
+    "test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile",
+    "snapshots_kept": "tests/unit/runtime/test_settings_in_force.py::"
+    "test_as_many_snapshots_are_kept_as_are_asked_for",
+    "spares": "tests/unit/runtime/test_settings_in_force.py::test_so_many_processes_wait_for_a_detector",
+    "worker_cpus": "tests/unit/runtime/test_settings_in_force.py::test_ray_is_asked_for_what_a_worker_needs",
+    "worker_memory_bytes": "tests/unit/runtime/test_settings_in_force.py::"
+    "test_a_node_takes_as_many_workers_as_its_memory_has_room_for",
 }
-"""Given to the runtime as they are; what they do there is shown by its own tests."""
+"""Given to the runtime as they are. These tests show what they do there."""
 
 ELSEWHERE = {
     "access_log": "tests/api/test_logs.py::test_in_the_text_a_request_is_one_line_whatever_its_path",
@@ -217,13 +232,25 @@ async def test_by_default_none_of_them_refuses(tmp_path: Path) -> None:
     assert await asked(tmp_path, all_asked) == set()
 
 
+def source_of(place: str) -> str:
+    """Give the source of a test that is named by its file and its function."""
+    path, _, function = place.partition("::")
+    text = (ROOT / path).read_text("utf-8")
+    (found,) = (
+        ast.get_source_segment(text, node) or ""
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
+    )
+    return found
+
+
 def test_no_setting_is_forgotten() -> None:
     named = [*REFUSED, *OF_THE_RUNTIME, *ELSEWHERE]
     assert sorted(named) == sorted(setting.name for setting in settings())
 
 
-@pytest.mark.parametrize("name", sorted(OF_THE_RUNTIME))
-def test_a_setting_of_the_runtime_is_one_of_its_own(name: str) -> None:
+def runtime_field(name: str) -> str:
+    """Give the setting of the runtime that changes with one of the service, and only that one."""
     usual = getattr(Settings(), name)
     other = {"data": Path("elsewhere"), "journal_sync": "off"}.get(name) or usual + 1
     # An embedded Ray is asked for nothing.
@@ -231,7 +258,14 @@ def test_a_setting_of_the_runtime_is_one_of_its_own(name: str) -> None:
     before, after = (
         dataclasses.asdict(Settings(**joined, **chosen).runtime_settings()) for chosen in ({}, {name: other})
     )
-    assert [after[field] for field in after if after[field] != before[field]] == [other]
+    (field,) = (field for field in after if after[field] != before[field])
+    assert after[field] == other
+    return field
+
+
+@pytest.mark.parametrize("name", OF_THE_RUNTIME)
+def test_a_setting_of_the_runtime_is_one_of_its_own_whose_effect_is_tested(name: str) -> None:
+    assert re.search(rf"\b{runtime_field(name)}\b", source_of(OF_THE_RUNTIME[name]))
 
 
 def test_the_server_is_given_its_times() -> None:
@@ -241,5 +275,4 @@ def test_the_server_is_given_its_times() -> None:
 
 @pytest.mark.parametrize("place", ELSEWHERE.values(), ids=list(ELSEWHERE))
 def test_the_tests_that_are_named_exist(place: str) -> None:
-    path, _, function = place.partition("::")
-    assert f"def {function}(" in (ROOT / path).read_text("utf-8")
+    assert source_of(place)
