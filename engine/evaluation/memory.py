@@ -65,6 +65,8 @@ class Recorded(NamedTuple):
     most: int
     """The most times or values that are needed. Panes are bounded by their width."""
     window_us: int | None
+    needed: int = 1
+    """How many times or values there must be for a comparison that is false without any to be true."""
 
 
 class Traits(NamedTuple):

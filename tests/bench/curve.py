@@ -15,6 +15,8 @@ CASE = "curve"
 STEP_MAX = 1.6
 """What one number of rules may cost over the one before, unless the rules have grown as much."""
 USERS = 200
+COUNTING_MORE = (250, 330, 340, 400, 500)
+"""Further numbers of rules that count: they become indexed late, and most of them concern most events."""
 
 
 def equality(number: int) -> str:
@@ -109,6 +111,8 @@ def events(count: int, kinds: int) -> list[Event]:
 def measure(name: str, effort: Effort) -> list[Row]:
     """Give the cost of an event at each number of rules, and the largest step between two of them."""
     counts = effort.curve_rules
+    if name == "counting" and counts[-1] >= 200:
+        counts += COUNTING_MORE
     size = max(1, effort.pass_events_max // 6)
     runs: list[tuple[Contestant, list[Event]]] = []
     for count in counts:

@@ -27,6 +27,7 @@ LOOKED_UP = (
 UNITED = (
     (triggering, "UNITED_FROM", 1),
     (triggering, "CALM_EVENTS", 0),
+    (triggering, "COUNTED_FOR", 1),
     (triggering, "DENSE_SHARE", 0.0),
 )
 """All buckets of memories are united at the first event, and all paged memories count as dense."""

@@ -76,6 +76,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_intervals.py",
                 "unit/evaluation/test_choice_of_dispatch.py",
                 "unit/evaluation/test_unions.py",
+                "unit/evaluation/test_entries.py",
                 "unit/evaluation/test_selection.py",
             ),
             files=(
@@ -111,6 +112,7 @@ ROOMS: Final = {
                 "state/aggregates/panes.py",
                 "state/storage/records.py",
                 "state/aggregates/interned.py",
+                "state/aggregates/entries.py",
                 "state/aggregates/times.py",
                 "state/aggregates/values.py",
                 "state/unkeyed.py",

@@ -162,10 +162,15 @@ def load(detector: Saved, document: Any, version: int) -> None:
             time_us, state.globals.ticks[store] = remembered
             state.globals.restore(store, time_us)
             continue
+        bucket = store.bucket
+        if bucket is not None:
+            store.unwatch()
         if isinstance(store, Records):
             _load_records(store, remembered, keyed=bool(name.path))
         else:
             _load_column(store, remembered)
+        if bucket is not None:
+            store.watch(bucket)
         if name.path:
             columns[name.path].append(store)
     for path, table in state.tables.items():

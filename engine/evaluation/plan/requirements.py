@@ -157,7 +157,8 @@ def recorded_of(node: Condition) -> Recorded | None:
             kind = Kind.TIMES if isinstance(node, language.Count) else Kind.VALUES
             # Whether there are n is known from the latest n, whether there are more from one more.
             most = node.value if node.op in ("gte", "lt") else node.value + 1
-            return Recorded(kind, max(1, most), node.window_us)
+            needed = {"gte": node.value, "eq": node.value, "gt": node.value + 1}.get(node.op, 1)
+            return Recorded(kind, max(1, most), node.window_us, max(1, needed))
         case language.Sum():
             return Recorded(Kind.SUMS, 0, node.window_us)
         case language.Avg():

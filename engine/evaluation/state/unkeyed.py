@@ -143,9 +143,9 @@ def new_records(recorded: Recorded, slots: ColumnTable | Keyless) -> Records[Any
     table = cast("ColumnTable", slots)
     match recorded.kind:
         case Kind.TIMES:
-            return Times(table, recorded.window_us, recorded.most)
+            return Times(table, recorded.window_us, recorded.most, recorded.needed)
         case Kind.VALUES:
-            return Values(table, recorded.window_us, recorded.most)
+            return Values(table, recorded.window_us, recorded.most, recorded.needed)
         case Kind.SUMS | Kind.MEANS:
             return Panes(table, recorded.window_us, counted=recorded.kind is Kind.MEANS)
         case _:

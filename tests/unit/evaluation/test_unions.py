@@ -11,7 +11,6 @@ from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.selection import selected_rows
 from engine.evaluation.dispatch.selection.selected_rows import Unions
-from engine.evaluation.memory import NEVER
 from engine.evaluation.state.storage import columns, triggering
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.triggering import TriggeringColumns, TriggeringStores, WatchedColumns
@@ -150,52 +149,73 @@ def test_memories_without_keys_are_united_once_several_events_have_met_them() ->
     assert names(stores.met()) == [*"abcdefgh"]
 
 
-def column(name: str, held: int = 0, slots: Collection[int] = ()) -> Any:
-    return SimpleNamespace(bucket=Bucket(name), held=held, at=lambda slot: 0 if slot in slots else NEVER)
+class Column:
+    """Has events of some slots meet a bucket."""
+
+    def __init__(self, name: str, slots: Collection[int]) -> None:
+        self.bucket = Bucket(name)
+        self.slots = slots
+
+    def triggers_at(self, slot: int) -> bool:
+        return slot in self.slots
 
 
-def test_paged_columns_are_united_if_enough_of_them_hold_times_for_most_slices() -> None:
-    sparse, *dense = [column("a", 5, [1]), *(column(name, 6, [2]) for name in "bcdefghi")]
+def test_paged_columns_are_united_if_enough_of_them_are_met_by_most_events() -> None:
+    sparse, *dense = [Column("a", range(9)), *(Column(name, range(6, 16)) for name in "bcdefghi")]
     watched = WatchedColumns()
-    for each in (*dense[:7], sparse):
-        watched.append(each)
-    assert names(watched.met_at(1, 10)) == ["a"]
-    watched.append(dense[7])
-    assert names(watched.met_at(1, 10)) == ["a", "bcdefghi"]
-    assert names(watched.met_at(2, 10)) == ["bcdefghi"]
+
+    def count(columns_of: Iterable[Column]) -> None:
+        for each in columns_of:
+            watched.append(each)
+        for slot in range(15):
+            watched.met_at(slot)
+
+    count([*dense[:7], sparse])
+    assert names(watched.met_at(15)) == [*"bcdefgh"]
+    assert watched.union is None
+    count([dense[7]])
+    assert names(watched.met_at(15)) == ["bcdefghi"]
+    assert names(watched.met_at(1)) == ["a", "bcdefghi"]
     watched.remove(sparse)
-    assert names(watched.met_at(1, 10)) == ["bcdefghi"]
+    assert names(watched.met_at(6)) == [*"bcdefghi"]
+    count([])
+    assert names(watched.met_at(1)) == ["bcdefghi"]
     watched.remove(dense[0])
-    assert names(watched.met_at(1, 10)) == []
+    assert names(watched.met_at(1)) == []
 
 
 def test_it_is_counted_now_and_then_which_columns_are_dense() -> None:
-    columns_of = [column(name) for name in "abcdefgh"]
+    columns_of = [Column(name, ()) for name in "abcdefgh"]
     watched = WatchedColumns()
     for each in columns_of:
         watched.append(each)
-    watched.met_at(1, 10)
+
+    def met(events: int) -> list[int]:
+        return [len(watched.met_at(1)) for _ in range(events)]
+
+    assert met(16) == [0] * 16
     for each in columns_of:
-        each.held = 10
-    assert [len(watched.met_at(1, 10)) for _ in range(257)] == [0] * 255 + [1] * 2
+        each.slots = [1]
+    assert met(256) == [*[8] * 255, 1]
+    union = watched.union
+    assert met(256) == [1] * 256
+    assert watched.union is union
+    columns_of[0].slots = ()
+    assert met(256) == [*[1] * 255, 7]
+    assert watched.union is None
 
 
 def test_paged_memories_that_most_slices_hold_are_met_without_asking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(columns, "PAGED_FROM", 2)
-    monkeypatch.setattr(triggering, "COUNTED_EVERY", 16)
+    monkeypatch.setattr(triggering, "COUNTED_EVERY", 17)
     made, plain = detector(indexed=True), detector(indexed=False)
-    happened = events(400, users=20)
+    happened = events(408, users=20)
     assert play(made, happened) == play(plain, happened)
     watched = table_of(made).watched
     assert len(watched) == COUNT
     assert watched.union is not None
-    asked = []
-    monkeypatch.setattr(columns.Column, "at", lambda column, slot: asked.append(column))
-    made.evaluate({"kind": 7, "user": "u1"}, 40_000)
-    assert not asked
-    monkeypatch.undo()
     # From here on none counts as dense.
     monkeypatch.setattr(triggering, "DENSE_SHARE", 1.1)
     plain.evaluate({"kind": 7, "user": "u1"}, 40_000)
@@ -210,7 +230,8 @@ def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -
     happened = events(600, users=8)
     assert play(made, happened) == play(plain, happened)
     united = [slice_ for slice_ in table_of(made).triggering.values() if slice_.union is not None]
-    assert 1 <= len(united) <= 3
+    # Each has at least eight rows, and only the last one may pass the bound.
+    assert 1 <= len(united) <= 4
 
 
 HALF = (1 << 16) - 16
@@ -218,41 +239,44 @@ HALF = (1 << 16) - 16
 
 
 class Keeper:
-    """Counts how often its union is dropped."""
+    """Tells whether its union was dropped."""
 
-    def __init__(self) -> None:
-        self.dropped = 0
+    union: object = None
 
     def disturb(self) -> None:
-        self.dropped += 1
+        self.union = None
 
 
-def test_the_oldest_unions_are_dropped_for_as_long_as_all_are_too_large() -> None:
-    unions, keepers = Unions(), [Keeper() for _ in range(4)]
+def test_few_unions_are_made_once_all_are_too_large() -> None:
+    unions, keepers = Unions(), [Keeper() for _ in range(3)]
+    first, second, third = keepers
 
-    def dropped() -> list[int]:
-        return [keeper.dropped for keeper in keepers]
+    def add(keeper: Keeper, rows: int) -> bool:
+        if not unions.admits():
+            return False
+        unions.add(keeper, rows)
+        keeper.union = "union"
+        return True
 
-    first, second, third, fourth = keepers
-    unions.add(first, HALF)
-    unions.add(second, HALF)
-    unions.add(first, HALF)
-    assert dropped() == [0, 0, 0, 0]
-    unions.add(third, 1)
-    assert dropped() == [0, 1, 0, 0]
-    unions.add(second, HALF - 16 - 1)
-    assert dropped() == [0, 1, 0, 0]
-    unions.add(third, 2)
-    assert dropped() == [1, 1, 0, 0]
-    unions.add(fourth, 1 << 18)
-    assert dropped() == [1, 2, 1, 0]
-    unions.add(first, 1)
-    assert dropped() == [1, 2, 1, 1]
+    def kept() -> list[bool]:
+        return [keeper.union is not None for keeper in keepers]
+
+    assert add(first, HALF)
+    assert add(second, HALF - 1)
+    assert add(second, HALF)
+    assert [add(third, 1) for _ in range(63)] == [False] * 63
+    assert kept() == [True, True, False]
+    assert add(third, HALF)
+    assert kept() == [True, False, True]
+    assert not add(second, 1)
+    # Those that their keepers have dropped make room.
+    third.disturb()
+    assert add(second, 1 << 18)
+    assert not add(third, 1)
+    assert kept() == [True, True, False]
     unions.drop()
+    assert kept() == [False, False, False]
     unions.drop()
-    assert dropped() == [2, 2, 1, 1]
-    unions.add(second, HALF)
-    unions.add(third, HALF)
-    assert dropped() == [2, 2, 1, 1]
-    unions.add(fourth, 1)
-    assert dropped() == [2, 3, 1, 1]
+    assert add(third, HALF)
+    assert add(first, HALF)
+    assert not add(second, 1)

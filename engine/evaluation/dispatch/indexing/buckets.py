@@ -169,8 +169,13 @@ class Bucket:
                 mine.setdefault(observe, {}).update(rows)
         self.size += other.size
 
-    def united(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected:
-        """Return the members of some buckets, of which this is one, until one of them changes."""
+    def united(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected | None:
+        """Return the members of some buckets, of which this is one, until one of them changes.
+
+        Return None if there is no room for a union.
+        """
+        if not self._selected.unions.admits():
+            return None
         groups: dict[Any, Group] = {}
         several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
         for bucket in buckets:

@@ -38,22 +38,46 @@ UNION_ROWS: Final = 16
 """A union takes as much memory as this many rows besides its own."""
 
 
+REPLACED_EVERY: Final = 64
+"""Where there is no room, one union of so many is made in place of an older one. If every one were, a union
+would seldom be met again before it is replaced."""
+
+
 class Keeper(Protocol):
     """What keeps a union of buckets."""
+
+    union: Any
+    """The union, or None."""
 
     def disturb(self) -> None:
         """Drop the union."""
 
 
 class Unions:
-    """The unions of buckets. If all have more than `UNITED_MAX` rows, those made first are dropped."""
+    """The unions of buckets. Once they have `UNITED_MAX` rows, hardly any new ones are made."""
 
-    __slots__ = ("_made", "_rows")
+    __slots__ = ("_made", "_refused", "_rows")
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Keeper, int]] = {}
         """The keeper of each union and its number of rows with `UNION_ROWS`, by the keeper's id."""
         self._rows = 0
+        self._refused = 0
+
+    def admits(self) -> bool:
+        """Return whether a union may be made now."""
+        while self._rows >= UNITED_MAX:
+            place = next(iter(self._made))
+            keeper, rows = self._made.pop(place)
+            if keeper.union is not None:
+                self._refused += 1
+                if self._refused % REPLACED_EVERY:
+                    # Next time, another one is looked at.
+                    self._made[place] = keeper, rows
+                    return False
+                keeper.disturb()
+            self._rows -= rows
+        return True
 
     def add(self, keeper: Keeper, rows: int) -> None:
         """Add a new union of so many rows, in place of the keeper's last one."""
@@ -61,10 +85,6 @@ class Unions:
         _, before = self._made.pop(id(keeper), (keeper, 0))
         self._made[id(keeper)] = keeper, rows
         self._rows += rows - before
-        while self._rows > UNITED_MAX and len(self._made) > 1:
-            first, rows = self._made.pop(next(iter(self._made)))
-            self._rows -= rows
-            first.disturb()
 
     def drop(self) -> None:
         """Drop all unions, as a bucket changes."""

@@ -5,9 +5,10 @@ from functools import cache
 from typing import Any, Final
 
 from engine.evaluation.memory import NEVER
+from engine.evaluation.state.aggregates.entries import Entries
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.records import Records, row_length
+from engine.evaluation.state.storage.records import row_length
 from engine.evaluation.state.storage.sizes import RECORD_STEP, STEP_BYTES, array_bytes, steps_bytes
 
 SLACK: Final = 8
@@ -17,7 +18,7 @@ more."""
 _LONG: Final = -1
 
 
-class Times(Records["array[int]"]):
+class Times(Entries["array[int]"]):
     """For each slot the latest times, as many as are needed or some more.
 
     A row is a ring: the place of the latest time, from 1, and the times. It is 0 in an empty row, and `_LONG`
@@ -26,12 +27,13 @@ class Times(Records["array[int]"]):
 
     __slots__ = ("_full", "_length", "_width", "most")
 
-    def __init__(self, table: ColumnTable, window_us: int | None, most: int) -> None:
+    def __init__(self, table: ColumnTable, window_us: int | None, most: int, needed: int) -> None:
         self.most = most
         self._full = most + max(SLACK, most // 2)
         self._length = row_length(most)
         self._width = 1 + self._length
-        super().__init__(table, window_us, _blank(self._length), array_bytes(self._width * PAGE_SLOTS))
+        page_bytes = array_bytes(self._width * PAGE_SLOTS)
+        super().__init__(table, window_us, _blank(self._length), page_bytes, needed)
 
     def add(self, key: Any, slot: int, now_us: int, tick: int) -> int:
         """Add the time of an event, which is added once, and give the slot."""
@@ -61,6 +63,8 @@ class Times(Records["array[int]"]):
         if slot not in self.long:
             self._keep_record(slot, times)
             return slot
+        if length == self.needed:
+            self._grown(slot)
         if not length % RECORD_STEP:
             self.weigh(STEP_BYTES)
         if length == self._full:
@@ -94,7 +98,7 @@ class Times(Records["array[int]"]):
         return record[:]
 
     def _twin(self) -> "Times":
-        return Times(self.table, self.expires_after_us, self.most)
+        return Times(self.table, self.expires_after_us, self.most, self.needed)
 
     def _edge_us(self, now_us: int) -> int:
         """Return the oldest time that counts, always later than NEVER without a window."""

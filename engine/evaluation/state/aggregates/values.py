@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.memory import NEVER
+from engine.evaluation.state.aggregates.entries import Entries
 from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.records import Records, row_length
+from engine.evaluation.state.storage.records import row_length
 from engine.evaluation.state.storage.shards import SHARDS
 from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
 
@@ -28,7 +29,7 @@ _NUMBER_SIZE: Final = _ENTRY.size - _TIME.size
 _LONG: Final = 255
 
 
-class Values(Records[dict[Any, int]]):
+class Values(Entries[dict[Any, int]]):
     """For each slot the most recently seen values in order, as many as are needed, with their latest times.
 
     A row begins with the number of its values: 0 if it is empty, and `_LONG` if the values are an object.
@@ -36,11 +37,11 @@ class Values(Records[dict[Any, int]]):
 
     __slots__ = ("_interned", "_length", "_width", "most")
 
-    def __init__(self, table: ColumnTable, window_us: int | None, most: int) -> None:
+    def __init__(self, table: ColumnTable, window_us: int | None, most: int, needed: int) -> None:
         self.most = most
         self._length = row_length(most)
         self._width = 1 + _SIZE * self._length
-        super().__init__(table, window_us, _blank(self._width), len(_blank(self._width)))
+        super().__init__(table, window_us, _blank(self._width), len(_blank(self._width)), needed)
         self._interned: Interned | None = None
         """The values in rows, if there are rows."""
 
@@ -82,6 +83,8 @@ class Values(Records[dict[Any, int]]):
                 oldest = next(iter(values))
                 del values[oldest]
                 more -= VALUE_BYTES + key_bytes(oldest)
+            elif len(values) == self.needed - 1:
+                self._grown(slot)
             self.weigh(more)
         values[value] = now_us
         return slot
@@ -156,7 +159,7 @@ class Values(Records[dict[Any, int]]):
         return record.copy()
 
     def _twin(self) -> "Values":
-        twin = Values(self.table, self.expires_after_us, self.most)
+        twin = Values(self.table, self.expires_after_us, self.most, self.needed)
         if self._interned is not None:
             twin._interned = self._interned.copied()
         return twin

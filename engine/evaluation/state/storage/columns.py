@@ -49,6 +49,9 @@ class Column:
         "ticks",
     )
 
+    needed = 1
+    """How much a slot must hold for its events to meet the bucket; see `Entries`."""
+
     def __init__(self, table: "KeyTable[Column]", expires_after_us: int | None, complete_at: int) -> None:
         self.table = table
         self.bytes = 0
@@ -91,17 +94,16 @@ class Column:
         if few is not None and len(few) >= PAGED_FROM and len(few) * SPARSE_SHARE >= len(self.table.keys):
             self._to_pages(few)
             few = None
-        table = self.table
         if few is not None:
             few[slot] = time_us
             self.weigh(ENTRY_BYTES)
-            table.hold_sparsely(slot, self)
-            if self.bucket is not None and not self.begun:
-                table.start_triggering(slot, self)
+            self.table.hold_sparsely(slot, self)
+            if self.bucket is not None and self.needed == 1 and not self.begun:
+                self.table.start_triggering(slot, self)
         else:
             self._put_in_page(slot, time_us)
         self.held += 1
-        table.held[slot] += 1
+        self.table.held[slot] += 1
 
     def close(self, slot: int) -> None:
         """Remove the entry of a slot."""
@@ -143,11 +145,8 @@ class Column:
     ) -> None:
         """Restore the entries: by slot if they are few, otherwise pages by number, each with its count.
 
-        The table must already have the numbers of columns with an entry.
+        The column must not be watched, and the table already have the numbers of columns with an entry.
         """
-        bucket = self.bucket
-        if bucket is not None:
-            self.unwatch()
         self.few, self.complete_at = few, complete_at
         table = self.table
         table.note_birth(self)
@@ -167,8 +166,6 @@ class Column:
             for number, (page, count) in pages.items():
                 self.pages[number], self.counts[number] = page, count
                 self.held += count
-        if bucket is not None:
-            self.watch(bucket)
 
     def grow(self, pages: int) -> None:
         """Extend the column to this many pages, as the table has grown."""
@@ -228,6 +225,10 @@ class Column:
         for slot in self._triggering_slots():
             self.table.stop_triggering(slot, self)
         self.bucket = None
+
+    def triggers_at(self, slot: int) -> bool:
+        """Return whether the events of a slot meet the bucket, if the column is paged."""
+        return self.at(slot) != NEVER
 
     def _triggering_slots(self) -> Iterable[int]:
         """Return the slots for which the table's `triggering` has this column."""
@@ -378,7 +379,7 @@ class Column:
         self.weigh(-ENTRY_BYTES)
         if slot not in self.ticks:
             self.table.drop_sparsely(slot, self)
-        if self.bucket is not None and not self.begun:
+        if self.bucket is not None and self.needed == 1 and not self.begun:
             self.table.stop_triggering(slot, self)
 
     def _give_page_back(self, number: int) -> None:

@@ -143,7 +143,7 @@ class KeyTable(Generic[ColumnT]):
         self.triggering: defaultdict[int, TriggeringColumns] = defaultdict(TriggeringColumns)
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched = WatchedColumns()
-        """The paged columns with a bucket for slots that hold a time."""
+        """The paged columns with a bucket for some slots."""
         self.stamped: list[ColumnT] = []
         """The columns that are read with the slice's clock, the longest window first. If there are any, each
         key that an event has is admitted."""
@@ -212,7 +212,7 @@ class KeyTable(Generic[ColumnT]):
         slot = self.slot
         if slot < 0:
             return []
-        met = self.watched.met_at(slot, self.live) if self.watched else []
+        met = self.watched.met_at(slot) if self.watched else []
         if slot in self.triggering:
             met += self.triggering[slot].met()
         if self.begun and self.previous_tick <= self.begun_at:

@@ -5,10 +5,11 @@ than evaluating it. So buckets that several events in a row have met are united,
 is met no longer.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
 
-from engine.evaluation.memory import NEVER, Bucket
+from engine.evaluation.memory import Bucket
 
 UNITED_FROM: Final = 8
 """The fewest buckets that are united."""
@@ -21,11 +22,14 @@ LATER_SHARE: Final = 1.2
 """Buckets are united anew when their number has grown by this factor."""
 
 DENSE_SHARE: Final = 0.6
-"""If a memory holds a time for this share of the slices, every event of a slice meets its bucket. To ask at
-each event whether it holds one would take longer than to evaluate some members in vain."""
+"""If this share of a table's events meets the bucket of a memory, every event of a slice does. To ask at each
+event would take longer than to evaluate some members in vain."""
 
 COUNTED_EVERY: Final = 256
 """After this many events, it is counted anew which memories are dense."""
+
+COUNTED_FOR: Final = 16
+"""It is counted at this many events."""
 
 
 class _Columns(list[Any]):
@@ -66,12 +70,21 @@ class TriggeringColumns(_Columns):
 
 
 class WatchedColumns(_Columns):
-    """The paged columns with a bucket for slots that hold a time."""
+    """The paged columns with a bucket for some slots."""
 
-    __slots__ = ("_asked",)
+    __slots__ = ("_asked", "_counts", "_united")
 
     _asked: list[Any]
     """The columns that are not in the union."""
+    _united: list[Any]
+    """Those that are."""
+    _counts: Counter[Any]
+    """By column, at how many of the events since counting began its bucket was met."""
+
+    def disturb(self) -> None:
+        """Drop the union."""
+        super().disturb()
+        self._asked, self._united = self, []
 
     def append(self, column: Any) -> None:
         """Add a column."""
@@ -83,17 +96,30 @@ class WatchedColumns(_Columns):
         super().remove(column)
         self.disturb()
 
-    def met_at(self, slot: int, live: int) -> list[Bucket]:
+    def met_at(self, slot: int) -> list[Bucket]:
         """Return the buckets that an event of a slot meets: one for all columns that are dense."""
         if not self.events:
-            self.events = COUNTED_EVERY
-            dense = [column.bucket for column in self if column.held >= DENSE_SHARE * live]
-            unites = len(dense) >= UNITED_FROM
-            self.union = next(iter(dense)).united(dense, self) if unites else None
-            self._asked = [column for column in self if not unites or column.held < DENSE_SHARE * live]
+            self.events, self._counts = COUNTED_EVERY, Counter()
         self.events -= 1
-        met = [column.bucket for column in self._asked if column.at(slot) != NEVER]
+        counted = COUNTED_EVERY - self.events
+        if counted <= COUNTED_FOR:
+            self._counts.update(column for column in self if column.triggers_at(slot))
+            if counted == COUNTED_FOR:
+                self._unite()
+        met = [column.bucket for column in self._asked if column.triggers_at(slot)]
         return met if self.union is None else [*met, self.union]
+
+    def _unite(self) -> None:
+        """Unite the columns that are dense."""
+        dense = [column for column in self if self._counts[column] >= DENSE_SHARE * COUNTED_FOR]
+        if dense == self._united:
+            return
+        self.union, self._asked, self._united = None, self, []
+        if len(dense) >= UNITED_FROM:
+            self.union = dense[0].bucket.united([column.bucket for column in dense], self)
+        if self.union is not None:
+            united = set(dense)
+            self._asked, self._united = [column for column in self if column not in united], dense
 
 
 class TriggeringStores(dict[Any, Bucket]):
@@ -129,4 +155,7 @@ def _met(triggering: TriggeringColumns | TriggeringStores, buckets: Collection[B
         triggering.events += 1
         return buckets
     triggering.union = next(iter(buckets)).united(buckets, triggering)
+    if triggering.union is None:
+        triggering.events = 0
+        return buckets
     return (triggering.union,)
