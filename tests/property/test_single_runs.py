@@ -14,7 +14,7 @@ from tests.differential.modes import in_mode
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import World
-from tests.worlds.shared_histories import SharedWorld
+from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
 from tests.worlds.steady_facts import SteadyFactsWorld
 
 
@@ -41,7 +41,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
     return counted
 
 
-@pytest.mark.parametrize("world", [ManyRulesWorld, SharedWorld, SteadyFactsWorld, RangesWorld])
+@pytest.mark.parametrize(
+    "world", [ManyRulesWorld, SharedWorld, NestedWorld, RunsWorld, SteadyFactsWorld, RangesWorld]
+)
 def test_no_event_runs_a_member_twice(
     world: type[World],
     runs: Counter[tuple[int, int]],
