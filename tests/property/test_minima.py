@@ -1,0 +1,51 @@
+"""The least of very many numbers is the one that `min` finds, whatever has changed, and however much."""
+
+import random
+from array import array
+from collections.abc import Callable, Iterator
+
+from engine.evaluation.memory import FOREVER
+from engine.evaluation.state.removal.minima import Minima
+
+LENGTHS = (1, 127, 129, 2_048, 2_049, 33_000, 70_000)
+"""One part, the parts of one entry, and up to three levels of entries."""
+
+
+def test_the_least_of_many_numbers_is_the_least(
+    examples: Callable[..., Iterator[random.Random]],
+) -> None:
+    for drawn in examples(6):
+        numbers = array("q", [FOREVER]) * drawn.choice(LENGTHS[:3])
+        minima, longest = Minima(numbers), drawn.choice(LENGTHS)
+        for _ in range(drawn.choice((20, 60))):
+            _grow_longer(numbers, minima, drawn, longest)
+            highest = drawn.choice((3, 1_000, 10**15))
+            for place in drawn.choices(range(len(numbers)), k=drawn.choice((0, 1, 40))):
+                _change(numbers, minima, drawn, place, highest)
+            if drawn.random() < 0.2:
+                first = drawn.randrange(len(numbers))
+                last = min(len(numbers), first + drawn.choice((1, 128, 300)))
+                numbers[first:last] = array("q", [drawn.randrange(highest) for _ in range(first, last)])
+                minima.look(first, last)
+            least = min(numbers)
+            expected = (FOREVER, -1) if least == FOREVER else (least, numbers.index(least))
+            assert minima.least() == expected
+            if least < FOREVER:
+                # What was the least grows, as a key that is seen again does.
+                numbers[expected[1]] = drawn.choice((least + 1, least + highest, FOREVER))
+
+
+def _grow_longer(numbers: "array[int]", minima: Minima, drawn: random.Random, longest: int) -> None:
+    more = min(longest - len(numbers), drawn.choice((0, 1, 500, 40_000)))
+    if more > 0:
+        first = len(numbers)
+        numbers.extend(drawn.randrange(10**15) for _ in range(more))
+        minima.look(first, len(numbers))
+
+
+def _change(numbers: "array[int]", minima: Minima, drawn: random.Random, place: int, highest: int) -> None:
+    """Give a number another value. That it has fallen must be told, that it has grown need not be."""
+    before = numbers[place]
+    numbers[place] = drawn.choice((drawn.randrange(highest), before, before + (before < FOREVER), FOREVER))
+    if numbers[place] < before or drawn.random() < 0.5:
+        minima.changed(place)
