@@ -177,7 +177,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         table.columns = columns[path]
     state.globals.previous_us = document["previous_us"]
     # The limits may have changed. The next event evicts what exceeds them, and reports it.
-    state.due = state.live > state.live_max or state.bytes > state.bytes_max
+    state.due = state.live > state.live_max or state.keyed_bytes > state.bytes_max
     state.eviction.resume()
 
 

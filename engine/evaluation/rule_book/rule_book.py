@@ -8,6 +8,7 @@ from typing import Any
 from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.rule_book.preparation import Preparation
+from engine.evaluation.rule_book.record_room import RecordRoom
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
@@ -33,6 +34,7 @@ class RuleBook:
         self.verdicts = Verdicts()
         """The checksum of the events of `submit` and `submit_clean`."""
         self.rule_set = RuleSet(self.state, limits)
+        self.records = RecordRoom(limits.state_bytes_max)
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._preparation: Preparation | None = None
         """None until a rule is added or changed: evaluation does not need it."""
@@ -62,6 +64,7 @@ class RuleBook:
         if draft_of is not None:
             self.shadows.check_room(draft_of)
         self._prepared().check(read)
+        self.records.check(read, self.events_seen)
         rule_id = rule_id or self._new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         self.put_rule(replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of))
@@ -82,7 +85,8 @@ class RuleBook:
         A different condition starts a new history, and so does enabling the rule. With `shadow` false, a
         draft ceases to be one. Raises as `add_rule` does, and Refusal 1201 for an unknown rule.
         """
-        before = self._named(rule_id).rule
+        live = self._named(rule_id)
+        before = live.rule
         if name is not None:
             check_name(name)
         read = before.condition if condition is None else read_condition(condition, self.limits)
@@ -98,6 +102,9 @@ class RuleBook:
             shadow=before.shadow if shadow is None else shadow,
             draft_of=None if shadow is False else before.draft_of,
         )
+        if after.enabled and (not before.enabled or after.condition != before.condition):
+            going = (before.condition, live.birth) if before.enabled else None
+            self.records.check(after.condition, self.events_seen, going)
         self.put_rule(after)
         return after
 
@@ -125,6 +132,7 @@ class RuleBook:
             self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority, self.clock_us or 0)
+            self.records.remove(live.rule.condition, live.birth)
             self._settle_rules()
 
     def rule(self, rule_id: str) -> Rule:
@@ -170,8 +178,10 @@ class RuleBook:
                 self.rule_set.rename(rule)
                 return
             self.rule_set.remove(rule.priority, self.clock_us or 0)
+            self.records.remove(before.rule.condition, before.birth)
         if rule.enabled:
             self.rule_set.add(rule, birth, self.events_seen, self.clock_us or 0)
+            self.records.add(rule.condition, birth)
 
     def _settle_rules(self, *, loaded: bool = False) -> None:
         """Choose how the rules are evaluated, and compile what they search for, after they have changed."""

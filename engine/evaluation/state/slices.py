@@ -59,7 +59,7 @@ class State:
         self.swept_from = SWEPT_FROM
         self.indexed = False
         """Whether rules are indexed. Until then every event updates every memory."""
-        self.globals = Globals(self.weigh)
+        self.globals = Globals(self.weigh_unkeyed)
         self.stores: dict[NodeName, Store] = {}
         self.users: dict[NodeName, int] = {}
         """How many rules use each memory, and how many names have joined it."""
@@ -78,7 +78,9 @@ class State:
         self.live = 0
         """The number of live keys, over all paths. An expired key counts until it is dropped."""
         self.bytes = 0
-        """The estimated size of these keys and their memories; see `sizes.py`."""
+        """The estimated size of all memories and keys; see `sizes.py`."""
+        self.unkeyed_bytes = 0
+        """That of memories without keys, which are not evicted and count towards another bound."""
         self.due = False
         """Whether a bound is passed, so that `settle` must be called after this event."""
         self.tracking = False
@@ -105,7 +107,7 @@ class State:
         if not name.path:
             if recorded is None:
                 return self.globals.new_cell(tick)
-            return new_records(recorded, Keyless(self, self.globals))
+            return new_records(recorded, Keyless(self.weigh_unkeyed, self.globals))
         table = self.table(name.path)
         column = Column(table, self.traits.expiry_of(name.condition), tick)
         if recorded is not None:
@@ -263,10 +265,20 @@ class State:
             self.eviction.renew()
 
     def weigh(self, more_bytes: int) -> None:
-        """Add to the estimated size of the detector's memories."""
+        """Add to the estimated size of the live keys and their memories."""
         self.bytes += more_bytes
-        if self.bytes > self.bytes_max:
+        if self.keyed_bytes > self.bytes_max:
             self.due = True
+
+    def weigh_unkeyed(self, more_bytes: int) -> None:
+        """Add to the estimated size of memories without keys."""
+        self.bytes += more_bytes
+        self.unkeyed_bytes += more_bytes
+
+    @property
+    def keyed_bytes(self) -> int:
+        """The estimated size of the live keys and their memories."""
+        return self.bytes - self.unkeyed_bytes
 
     def starts_of(self, path: Path) -> Starts:
         """Return the first events after births in the slices of a path."""

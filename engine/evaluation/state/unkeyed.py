@@ -4,13 +4,19 @@ from collections.abc import Callable, Iterable
 from typing import Any, assert_never, cast
 
 from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
-from engine.evaluation.state.aggregates.panes import Panes
-from engine.evaluation.state.aggregates.times import Times
+from engine.evaluation.state.aggregates.panes import PANES_KEPT_MAX, Panes
+from engine.evaluation.state.aggregates.times import Times, full_length
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.records import Records
+from engine.evaluation.state.storage.sizes import (
+    ENTRY_BYTES,
+    KEY_BYTES_MAX,
+    RECORD_BYTES,
+    VALUE_BYTES,
+    steps_bytes,
+)
 from engine.evaluation.state.storage.starts import Starts
-from engine.evaluation.state.storage.tables import Total
 from engine.evaluation.state.storage.triggering import TriggeringStores
 
 
@@ -106,8 +112,8 @@ class Keyless:
 
     __slots__ = ("_globals", "held", "keys", "slot", "weigh")
 
-    def __init__(self, total: Total, globals_: Globals) -> None:
-        self.weigh = total.weigh
+    def __init__(self, weigh: Callable[[int], None], globals_: Globals) -> None:
+        self.weigh = weigh
         self._globals = globals_
         self.slot = 0
         self.held = [0]
@@ -150,3 +156,18 @@ def new_records(recorded: Recorded, slots: ColumnTable | Keyless) -> Records[Any
             return Panes(table, recorded.window_us, counted=recorded.kind is Kind.MEANS)
         case _:
             assert_never(recorded.kind)
+
+
+def most_bytes(recorded: Recorded) -> int:
+    """Return the most that a record without keys may take, in bytes as they are estimated."""
+    match recorded.kind:
+        case Kind.TIMES:
+            held = steps_bytes(full_length(recorded.most))
+        case Kind.VALUES:
+            held = recorded.most * (VALUE_BYTES + KEY_BYTES_MAX)
+        case Kind.SUMS | Kind.MEANS:
+            panes = 1 if recorded.window_us is None else PANES_KEPT_MAX
+            held = RECORD_BYTES + (3 if recorded.kind is Kind.MEANS else 2) * steps_bytes(panes)
+        case _:
+            assert_never(recorded.kind)
+    return ENTRY_BYTES + RECORD_BYTES + held

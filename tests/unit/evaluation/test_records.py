@@ -1,8 +1,12 @@
 """Memories of varying length: what counts, what is kept of it, and when it is given back."""
 
+import re
+from collections.abc import Callable
+
 import pytest
 
 from engine import Detector, Limits
+from engine.language.diagnostics import Refusal
 from tests.differential.modes import in_mode
 
 HOUR_MS = 3_600_000
@@ -167,16 +171,92 @@ def test_a_slice_that_holds_nothing_more_is_watched_by_nothing():
         assert table.triggering == {}
 
 
-def test_records_without_keys_stay_though_they_pass_the_bound_on_memory() -> None:
-    made = detector("count(a >= 0) >= 100", "per k once a == 0", limits=Limits(state_bytes_max=600))
-    fired = [fires(made, number, k=number, a=0) for number in range(200)]
-    assert made.state.bytes > 600
-    assert made.state.live == 0
-    counting = [
-        bool([action for action in made.evaluate({"k": 1, "a": 1}, 200 + number) if action["name"] == "r0"])
-        for number in range(3)
-    ]
-    assert (len(fired), counting) == (200, [True] * 3)
+def test_no_key_is_evicted_for_what_records_without_keys_take() -> None:
+    made = detector("count(a >= 0) >= 300", "per k once a == 0", limits=Limits(state_bytes_max=10_000))
+    for number in range(500):
+        made.submit({"k": number % 25, "a": 0}, number)
+    assert (made.state.live, made.keys_evicted) == (25, 0)
+    assert made.state.bytes > 10_000 > made.state.keyed_bytes
+    assert made.state.bytes == made.state.keyed_bytes + made.state.unkeyed_bytes
+    made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=made.limits)
+    assert fires(made, 500, k=0)
+    assert (made.state.live, made.keys_evicted) == (25, 0)
+
+
+def refused(act: Callable[[], object]) -> bool:
+    """Tell whether there is no room for a record."""
+    try:
+        act()
+    except Refusal as refusal:
+        [entry] = refusal.entries
+        assert entry.code == 1400
+        said = r"what the detector's rules count without `per` could come to take \d+ bytes; at most \d+ .*"
+        assert re.fullmatch(said, entry.message)
+        return True
+    return False
+
+
+LARGE = "count(a >= 0) > 1000"
+"""Of such records, one has room in 20 000 bytes, and two have none."""
+
+
+def test_a_rule_is_refused_whose_records_without_keys_could_pass_half_of_the_bound() -> None:
+    made = detector(LARGE, limits=Limits(state_bytes_max=40_000))
+    assert refused(lambda: made.add_rule("other", "count(a == 1) > 1000"))
+    assert refused(lambda: made.add_rule("values", "distinct(a) > 5000"))
+    assert not refused(lambda: made.add_rule("keyed", "per k distinct(a) > 5000"))
+    assert not refused(lambda: made.add_rule("the same", f"a == 1 and {LARGE}"))
+    # A rule of another birth has a record of its own.
+    made.evaluate({}, 0)
+    assert refused(lambda: made.add_rule("late", LARGE))
+    assert not refused(lambda: made.add_rule("small", "sum(a) > 5"))
+
+
+def test_a_record_has_room_once_another_is_gone() -> None:
+    made = Detector(limits=Limits(state_bytes_max=40_000))
+    first = made.add_rule("first", LARGE)
+    made.evaluate({}, 0)
+    assert not refused(lambda: made.change_rule(first, condition="count(a == 1) > 1000"))
+    assert refused(lambda: made.change_rule(first, condition="count(a == 1) > 2000"))
+    made.change_rule(first, enabled=False)
+    second = made.add_rule("second", LARGE)
+    assert not refused(lambda: made.change_rule(first, condition="count(a == 1) > 2000"))
+    assert refused(lambda: made.change_rule(first, enabled=True))
+    made.remove_rule(second)
+    assert refused(lambda: made.change_rule(first, enabled=True))
+    made.change_rule(first, condition=LARGE)
+    assert not refused(lambda: made.change_rule(first, enabled=True))
+    made.remove_rule(first)
+    assert made.records.bytes == 0
+
+
+def test_a_detector_that_exceeds_a_lowered_bound_can_still_lose_records() -> None:
+    made = detector(LARGE, "count(a == 1) > 1000")
+    made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=Limits(state_bytes_max=10_000))
+    first, second = (rule.id for rule in made.rules())
+    made.change_rule(first, condition="count(a == 1) > 500")
+    made.change_rule(second, enabled=False)
+    assert made.evaluate({"a": 1}, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("count(a >= 0) >= 100", 1),
+        ("count(a >= 0) within 1h > 3", 1),
+        ("distinct(v) > 20", 10**3_999),
+        ("distinct(v) > 20", 1),
+        ("sum(a) within 256ms > 0", 1),
+        ("avg(a) within 256ms > 0", 1),
+        ("avg(a) > 0", 1),
+    ],
+)
+def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value: int) -> None:
+    made = detector(rule)
+    for number in range(1_000):
+        made.evaluate({"a": 1, "v": value + number % 200}, number)
+        assert made.state.bytes == made.state.unkeyed_bytes <= made.records.bytes
+    assert value == 1 or made.state.bytes > 0.95 * made.records.bytes
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ from functools import cache
 from typing import Any, Final
 
 from engine.evaluation.facts.values import double
-from engine.evaluation.memory import pane_us
+from engine.evaluation.memory import PANES, pane_us
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_BYTES, array_bytes, steps_bytes
+
+PANES_KEPT_MAX: Final = PANES + 2
+"""The most panes of a record: the oldest and the latest are partly outside the window."""
 
 _PANES_IN_ROW: Final = 8
 _LONG: Final = -1

@@ -29,7 +29,7 @@ class Times(Entries["array[int]"]):
 
     def __init__(self, table: ColumnTable, window_us: int | None, most: int, needed: int) -> None:
         self.most = most
-        self._full = most + max(SLACK, most // 2)
+        self._full = full_length(most)
         self._length = row_length(most)
         self._width = 1 + self._length
         page_bytes = array_bytes(self._width * PAGE_SLOTS)
@@ -124,6 +124,11 @@ class Times(Entries["array[int]"]):
         first = offset * self._width
         page[first : first + self._width] = _blank(self._length)[: self._width]
         page[first] = _LONG if long else 0
+
+
+def full_length(most: int) -> int:
+    """Return the length at which a record is cut to the most times that are needed."""
+    return most + max(SLACK, most // 2)
 
 
 @cache

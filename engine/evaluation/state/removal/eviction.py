@@ -55,6 +55,10 @@ class Bounded(Total, Protocol):
 
     tables: dict[Path, ColumnTable]
 
+    @property
+    def keyed_bytes(self) -> int:
+        """The estimated size of the live keys and their memories."""
+
 
 class _Tracked:
     """The tracked keys of one table, by expiry and by last event."""
@@ -173,14 +177,15 @@ class Eviction:
         bounded = self._bounded
         if bounded.live > bounded.live_max:
             return _TOO_MANY
-        return _TOO_LARGE if bounded.bytes > bounded.bytes_max and bounded.live else 0
+        return _TOO_LARGE if bounded.keyed_bytes > bounded.bytes_max and bounded.live else 0
 
     def _reached(self, share: tuple[int, int]) -> bool:
         """Return whether this share of a bound is passed."""
         part, whole = share
         bounded = self._bounded
         return (
-            whole * bounded.live > part * bounded.live_max or whole * bounded.bytes > part * bounded.bytes_max
+            whole * bounded.live > part * bounded.live_max
+            or whole * bounded.keyed_bytes > part * bounded.bytes_max
         )
 
     def _track(self, pages: int | None) -> None:

@@ -36,6 +36,9 @@ STEP_BYTES: Final = 8 * RECORD_STEP
 VALUE_BYTES: Final = 130
 """For each value in a record of values, without the value: its entry in a dict, and its time."""
 
+KEY_BYTES_MAX: Final = 3600
+"""The most for a key or value of one fact: an integer of 4 000 digits. A text takes at most 1 100."""
+
 INTERNED_BYTES: Final = 130
 """For each different value in rows of values, without the value: its entry in a dict, and its number."""
 

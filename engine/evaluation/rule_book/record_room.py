@@ -1,0 +1,66 @@
+"""A bound on the memory of records without keys, which cannot be evicted."""
+
+from collections import Counter
+from typing import Final
+
+from engine.evaluation.plan.requirements import recorded_of, requirements_of
+from engine.evaluation.state.unkeyed import most_bytes
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry, Refusal
+
+SHARE: Final = 2
+"""These records may take one part of this many of the bound on a detector's memory, besides what keys may."""
+
+_FULL: Final = 1400
+
+
+class RecordRoom:
+    """The most that the records without keys may take which the enabled rules of a detector read."""
+
+    def __init__(self, state_bytes_max: int) -> None:
+        self.bytes_max = state_bytes_max // SHARE
+        self.bytes = 0
+        self._uses = Counter[tuple[Condition, int]]()
+        """By node and birth, the number of rules that read its record."""
+
+    def check(self, new: Condition, birth: int, before: tuple[Condition, int] | None = None) -> None:
+        """Raise Refusal 1400 if there is no room for the records of a rule.
+
+        It may replace an enabled rule, of which the condition and the birth are given.
+        """
+        coming = [(node, birth) for node in _nodes(new)]
+        going = [] if before is None else [(node, before[1]) for node in _nodes(before[0])]
+        more = sum(_bytes(each[0]) for each in coming if not self._uses[each])
+        less = sum(_bytes(each[0]) for each in going if self._uses[each] == 1)
+        # If the bound was lowered, a detector may exceed it and can still lose records.
+        if more > less and self.bytes + more - less > self.bytes_max:
+            said = (
+                "what the detector's rules count without `per` could come to take "
+                f"{self.bytes + more - less} bytes; at most {self.bytes_max} are allowed"
+            )
+            raise Refusal(Entry(_FULL, said))
+
+    def add(self, condition: Condition, birth: int) -> None:
+        """Count the records of a rule."""
+        for node in _nodes(condition):
+            self._uses[node, birth] += 1
+            if self._uses[node, birth] == 1:
+                self.bytes += _bytes(node)
+
+    def remove(self, condition: Condition, birth: int) -> None:
+        """Undo one `add` of the same rule."""
+        for node in _nodes(condition):
+            self._uses[node, birth] -= 1
+            if not self._uses[node, birth]:
+                del self._uses[node, birth]
+                self.bytes -= _bytes(node)
+
+
+def _nodes(condition: Condition) -> frozenset[Condition]:
+    memories = requirements_of(condition).memories
+    return frozenset(node for node, path in memories if not path and recorded_of(node) is not None)
+
+
+def _bytes(node: Condition) -> int:
+    recorded = recorded_of(node)
+    return 0 if recorded is None else most_bytes(recorded)
