@@ -169,9 +169,13 @@ def test_the_keys_that_are_kept_are_those_of_a_dict_that_is_looked_through_each_
 
 def detector_of(rules: list[tuple[tuple[str, ...], Memory]], limits: Limits) -> Detector:
     detector = Detector(limits=limits)
-    for place, (path, memory) in enumerate(rules):
-        detector.add_rule(f"r{place}", " ".join(f"per {name}" for name in path) + f" ({memory.text})")
+    for place, rule in enumerate(rules):
+        detector.add_rule(f"r{place}", text_of(*rule))
     return detector
+
+
+def text_of(path: tuple[str, ...], memory: Memory) -> str:
+    return " ".join(f"per {name}" for name in path) + f" ({memory.text})"
 
 
 def events_drawn(drawn: random.Random, keys: int, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -187,30 +191,38 @@ def events_drawn(drawn: random.Random, keys: int, count: int) -> Iterator[tuple[
 
 
 @pytest.mark.parametrize("bytes_max", [3_000, 12_000])
+@pytest.mark.parametrize("mode", ["fused", "indexed", "indexed, tidied at every event"])
 def test_the_keys_that_are_kept_for_their_weight_are_those_of_a_dict_that_is_weighed_each_time(
-    bytes_max: int, seed: int
+    mode: str, bytes_max: int, seed: int
 ) -> None:
-    drawn = random.Random(f"{seed} {bytes_max}")
+    drawn = random.Random(f"{seed} {bytes_max} {mode}")
     first, *others = drawn.sample(("within", "held", "since"), 3)
-    # Two rules that remembered the same would share it.
     kinds = ((PATHS[0], first), (PATHS[0], others[0]), (PATHS[1], others[1]), (PATHS[2], first))
     rules = [(path, Memory(kind, 60)) for path, kind in kinds]
     limits = Limits(keys_max=UNBOUNDED, state_bytes_max=bytes_max)
     naive = Naive(rules, UNBOUNDED, bytes_max)
-    detector = detector_of(rules, limits)
     evictions = 0
-    for tick in range(1, 800):
-        now_ms = tick + tick // 300 * 100
-        fields = {name: drawn.choice((0, 1)) for name in "pqr"}
-        for name in drawn.choice(("u", "v", "uv")):
-            number = drawn.randrange(60)
-            fields[name] = drawn.choice(("x", "y", "\u0416")) * number if number % 4 else number
-        evicted = len(naive.observe(tick, now_ms, fields))
-        evictions += evicted
-        said = f"{evicted} keys were forgotten: the detector's keys may take {bytes_max} bytes"
-        messages = [entry.message for entry in detector.submit(fields, now_ms).messages]
-        assert messages == ([said] if evicted else []), tick
-        assert kept_by(detector, now_ms * 1_000) == naive.alive(now_ms)
-        if tick % 50 == 0:
-            detector = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
+    with in_mode(mode):
+        # What several rules remember weighs once, and their keys are those of one path.
+        detector = detector_of([*rules, rules[0]], limits)
+        late = ""
+        for tick in range(1, 800):
+            now_ms = tick + tick // 300 * 100
+            fields = {name: drawn.choice((0, 1)) for name in "pqr"}
+            for name in drawn.choice(("u", "v", "uv")):
+                number = drawn.randrange(60)
+                fields[name] = drawn.choice(("x", "y", "\u0416")) * number if number % 4 else number
+            evicted = len(naive.observe(tick, now_ms, fields))
+            evictions += evicted
+            said = f"{evicted} keys were forgotten: the detector's keys may take {bytes_max} bytes"
+            messages = [entry.message for entry in detector.submit(fields, now_ms).messages]
+            assert messages == ([said] if evicted else []), tick
+            assert kept_by(detector, now_ms * 1_000) == naive.alive(now_ms)
+            if detector.state.indexed and tick % 150 == 70:
+                late = detector.add_rule("late", text_of(*rules[tick % 4]))
+            if detector.state.indexed and tick % 150 == 100:
+                assert detector.state.joined
+                detector.remove_rule(late)
+            if tick % 50 == 0:
+                detector = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
     assert evictions

@@ -28,6 +28,21 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     assert evictions > scaled(30)
 
 
+def test_keys_are_evicted_as_exactly_where_rules_share_what_they_remember(
+    examples: Callable[..., Iterator[random.Random]],
+    scaled: Callable[[int], int],
+) -> None:
+    evictions = 0
+    for number, drawn in enumerate(examples(40, at_least=8)):
+        world = BoundedWorld.with_twins(drawn.choice)
+        expected = world.expected()
+        with in_mode(list(MODES)[number % len(MODES)]):
+            difference = world.disagreement(expected, reloaded=number // len(MODES) % 2 == 1)
+        assert difference is None, difference
+        evictions += sum(evicted for _, evicted in expected)
+    assert evictions > scaled(30)
+
+
 def test_what_has_expired_makes_room_before_anything_is_evicted(
     examples: Callable[..., Iterator[random.Random]],
 ) -> None:

@@ -86,29 +86,40 @@ class BoundedReference:
     """Rules of one temporal member under a path of keys, of which at most `keys_max` are live."""
 
     def __init__(self, rules: Sequence[tuple[Path, Condition]], keys_max: int) -> None:
-        self.rules = rules
+        self.rules = {place: (*rule, 0) for place, rule in enumerate(rules)}
+        """The path of each rule, its member and the number of events before it, by place."""
         self.keys_max = keys_max
-        self.slices: dict[Key, list[Event]] = {}
-        """The events by key, the longest unseen key first."""
+        self.slices: dict[Key, list[tuple[int, Event]]] = {}
+        """The events by key, with their numbers; the longest unseen key first."""
+        self.count = 0
+
+    def past(self, key: Key, birth: int) -> list[Event]:
+        """Give the events of a slice that count for a rule."""
+        return [event for number, event in self.slices[key] if number > birth]
 
     def live(self, key: Key, now_us: int) -> bool:
         """Tell whether some next event, now or a window later, is judged otherwise than without the slice."""
         nexts = [Event(now_us + wait, {"p": p}, {}) for wait in (0, WINDOW_US) for p in (0, 1)]
-        inners = [inner for path, inner in self.rules if path == key[0]]
+        pasts = [
+            (inner, self.past(key, birth)) for path, inner, birth in self.rules.values() if path == key[0]
+        ]
         return any(
-            verdict(inner, [*self.slices[key], event]) is not verdict(inner, [event])
-            for inner in inners
+            verdict(inner, [*past, event]) is not verdict(inner, [event])
+            for inner, past in pasts
             for event in nexts
         )
 
-    def observe(self, event: Event) -> Answer:
-        """Give the verdict of each rule, and whether keys were evicted."""
-        for path in {path for path, _ in self.rules}:
+    def observe(self, event: Event, places: int) -> Answer:
+        """Give the verdict at each of so many places of rules, and whether keys were evicted."""
+        self.count += 1
+        for path in {path for path, *_ in self.rules.values()}:
             key = (path, tuple(event[name] for name in path))
             if None not in key[1]:
-                self.slices[key] = [*self.slices.pop(key, []), event]
-        seen_now = {key[0]: past for key, past in self.slices.items() if past[-1] is event}
-        verdicts = [path in seen_now and verdict(inner, seen_now[path]) for path, inner in self.rules]
+                self.slices[key] = [*self.slices.pop(key, []), (self.count, event)]
+        seen_now = {key[0]: key for key, past in self.slices.items() if past[-1][0] == self.count}
+        verdicts = [False] * places
+        for place, (path, inner, birth) in self.rules.items():
+            verdicts[place] = path in seen_now and verdict(inner, self.past(seen_now[path], birth))
         live = [key for key in self.slices if self.live(key, event.time_us)]
         evicted = live[: max(0, len(live) - self.keys_max)]
         for key in evicted:
@@ -127,7 +138,9 @@ class BoundedWorld:
     keys_max: int
     events: list[Submission]
     disabled_before: int
-    """The event before which the last rule is turned off."""
+    """The event before which a rule is turned off: the last one or, if there is a twin, the rule of it."""
+    twin: tuple[int, int] | None = None
+    """The event before which a rule is added that is equal to another one, and the place of that."""
 
     @classmethod
     def drawn(cls, choose: Any, inner: Sequence[Condition] = INNER) -> Self:
@@ -153,8 +166,26 @@ class BoundedWorld:
             events.append(({"p": choose((0, 1, 1, 1)), choose("uvv"): choose(range(14))}, time_ms))
         return cls(rules, choose((8, 10, 12)), events, choose(range(90)))
 
+    @classmethod
+    def with_twins(cls, choose: Any) -> Self:
+        """Give a world in which a rule comes late that may share what another one remembers."""
+        world = cls.drawn(choose)
+        late = choose(range(len(world.events) // 2))
+        disabled_before = choose(range(late, len(world.events) * 3 // 2))
+        return replace(world, twin=(late, choose(range(len(world.rules)))), disabled_before=disabled_before)
+
+    @property
+    def places(self) -> list[tuple[Path, Condition]]:
+        """The rules, the late one last."""
+        return self.rules if self.twin is None else [*self.rules, self.rules[self.twin[1]]]
+
+    @property
+    def disabled(self) -> int:
+        """The place of the rule that is turned off."""
+        return len(self.rules) - 1 if self.twin is None else self.twin[1]
+
     def conditions(self) -> Iterator[Condition]:
-        for path, inner in self.rules:
+        for path, inner in self.places:
             condition = inner
             for name in reversed(path):
                 condition = Keyed(condition, name)
@@ -164,27 +195,32 @@ class BoundedWorld:
         reference = BoundedReference(self.rules, self.keys_max)
         answers: list[Answer] = []
         for number, (fields, time_ms) in enumerate(self.events):
+            if self.twin is not None and number == self.twin[0]:
+                reference.rules[len(self.rules)] = (*self.places[-1], number)
             if number == self.disabled_before:
-                reference.rules = self.rules[:-1]
-            verdicts, evicted = reference.observe(Event(time_ms * 1_000, fields, {}))
-            answers.append((verdicts + [False] * (len(self.rules) - len(verdicts)), evicted))
+                del reference.rules[self.disabled]
+            answers.append(reference.observe(Event(time_ms * 1_000, fields, {}), len(self.places)))
         return answers
 
     def given(self, *, reloaded: bool = False) -> Iterator[Answer]:
         limits = replace(Limits(), keys_max=self.keys_max)
         detector = Detector(limits=limits)
-        ids = [detector.add_rule(name="rule", condition=condition) for condition in self.conditions()]
+        conditions = [*self.conditions()]
+        ids = [detector.add_rule(name="rule", condition=each) for each in conditions[: len(self.rules)]]
         if self.disabled_before % 2:
             # Nothing has been yet, so nothing is lost; but what rules remember is now in another order.
             detector.change_rule(ids[0], enabled=False)
             detector.change_rule(ids[0], enabled=True)
         for number, (fields, time_ms) in enumerate(self.events):
+            if self.twin is not None and number == self.twin[0]:
+                ids.append(detector.add_rule(name="twin", condition=conditions[-1]))
             if number == self.disabled_before:
-                detector.change_rule(ids[-1], enabled=False)
+                detector.change_rule(ids[self.disabled], enabled=False)
             outcome = detector.submit(fields, time_ms)
             fired = {action["ruleId"] for action in outcome.actions}
             evicted = any(message.code == 2002 for message in outcome.messages)
-            yield [rule_id in fired for rule_id in ids], evicted
+            missing = [False] * (len(conditions) - len(ids))
+            yield [rule_id in fired for rule_id in ids] + missing, evicted
             # Late, when much has come about: what is loaded is in better order than what lived.
             if reloaded and number > len(self.events) * 2 // 3:
                 detector = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
@@ -196,6 +232,9 @@ class BoundedWorld:
             if wanted != given:
                 rules = "\n".join(map(repr, self.conditions()))
                 events = "\n".join(map(repr, self.events[: place + 1]))
-                bounds = f"at most {self.keys_max} keys, the last rule off before {self.disabled_before}"
+                bounds = (
+                    f"at most {self.keys_max} keys, rule {self.disabled} off before {self.disabled_before}"
+                )
+                bounds += f", the last one added at {self.twin[0]}" if self.twin else ""
                 return f"{bounds}\n{rules}\n{events}\nexpected {wanted}, given {given}"
         return None

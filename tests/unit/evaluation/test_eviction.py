@@ -9,10 +9,20 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.state import slices
+from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.removal import eviction, expiry, minima
 from engine.evaluation.state.removal.expiry import page_until_us, until_us
 from engine.evaluation.state.storage import columns, pages
-from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, SLOT_BYTES, TICK_BYTES, key_bytes
+from engine.evaluation.state.storage.records import Records
+from engine.evaluation.state.storage.sizes import (
+    ENTRY_BYTES,
+    INTERNED_BYTES,
+    PAGE_BYTES,
+    RECORD_BYTES,
+    SLOT_BYTES,
+    TICK_BYTES,
+    key_bytes,
+)
 from tests.differential.modes import MODES, in_mode
 
 UNBOUNDED = 1 << 62
@@ -41,24 +51,44 @@ def weighed(made: Detector) -> int:
         for column in table.columns:
             of_column = TICK_BYTES * len(column.ticks)
             of_column += ENTRY_BYTES * len(column.few) if column.few is not None else 0
-            of_column += PAGE_BYTES * sum(map(bool, column.counts))
+            pages_held = sum(map(bool, column.counts))
+            of_column += PAGE_BYTES * pages_held
+            if isinstance(column, Records):
+                of_column += column._page_bytes * pages_held
+                of_column += sum(RECORD_BYTES + column.bytes_of(each) for each in column.long.values())
+            if isinstance(column, Values) and column._interned is not None:
+                values = [value for shard in column._interned.shards for value in shard]
+                of_column += sum(INTERNED_BYTES + key_bytes(value) for value in values)
             assert column.bytes == of_column
             total += of_column
     return total
 
 
+TIMES = (
+    "per k once within 50ms a == 1",
+    "t == 1 and per k once within 20ms not a == 1",
+    "per k (not b == 1 since a == 1)",
+    "t == 1 and per k historically for 30ms strong not a == 1",
+    "per k per j historically for 20ms a == 1",
+)
+RECORDS = (
+    "per k count(a == 1) within 50ms >= 3",
+    "t == 1 and per k count(b == 1) > 13",
+    "per k distinct(j) within 40ms > 1",
+    "t == 1 and per k distinct(t) within 90ms > 12",
+    "per k sum(a) within 60ms > 1",
+    "per k per j avg(t where a == 1) within 300ms > 1",
+)
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_what_keys_weigh_is_known_at_any_time(mode: str) -> None:
-    rules = (
-        "per k once within 50ms a == 1",
-        "t == 1 and per k once within 20ms not a == 1",
-        "per k (not b == 1 since a == 1)",
-        "t == 1 and per k historically for 30ms strong not a == 1",
-        "per k per j historically for 20ms a == 1",
-    )
+@pytest.mark.parametrize(
+    ("rules", "bytes_max"), [(TIMES, 25_000), (RECORDS, 130_000)], ids=["times", "records"]
+)
+def test_what_keys_weigh_is_known_at_any_time(rules: tuple[str, ...], bytes_max: int, mode: str) -> None:
     drawn = random.Random(mode)
     with in_mode(mode):
-        made = detector(*rules, keys_max=60, state_bytes_max=25_000)
+        made = detector(*rules, keys_max=60, state_bytes_max=bytes_max)
         ids = [rule.id for rule in made.rules()]
         for number in range(700):
             key = drawn.choice((drawn.randrange(90), f"text {drawn.randrange(40)}", drawn.random() < 0.5))
@@ -69,7 +99,7 @@ def test_what_keys_weigh_is_known_at_any_time(mode: str) -> None:
                 "b": drawn.choice((0, 1)),
             }
             made.evaluate({**fields, "t": drawn.choice((0, 0, 1))}, number * 2)
-            assert made.state.bytes == weighed(made) <= 25_000
+            assert made.state.bytes == weighed(made) <= bytes_max
             assert made.state.live == sum(table.live for table in made.state.tables.values()) <= 60
             if number % 97 == 0:
                 made.change_rule(drawn.choice(ids), enabled=drawn.choice((True, True, False)))
