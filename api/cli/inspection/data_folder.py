@@ -23,8 +23,7 @@ from api.cli.inspection.report import (
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical
-from engine.runtime.catalogue.catalogue_state import CatalogueState
-from engine.runtime.catalogue.directory import recovered_state
+from engine.runtime.catalogue.catalogue_state import CatalogueState, recovered_state
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths

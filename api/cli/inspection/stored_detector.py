@@ -5,7 +5,7 @@ from pathlib import Path
 from api.cli.inspection.data_folder import NoDataFolder, looked_at
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
-from engine.runtime.catalogue.directory import recovered_state
+from engine.runtime.catalogue.catalogue_state import recovered_state
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.replay import restore
 

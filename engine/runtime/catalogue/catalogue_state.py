@@ -5,6 +5,8 @@ from typing import Final, assert_never
 import msgspec
 
 from engine.runtime.contract.catalogue_changes import StoredToken
+from snapshots.errors import NewerFormat
+from snapshots.takeover.recovered import Recovered
 
 STATE_VERSION: Final = 2
 """The version of `CatalogueState`. In version 1, a detector that was never activated had no folder."""
@@ -106,3 +108,23 @@ def apply(change: Change, state: CatalogueState) -> None:
             state.struck.discard(change.id)
         case _:
             assert_never(change)
+
+
+def recovered_state(recovered: Recovered) -> CatalogueState:
+    """Return the state that a folder holds. Raises NewerFormat."""
+    snapshot = recovered.snapshot
+    assert snapshot is not None, "a folder begins with one"
+    if snapshot.version > STATE_VERSION:
+        raise NewerFormat(
+            f"the directory was saved by a newer program, with version {snapshot.version}; "
+            f"this one knows versions up to {STATE_VERSION}"
+        )
+    state = decode_state(snapshot.body)
+    for record in recovered.records:
+        if record.version > RECORD_VERSION:
+            raise NewerFormat(
+                f"{record.path} at {record.offset}: the record is of a newer program, with version "
+                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
+            )
+        apply(decode(record.payload), state)
+    return state

@@ -21,6 +21,7 @@ from engine.runtime.catalogue.catalogue_state import (
     DetectorStruck,
     TokenAdded,
     TokenRevoked,
+    recovered_state,
 )
 from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.catalogue.tokens import MintedToken, mint
@@ -31,11 +32,10 @@ from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSI
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
-from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError, WriteFailed
+from snapshots.errors import Fenced, NothingUsable, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
 from snapshots.store import Store
-from snapshots.takeover.recovered import Recovered
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
@@ -355,26 +355,6 @@ class Directory:
             with storage_errors(f"{self._data} cannot be read"):
                 self._check_folder()
             raise
-
-
-def recovered_state(recovered: Recovered) -> CatalogueState:
-    """Return the state that a folder holds. Raises NewerFormat."""
-    snapshot = recovered.snapshot
-    assert snapshot is not None, "a folder begins with one"
-    if snapshot.version > STATE_VERSION:
-        raise NewerFormat(
-            f"the directory was saved by a newer program, with version {snapshot.version}; "
-            f"this one knows versions up to {STATE_VERSION}"
-        )
-    state = catalogue_state.decode_state(snapshot.body)
-    for record in recovered.records:
-        if record.version > RECORD_VERSION:
-            raise NewerFormat(
-                f"{record.path} at {record.offset}: the record is of a newer program, with version "
-                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
-            )
-        catalogue_state.apply(catalogue_state.decode(record.payload), state)
-    return state
 
 
 @contextmanager
