@@ -110,18 +110,18 @@ def _rule(rule: ExplainedRule) -> str:
 
 def _node(node: Node, left: list[int]) -> str:
     left[0] -= 1
-    told = [f"{name}: {dumps(value, ensure_ascii=False)}" for name, value in node.values.items()]
+    parts = [f"{name}: {dumps(value, ensure_ascii=False)}" for name, value in node.values.items()]
     if node.key:
-        told.append("slice " + ", ".join(f"{name}: {dumps(key)}" for name, key in node.key.items()))
+        parts.append("slice " + ", ".join(f"{name}: {dumps(key)}" for name, key in node.key.items()))
     if node.found is not None:
-        told.append(f"found {node.found:g}")
+        parts.append(f"found {node.found:g}")
     if node.witness_us is not None:
-        told.append(f"since {_moment(node.witness_us)}")
+        parts.append(f"since {_moment(node.witness_us)}")
     if node.until_us is not None:
-        told.append(f"until {_moment(node.until_us)}")
+        parts.append(f"until {_moment(node.until_us)}")
     if node.note:
-        told.append(node.note)
+        parts.append(node.note)
     inner = "".join(_node(one, left) for one in node.nodes if left[0] > 0)
     verdict = '<b class="true">✓</b>' if node.verdict else '<b class="false">✗</b>'
-    said = f" <small>{escape('; '.join(told))}</small>" if told else ""
+    said = f" <small>{escape('; '.join(parts))}</small>" if parts else ""
     return f"<li>{verdict} {_code(node.condition)}{said}{f'<ul>{inner}</ul>' if inner else ''}</li>"

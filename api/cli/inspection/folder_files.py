@@ -77,12 +77,12 @@ def _findings(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]
             warnings.append(f"{defect}; no recovery needs that")
     if found.refusal is not None and not damage:
         damage.append(Defect(path=str(folder), reason=found.refusal))
-    told = {one.name for one in found.snapshots if one.reason is not None}
-    told |= {one.name for one in found.segments if one.reason is not None}
+    unreadable = {one.name for one in found.snapshots if one.reason is not None}
+    unreadable |= {one.name for one in found.segments if one.reason is not None}
     for one in found.damage:
         if listing([one.path.name]).pages:
             damage.append(_defect(one.path, one.reason))
-        elif one.path.name not in told:
+        elif one.path.name not in unreadable:
             warnings.append(str(one))
     return tuple(damage), tuple(warnings)
 

@@ -181,8 +181,8 @@ def _detector_lines(detector: DetectorReport) -> Iterator[str]:
     yield from _storage_lines(detector.storage)
     if not isinstance(held.rules, msgspec.UnsetType):
         for rule in held.rules:
-            told = {"disabled": not rule.enabled, "shadow": rule.shadow, "notify": rule.notify}
-            marks = [mark for mark, is_so in told.items() if is_so]
+            flags = {"disabled": not rule.enabled, "shadow": rule.shadow, "notify": rule.notify}
+            marks = [mark for mark, is_so in flags.items() if is_so]
             yield f"  rule {rule.priority}  {rule.id}  {quoted(rule.name)}" + (
                 f"  ({', '.join(marks)})" if marks else ""
             )

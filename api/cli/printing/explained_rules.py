@@ -28,24 +28,24 @@ def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
 def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
     """Yield the lines about a condition and those inside it. A verdict may depend on the next event."""
     verdict = "?    " if node.verdict is None else "true " if node.verdict else "false"
-    told = [f"{indent}{verdict}  {node.text}"]
+    parts = [f"{indent}{verdict}  {node.text}"]
     if node.found is not None:
-        told.append(f"found {node.found:g}")
+        parts.append(f"found {node.found:g}")
     if node.values:
-        told.append(_pairs(node.values))
+        parts.append(_pairs(node.values))
     if node.key:
-        told.append(f"slice {_pairs(node.key)}")
+        parts.append(f"slice {_pairs(node.key)}")
     if node.witness_ms is not None:
-        told.append(f"since {_moment(node.witness_ms, time_us)}")
+        parts.append(f"since {_moment(node.witness_ms, time_us)}")
     if node.since_ms is not None:
-        told.append(f"since {iso(round(node.since_ms * 1_000))} or before")
+        parts.append(f"since {iso(round(node.since_ms * 1_000))} or before")
     if node.until_ms is not None:
-        told.append(f"until {iso(round(node.until_ms * 1_000))}")
+        parts.append(f"until {iso(round(node.until_ms * 1_000))}")
     if node.note:
-        told.append(node.note)
-    if node.verdict is False and len(told) == 1 and not node.nodes:
-        told.append("missing")
-    yield "; ".join(told)
+        parts.append(node.note)
+    if node.verdict is False and len(parts) == 1 and not node.nodes:
+        parts.append("missing")
+    yield "; ".join(parts)
     for inner in node.nodes:
         yield from node_lines(inner, time_us, indent + "  ")
 

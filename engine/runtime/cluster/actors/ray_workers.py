@@ -180,8 +180,8 @@ class RayWorkers(WorkerStarter):
     async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
         """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""
         await asyncio.sleep(after_s)
-        told = False
+        accepted = False
         with suppress(DetectorUnavailable):
-            told = await worker.try_to_end(self._may_end)
-        if not told:
+            accepted = await worker.try_to_end(self._may_end)
+        if not accepted:
             self._endings.begin(self._end(worker, _END_AGAIN_S))

@@ -285,8 +285,8 @@ class PlacedDetector:
                 return False
             (epoch, name), empty = lease, False
             began_s = self._loop.time()
-            told = self._room_wanted
-            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, told, name))
+            asked = self._room_wanted
+            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked, name))
             try:
                 within_s = self._settings.activation_hung_s
                 activated = await self._within(asyncio.shield(activating), within_s)
@@ -301,7 +301,7 @@ class PlacedDetector:
             if worker.dead:
                 raise ActorDied("it died right after the activation")
             self._activated_in_s = self._loop.time() - began_s
-            self._set_active(worker, epoch, told)
+            self._set_active(worker, epoch, asked)
         except StorageError as error:
             # A process with another data folder is useless; the next one may start on another node.
             empty = not isinstance(error, WrongFolder)
@@ -317,14 +317,14 @@ class PlacedDetector:
         """Receive what the worker reports of the detector, and what it has reported already."""
         worker.enter(self._epoch, Callbacks(partial(self._reported, worker), self._found_dead))
 
-    def _set_active(self, worker: DetectorWorker, epoch: int, told: bool = False) -> None:
-        """Note where it is active. If another one waits for the slot, the worker may be `told` already."""
+    def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
+        """Note where it is active. If another one waits for the slot, the worker may be `asked` already."""
         self._worker = worker
         self._epoch = epoch
         self._over = asyncio.Event()
         self.used_at_s = self._loop.time()
         self._at_risk = False
-        if self._room_wanted and not told:
+        if self._room_wanted and not asked:
             worker.port.make_room(epoch)
 
     # -- what the worker reports -----------------------------------------------------------------------------
