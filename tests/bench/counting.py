@@ -3,8 +3,8 @@
 `once within` is the least that a condition with a key can do: it finds the key and writes one number. With
 many keys, that is mostly waiting for memory, so what a record costs shows beside it. Bodies are decoded just
 before each batch, as in the service, and only evaluation is timed. The contestants judge one batch after
-another in turns, so what slows the machine slows all. Garbage is collected as seldom as in workers: else a
-collection of all that is kept by hand, of a quarter of a second, falls into somebody's batch.
+another in turns, so what slows the machine slows all. Garbage is collected as seldom as in workers, so that
+no collection of all that is kept by hand falls into somebody's batch.
 """
 
 import gc
@@ -140,9 +140,9 @@ def mean_by_hand() -> Judge:
 ONCE = Form("once within", "per ip once within 1m ok == false", once_by_hand, 1.0)
 FORMS = (
     Form("count", "per ip (count(ok == false) within 1m >= 5)", count_by_hand, 1.4, 500),
-    Form("distinct", "per ip (distinct(user) within 1h > 20)", distinct_by_hand, 2.4, 300),
-    Form("sum", "per ip (sum(amount) within 1d > 1000)", sum_by_hand, 1.9, 500),
-    Form("mean", "per ip (avg(amount) within 1d > 60)", mean_by_hand, 2.2, 500),
+    Form("distinct", "per ip (distinct(user) within 1h > 20)", distinct_by_hand, 2.4, 500),
+    Form("sum", "per ip (sum(amount) within 1d > 1000)", sum_by_hand, 1.9, 300),
+    Form("mean", "per ip (avg(amount) within 1d > 60)", mean_by_hand, 2.2, 300),
 )
 
 
