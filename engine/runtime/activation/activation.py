@@ -107,6 +107,11 @@ class Activation:
         """The processor time of its batches while it shared the worker with other detectors."""
         return self._port.cpu_s
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether its batches have left something in the journal that is in no snapshot yet."""
+        return self._save_at_s is not None or self._saving is not None
+
     # -- when ------------------------------------------------------------------------------------------------
 
     def should_save(self, now_s: float) -> bool:

@@ -245,9 +245,10 @@ class DetectorQueue:
         self._ended = Ended(reason)
 
     async def _passivate(self) -> None:
+        journal = not self._closing and self.activation.has_journal
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
-            self._ended = Ended(resident_bytes=outcome, alone=self._alone)
+            self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal)
         elif self._closing:
             self._lose(outcome)
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from engine.language.diagnostics import Refusal
 from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
 from engine.runtime.concurrency.background import Background
@@ -35,6 +36,8 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
+_SAVED_TOGETHER = 4
+"""How many passive detectors are activated and saved at a time at shutdown."""
 _ADOPT_S = 5.0
 """How long a worker of an earlier broker may take to list its detectors."""
 _ADOPT_FIRST_S = 1.0
@@ -160,6 +163,7 @@ class LocalBroker(Broker):
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self._save_passive()
         await self._workers.close()
         await self._directory.close()
         return [
@@ -167,6 +171,41 @@ class LocalBroker(Broker):
             for placed, reason in zip(all_placed, reasons, strict=True)
             if reason is not None
         ]
+
+    async def _save_passive(self) -> None:
+        """Empty the journals of passive detectors: a later version may evaluate them otherwise.
+
+        What is not reached in time stays as it is, and is replayed at the next activation.
+        """
+        left = list(self._services.journals)
+
+        async def save_next() -> None:
+            while left:
+                detector_id = left.pop()
+                placed = self._place(detector_id)
+                reason: object = None
+                try:
+                    await placed.route(0)
+                except Refusal:
+                    # It was deleted.
+                    pass
+                except DetectorUnavailable as error:
+                    reason = error.message
+                finally:
+                    reason = await placed.close() or reason
+                if reason is not None:
+                    _log.warning("the journal of the detector %s is not emptied: %s", detector_id, reason)
+
+        together = min(len(left), self._settings.max_resident, _SAVED_TOGETHER)
+        tasks = [asyncio.create_task(save_next()) for _ in range(together)]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._settings.save_passive_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if left:
+            message = "%d passive detectors keep events in their journals, which the next activation replays"
+            _log.warning(message, len(left))
 
     def refuse_all(self) -> None:
         self._closing = True

@@ -104,3 +104,5 @@ class RuntimeSettings:
     """How long to wait for a process that is just ending to release the data folder."""
     shutdown_s: float = 5.0
     """How long waiting requests are still answered while the service shuts down."""
+    save_passive_s: float = 20.0
+    """How long a shutdown may take to empty the journals of passive detectors."""

@@ -71,11 +71,38 @@ def test_a_stop_leaves_nothing_in_the_journal_to_be_evaluated_again(tmp_path: Pa
                 await service.fleet.call(detector_id, event(1000, a=1))
         return ids
 
-    for detector_id in asyncio.run(stopped()):
-        folder = read_only(tmp_path / "detectors" / detector_id)
+    check_emptied(tmp_path, asyncio.run(stopped()))
+
+
+def check_emptied(data: Path, ids: list[str]) -> None:
+    for detector_id in ids:
+        folder = read_only(data / "detectors" / detector_id)
         assert list(folder.records) == []
         assert folder.snapshot is not None
         assert folder.snapshot.sequence == 2
+
+
+def test_a_stop_empties_the_journals_of_passive_detectors_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stopped(within_s: float) -> list[str]:
+        async with local_service(tmp_path, max_resident=1, turn_s=0.0, save_passive_s=within_s) as service:
+            ids = [await service.fleet.create_detector(name) for name in "abcdef"]
+            for detector_id in ids:
+                await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+                await service.fleet.call(detector_id, event(1000, a=1))
+            passive = [one for one in ids if service.actors.with_detector(one) is None]
+            assert len(passive) == 5
+            left = [one for one in passive if list(read_only(tmp_path / "detectors" / one).records)]
+            assert left == passive
+        return ids
+
+    late = asyncio.run(stopped(0.0))
+    assert "passive detectors keep events in their journals" in caplog.text
+    assert any(list(read_only(tmp_path / "detectors" / one).records) for one in late)
+    caplog.clear()
+    check_emptied(tmp_path, asyncio.run(stopped(20.0)))
+    assert caplog.text == ""
 
 
 def test_where_the_same_rules_fire_again_nothing_is_told(data: Path) -> None:

@@ -37,6 +37,8 @@ class Ended(msgspec.Struct, frozen=True):
     resident_bytes: int = 0
     alone: bool = False
     """Whether the detector takes so much that it needs a worker of its own."""
+    journal: bool = False
+    """Whether its journal may have events that are in no snapshot."""
 
 
 class Report(msgspec.Struct, frozen=True):

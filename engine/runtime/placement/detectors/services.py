@@ -23,6 +23,8 @@ class Services:
     problems: Problems = field(default_factory=Problems)
     alone: set[str] = field(default_factory=set)
     """The ids of detectors that take so much that each needs a worker of its own."""
+    journals: set[str] = field(default_factory=set)
+    """The ids of detectors that may have been passivated with events in their journals."""
     counts: Counter[str] = field(default_factory=Counter)
     """How often each event of `counters.COUNTERS` happened, over all detectors."""
 
@@ -44,6 +46,8 @@ class Services:
     def reported(self, detector_id: str, report: Report) -> None:
         """Note what a worker reports of a detector, even of one that it no longer has."""
         self.counts.update(report.counts)
+        if report.ended is not None and report.ended.journal:
+            self.journals.add(detector_id)
         if report.trouble:
             self.problems.begin(detector_id, report.trouble)
         elif report.trouble is not None:
