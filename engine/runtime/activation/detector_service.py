@@ -31,6 +31,9 @@ MAKE_ROOM = "make room"
 _ABANDONED_FACTOR = 2
 """After `abandoned_s` the directory has its workers save. If it has not, they do so after this multiple."""
 
+_USED_TOLD_S = 0.1
+"""How long a report that a detector is in use waits for those of other detectors."""
+
 
 class Node(NamedTuple):
     """Where the worker runs: the id and the address of the Ray node."""
@@ -77,6 +80,8 @@ class DetectorService:
         self._cpu_s: dict[int, float] = {}
         """The processor time of each active detector at the last look."""
         self._looking: asyncio.TimerHandle | None = None
+        self._used: dict[int, bytes] = {}
+        """The reports that detectors are in use, by the epochs of their activations, until they are sent."""
 
     def link(self, transport: str = "unix") -> Link:
         """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
@@ -92,6 +97,10 @@ class DetectorService:
         }
         self.servers[server] = transport
         return server.link()
+
+    def more_waits(self) -> bool:
+        """Whether more than one batch or call is unanswered."""
+        return sum([server.under_way for server in self.servers]) > 1
 
     def _lost(self, server: LinkServer) -> None:
         del self.servers[server]
@@ -157,6 +166,12 @@ class DetectorService:
 
     def _report(self, epoch: int, port: DetectorPort, report: Report) -> None:
         told = encode_report(report)
+        if report.used:
+            # Waking the directory costs as much as an event, so it is told of several detectors at once.
+            if not self._used:
+                asyncio.get_running_loop().call_later(_USED_TOLD_S, self._tell_used)
+            self._used[epoch] = told
+            return
         if report.ended is None:
             self._tell(told)
             return
@@ -167,6 +182,11 @@ class DetectorService:
         # The supervisor may end the process at once: answers and notes go first.
         asyncio.get_running_loop().call_soon(self._tell, told)
 
+    def _tell_used(self) -> None:
+        used, self._used = self._used, {}
+        for told in used.values():
+            self._tell(told)
+
     def _tell(self, report: bytes) -> None:
         if self._supervisor is not None:
             self._supervisor.note(REPORT, report)
@@ -174,6 +194,7 @@ class DetectorService:
     def _over(self, epoch: int, port: DetectorPort, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
+        self._used.pop(epoch, None)
         if ended.reason is not None and not ended.hung:
             self._discards.begin(_discard(port))
 

@@ -92,7 +92,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
 async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
-    one, other = (DetectorThread(made(tmp_path), threads, lambda: False) for _ in range(2))
+    one, other = (DetectorThread(made(tmp_path), threads, lambda: False, lambda: True) for _ in range(2))
     go_on = threading.Event()
     one._actor.handle = lambda *_: go_on.wait(60)
     other._actor.handle = other._actor.finish_saving = lambda *_: "done"
@@ -102,6 +102,22 @@ async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tm
     assert not waits.done()
     go_on.set()
     assert await waits
+
+
+@pytest.mark.parametrize(
+    ("others_wait", "took_s", "in_the_loop"), [(False, 0.0, True), (True, 0.0, False), (False, 0.03, False)]
+)
+async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_one_was_slow(
+    tmp_path, monkeypatch, others_wait, took_s, in_the_loop
+):
+    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    detector = DetectorThread(made(tmp_path), WorkerThreads(2), lambda: False, lambda: others_wait)
+    took = [took_s, 0.0, 0.0]
+    detector._actor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
+    await detector.handle([event(1)])
+    main = threading.current_thread()
+    assert (await detector.handle([event(2)]) is main) is in_the_loop
+    assert (await detector.handle([event(3)]) is main) is not others_wait
 
 
 async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):

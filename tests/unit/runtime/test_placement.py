@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.activation import activation
+from engine.runtime.activation import activation, detector_service
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Report
-from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Report, decode_report
+from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Answered, Moved, Note, Response
 from tests.local_runtime import LocalActors, LocalWorker, local_service, newborn, until
@@ -92,9 +93,55 @@ async def test_an_activation_counts_as_use(worker, monkeypatch, interval_s, told
     worker.reported = reports.append
     await worker.activate(ONE, 1)
     await sent(worker.connected(), 1, event(1))
+    await asyncio.sleep(2 * detector_service._USED_TOLD_S)
+    assert [report.used for report in reports] == told
+
+
+async def test_the_supervisor_is_told_at_once_of_several_detectors_that_are_in_use(worker, monkeypatch):
+    monkeypatch.setattr(activation, "_USED_TOLD_S", 0.0)
+    link = worker._supervisor.link
+    frames: list[list[int]] = []
+
+    def take(notes: list[Note]) -> None:
+        frames.append([decode_report(note.body).epoch for note in notes])
+
+    for epoch, detector_id in ((1, ONE), (2, OTHER)):
+        await worker.activate(detector_id, epoch)
+    monkeypatch.setattr(link, "take", take)
+    for number in range(2):
+        for epoch in (1, 2):
+            await sent(worker.connected(), epoch, event(number))
+    await until(lambda: frames)
+    assert frames == [[1, 2]]
+
+
+async def test_a_worker_has_more_to_do_while_more_than_one_batch_is_unanswered(worker, monkeypatch):
+    seen: list[bool] = []
+    handle = DetectorActor.handle
+
+    def noting(actor: DetectorActor, batch: list[Operation]) -> Reply:
+        seen.append(worker.service.more_waits())
+        return handle(actor, batch)
+
+    monkeypatch.setattr(DetectorActor, "handle", noting)
+    for epoch, detector_id in ((1, ONE), (2, OTHER)):
+        await worker.activate(detector_id, epoch)
+    client = worker.connected()
+    await sent(client, 1, event(1))
+    await asyncio.gather(sent(client, 1, event(2)), sent(client, 2, event(2)))
+    assert seen[:2] == [False, True]
+
+
+async def test_no_report_follows_that_a_detector_was_in_use_before_it_left(worker, monkeypatch):
+    monkeypatch.setattr(activation, "_USED_TOLD_S", 0.0)
+    await worker.activate(ONE, 1)
+    await sent(worker.connected(), 1, event(1))
+    reports: list[Report] = []
+    worker.reported = reports.append
     worker.make_room(1)
-    await until(lambda: any(report.ended is not None for report in reports))
-    assert [report.used for report in reports if report.ended is None] == told
+    await until(lambda: reports)
+    await asyncio.sleep(2 * detector_service._USED_TOLD_S)
+    assert [report.ended is not None for report in reports] == [True]
 
 
 async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp_path, monkeypatch):

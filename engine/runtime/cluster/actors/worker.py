@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _SMALL_BYTES: Final = 32 * 1024
 """Payloads of this size are evaluated in a few milliseconds."""
+_SLOW_S: Final = 0.02
+"""A detector whose last batch took longer, to evaluate or to sync, holds up no others with the next one."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
@@ -57,12 +59,21 @@ class DetectorThread(DetectorPort):
     """Executes the calls of a detector one at a time, in a thread: the event loop goes on meanwhile."""
 
     def __init__(
-        self, actor: MeasuredActor, threads: WorkerThreads, alone: Callable[[], bool] = lambda: True
+        self,
+        actor: MeasuredActor,
+        threads: WorkerThreads,
+        alone: Callable[[], bool] = lambda: True,
+        others_wait: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`alone` returns whether no other detector is active in this process."""
+        """`alone` returns whether no other detector is active in this process.
+
+        `others_wait` returns whether this process has more to do than the batch that is about to be executed.
+        """
         self._actor = actor
         self._threads = threads
         self._alone = alone
+        self._others_wait = others_wait
+        self._slow = False
         self.cpu_s = 0.0
         """The processor time of its batches, as far as they were executed beside other detectors."""
 
@@ -73,10 +84,13 @@ class DetectorThread(DetectorPort):
         """Execute a batch. Raises StorageError if its answers would not be durable.
 
         Waking a thread takes longer than a small batch does, so that one is executed in the event loop,
-        unless other detectors would wait for its sync.
+        unless other detectors wait already, or would wait for long.
         """
-        if self._alone() and sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES:
+        small = sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES
+        if small and self._alone():
             return self._actor.handle(batch)
+        if small and not self._slow and not self._others_wait():
+            return self._handle(batch)
         return await self._threads.calls.call(partial(self._handle, batch))
 
     async def sync(self) -> None:
@@ -107,11 +121,12 @@ class DetectorThread(DetectorPort):
         return self._actor.figures()
 
     def _handle(self, batch: Sequence[Operation]) -> Reply:
-        before_s = time.thread_time()
+        began_s, before_s = time.perf_counter(), time.thread_time()
         try:
             return self._actor.handle(batch)
         finally:
             self.cpu_s += time.thread_time() - before_s
+            self._slow = time.perf_counter() - began_s > _SLOW_S
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
         activated = self._actor.activate(detector_id, epoch)
@@ -159,7 +174,7 @@ class WorkerActor(ServingActor):
         )
         service = self._service
         assert service is not None, "it asks for the place"
-        return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1)
+        return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1, service.more_waits)
 
 
 def _begin_shown(name: str, number: int) -> None:
