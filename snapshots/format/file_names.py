@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 CLAIM_NUMBER: Final = 0
@@ -57,18 +58,24 @@ def listing(names: Iterable[str]) -> Listing:
     others: list[str] = []
     for name in sorted(names):
         kinds.get(name[-4:], others).append(name)
-    journal = {
-        (int(found[1]), int(found[2])): name for name in kinds[".rdj"] if (found := _SEGMENT.fullmatch(name))
-    }
+    journal = {(told[0], told[1]): name for name in kinds[".rdj"] if (told := _numbers(_SEGMENT, name))}
     return Listing(
-        {int(found[1]): name for name in kinds[".rds"] if (found := _SNAPSHOT.fullmatch(name))},
+        {told[0]: name for name in kinds[".rds"] if (told := _numbers(_SNAPSHOT, name))},
         {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
         {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
-        {int(found[1]): name for name in kinds[".rdp"] if (found := _PAGE.fullmatch(name))},
+        {told[0]: name for name in kinds[".rdp"] if (told := _numbers(_PAGE, name))},
         {name: int(found[1]) for name in others if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in others if _SET_ASIDE.fullmatch(name)),
         frozenset(int(found[1]) for name in others if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),
     )
+
+
+# Each activation lists a folder, twice if it saves.
+@lru_cache(4096)
+def _numbers(form: re.Pattern[str], name: str) -> tuple[int, ...]:
+    """Return the numbers in a name, none if it has another form."""
+    found = form.fullmatch(name)
+    return () if found is None else tuple(map(int, found.groups()))
 
 
 def snapshot_name(sequence: int) -> str:
