@@ -156,7 +156,8 @@ async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp
     async with local_service(tmp_path, max_resident=1) as service:
         ids = [await service.fleet.create_detector(name) for name in "ab"]
         await asyncio.gather(*(service.fleet.call(detector_id, event(1)) for detector_id in ids))
-    assert told == [("a", True), ("b", False)]
+        # Its end may activate one of them again.
+        assert told == [("a", True), ("b", False)]
 
 
 async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_gives_way(worker):
