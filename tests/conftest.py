@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
@@ -52,16 +53,26 @@ def scaled() -> Callable[[int], int]:
     return lambda count: max(1, count * hypothesis.settings.default.max_examples // 100)
 
 
+DRAWN_MAX: Final = 100_000
+
+
 @pytest.fixture
 def examples(
     request: pytest.FixtureRequest, seed: int, scaled: Callable[[int], int]
 ) -> Callable[..., Iterator[random.Random]]:
-    """Gives a random source for each example of a test. If the test fails, its report names the last one."""
+    """Gives a random source for each example of a test. If the test fails, its report names the last one.
 
-    def drawn(count: int, *names: object, at_least: int = 1) -> Iterator[random.Random]:
-        tries = max(at_least, scaled(count))
+    More are drawn until a condition is met, for tests that fail unless their examples meet it.
+    """
+
+    def drawn(
+        count: int, *names: object, until: Callable[[], object] = lambda: True
+    ) -> Iterator[random.Random]:
+        tries = scaled(count)
         request.node.user_properties.append(("examples", tries))
-        for number in range(tries):
+        for number in range(DRAWN_MAX):
+            if number >= tries and until():
+                return
             request.node.stash[EXAMPLE] = " ".join(map(str, (seed, *names, number)))
             yield random.Random(request.node.stash[EXAMPLE])
 

@@ -18,7 +18,7 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     scaled: Callable[[int], int],
 ) -> None:
     evictions = 0
-    for number, drawn in enumerate(examples(30, at_least=6)):
+    for number, drawn in enumerate(examples(30, until=lambda: evictions > scaled(30))):
         world = BoundedWorld.drawn(drawn.choice)
         expected = world.expected()
         with in_mode(list(MODES)[number % len(MODES)]):
@@ -33,7 +33,7 @@ def test_keys_are_evicted_as_exactly_where_rules_share_what_they_remember(
     scaled: Callable[[int], int],
 ) -> None:
     evictions = 0
-    for number, drawn in enumerate(examples(40, at_least=8)):
+    for number, drawn in enumerate(examples(40, until=lambda: evictions > scaled(30))):
         world = BoundedWorld.with_twins(drawn.choice)
         expected = world.expected()
         with in_mode(list(MODES)[number % len(MODES)]):
@@ -46,7 +46,7 @@ def test_keys_are_evicted_as_exactly_where_rules_share_what_they_remember(
 def test_what_has_expired_makes_room_before_anything_is_evicted(
     examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    for number, drawn in enumerate(examples(30, at_least=6)):
+    for number, drawn in enumerate(examples(60)):
         world = BoundedWorld.with_many_keys(drawn.choice)
         with in_mode(list(MODES)[number // 2 % len(MODES)]):
             difference = world.disagreement(reloaded=number % 2 == 1)

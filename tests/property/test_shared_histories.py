@@ -25,7 +25,7 @@ def test_rules_that_share_histories_agree_with_the_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     joined = 0
-    for drawn in (random.Random(JOINS), *examples(40, world.__name__, mode, at_least=3)):
+    for drawn in (random.Random(JOINS), *examples(40, world.__name__, mode)):
         reloads = drawn.choice((0, 0.2))
         script = world(drawn.choice).script()
         monkeypatch.setattr(joining, "COMPARED_EVERY_US", drawn.choice((0, 300_000)))

@@ -58,14 +58,11 @@ def test_saving_and_loading_before_every_step_changes_nothing(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_one_by_one(
-    mode: str, examples: Callable[..., Iterator[random.Random]], scaled: Callable[[int], int]
+    mode: str, examples: Callable[..., Iterator[random.Random]]
 ) -> None:
     said, every = set[int](), {1402, 2001, 2002, 2003}
     with in_mode(mode):
-        # Fewer might not meet every message.
-        for number, drawn in enumerate(examples(110, mode, at_least=60)):
-            if number >= scaled(110) and said >= every:
-                break
+        for number, drawn in enumerate(examples(110, mode, until=lambda: said >= every)):
             choose = drawn.choice
             world = (World if number % 2 else LongHistoriesWorld)(choose)
             script = [step for step in world.script(steps_max=40) if isinstance(step, Submit)]
