@@ -44,6 +44,6 @@ def test_the_code_of_rules_that_are_gone_is_let_go(
         for place in range(rules):
             detector.add_rule("rule", shaped(number + place))
         detector.evaluate({"hit": 1}, 0)
-        if number % 4 == 3:
+        if number % 20 in {3, 19}:
             most = max(most, sources_kept() - before)
     assert 1 <= most <= kept_max
