@@ -51,9 +51,9 @@ class Settings:
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder for all persistent data.")
-    existing_data: bool = _setting(False, "Refuse a folder that is none yet, as where its mount is missing.")
+    existing_data: bool = _setting(False, "Refuse a data folder without an id, as when its mount is missing.")
     front_ends: int = _setting(
-        1, "The number of front ends; several are a process each.", most=256, former_name="workers"
+        1, "The number of front ends; if several, each in its own process.", most=256, former_name="workers"
     )
     ray_address: str = _setting(
         "local", "`local` starts an embedded Ray; any other value is the cluster to join."
@@ -77,7 +77,7 @@ class Settings:
     )
     slow_request_ms: float = _setting(
         1000.0,
-        "A request that takes so many milliseconds is logged as slow, at most 10 a second; 0 logs none.",
+        "Log requests that take this many milliseconds or longer, at most 10 a second; 0 logs none.",
         least=0,
     )
 
@@ -194,7 +194,7 @@ class Settings:
     max_state_bytes: int = _setting(
         DEFAULT_LIMITS.state_bytes_max,
         "The memory for the live keys of a detector and their state, in bytes. "
-        "What rules count without keys may take half as much besides.",
+        "What rules count without keys may take half as much in addition.",
     )
     max_condition_bytes: int = _setting(64 * 1024, "The maximum size of a condition's text, in bytes.")
     max_condition_nodes: int = _setting(2_000, "The maximum number of nodes of a condition.")
@@ -224,7 +224,7 @@ class Settings:
     )
     max_pattern_event_bytes: int = _setting(
         DEFAULT_LIMITS.pattern_event_bytes_max,
-        "The maximum of the bytes of the texts of one event, times the regular expressions to try on each.",
+        "The maximum for one event: the bytes of each text, times the regular expressions to try on it.",
     )
 
     def __post_init__(self) -> None:
