@@ -298,7 +298,7 @@ class Settings:
             spares=self.spares,
         )
 
-    def of_the_folder(self) -> dict[str, str]:
+    def shared_settings(self) -> dict[str, str]:
         """The options that hold for all services of a data folder, as they are written."""
         return {
             one.option: one.written(getattr(self, one.name))

@@ -60,15 +60,15 @@ class Application:
         """Have /readyz answer 503 from now on. Requests are still served."""
         self._handlers.announce_shutdown()
 
-    async def tally(self) -> None:
+    async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
-        await self._fleet.tally(self._metrics.take())
-        await self._fleet.tell()
+        await self._fleet.add_counts(self._metrics.take())
+        await self._fleet.report_figures()
 
     async def _give_metrics(self) -> Response:
         """Return the metrics; without the broker, those of this front end and the last known counts."""
         try:
-            await self.tally()
+            await self.report()
             cluster = await self._fleet.cluster()
         except DetectorUnavailable:
             cluster = self._fleet.own_figures()

@@ -60,7 +60,7 @@ class _Families(Collector):
         yield CounterMetricFamily(
             f"{PREFIX}front_ends_lost",
             "Front ends that ended by themselves and were replaced.",
-            value=status.tallies.get((FRONT_ENDS_LOST,), 0),
+            value=status.front_end_counts.get((FRONT_ENDS_LOST,), 0),
         )
         yield self._requests()
         yield self._times()
@@ -72,7 +72,7 @@ class _Families(Collector):
             "Requests by the status of their response; 499 if the caller left before its end.",
             labels=("operation", "status"),
         )
-        for name, value in sorted(self.status.tallies.items()):
+        for name, value in sorted(self.status.front_end_counts.items()):
             if name[0] == REQUESTS:
                 family.add_metric(name[1:], value)
         return family
@@ -84,10 +84,8 @@ class _Families(Collector):
             "Seconds from a request's head to the end of its response.",
             labels=("operation",),
         )
-        tallies = self.status.tallies
-        for operation in sorted(name[1] for name in tallies if name[0] == SECONDS):
-            within = [tallies.get((WITHIN, operation, str(number)), 0) for number in range(len(BOUNDS_S) + 1)]
-            family.add_metric(
-                [operation], cumulative(within, BOUNDS_S), sum_value=tallies[SECONDS, operation]
-            )
+        counts = self.status.front_end_counts
+        for operation in sorted(name[1] for name in counts if name[0] == SECONDS):
+            within = [counts.get((WITHIN, operation, str(number)), 0) for number in range(len(BOUNDS_S) + 1)]
+            family.add_metric([operation], cumulative(within, BOUNDS_S), sum_value=counts[SECONDS, operation])
         return family

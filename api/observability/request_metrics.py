@@ -4,14 +4,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import Final
 
-from engine.runtime.broker.broker import Tallies
+from engine.runtime.broker.broker import Counts
 
 REQUESTS: Final = "requests"
-"""The tally of requests by operation and status."""
+"""The count of requests by operation and status."""
 SECONDS: Final = "seconds"
-"""The tally of their total duration by operation."""
+"""The count of their total duration by operation."""
 WITHIN: Final = "within"
-"""The tally of requests by operation and the index of their histogram bucket, not cumulative."""
+"""The count of requests by operation and the index of their histogram bucket, not cumulative."""
 
 CALLER_GONE: Final = 499
 """The status that counts requests whose caller left before the end of the response. It is never sent."""
@@ -34,7 +34,7 @@ class RequestMetrics:
         self._within[operation][bisect_left(BOUNDS_S, seconds)] += 1
         self._seconds[operation] += seconds
 
-    def take(self) -> Tallies:
+    def take(self) -> Counts:
         """Return the counts since the last call."""
         taken: dict[tuple[str, ...], float] = {}
         for (operation, status), count in self._requests.items():

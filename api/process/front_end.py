@@ -54,7 +54,7 @@ async def serve_on(
         refusal = asyncio.get_running_loop().call_later(grace_s(), app.refuse_all)
 
     settle()
-    background = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_tally_on(app))]
+    background = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_report_regularly(app))]
     try:
         await serve(app, config, until_ended, limit, head_bytes_max=head_bytes_max(settings))
     finally:
@@ -64,12 +64,12 @@ async def serve_on(
             refusal.cancel()
 
 
-async def _tally_on(app: Application) -> None:
+async def _report_regularly(app: Application) -> None:
     """Tell the broker what this front end counts, for the metrics that other front ends give."""
     while True:
         await asyncio.sleep(_TALLY_S)
         with suppress(DetectorUnavailable):
-            await app.tally()
+            await app.report()
 
 
 async def _trim_on(memory: BodyMemory) -> None:

@@ -69,7 +69,7 @@ class FrontEndProcess:
             grace_s=lambda: self._settings.shutdown_grace_s,
         )
         with suppress(DetectorUnavailable):
-            await app.tally()
+            await app.report()
         await self._fleet.close()
 
     async def _connect(self) -> LinkClient:

@@ -177,7 +177,7 @@ class FrontEnds:
         self._all.discard(front_end)
         if status != 0 and not self._stopping:
             _log.error("the front end %d ended with status %d", front_end.process.pid, status)
-            await self._broker.tally({(FRONT_ENDS_LOST,): 1})
+            await self._broker.add_counts({(FRONT_ENDS_LOST,): 1})
 
     async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
         """Replace the front end of a socket whenever it ends."""

@@ -117,14 +117,14 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         # Without Ray, requests for detectors cannot finish.
         return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
 
-    def trouble() -> str | None:
-        return loss.reason or (ray.watch.trouble() if ray.embedded else None)
+    def not_ready() -> str | None:
+        return loss.reason or (ray.watch.problem() if ray.embedded else None)
 
-    def ails() -> str | None:
-        silent = None if ray.embedded else ray.watch.trouble()
+    def problem() -> str | None:
+        silent = None if ray.embedded else ray.watch.problem()
         return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
 
-    async with _fleet(settings, trouble, ails) as fleet:
+    async with _fleet(settings, not_ready, problem) as fleet:
         if stopping.is_set():
             return
         try:
@@ -204,12 +204,12 @@ def _stop_on_signals() -> asyncio.Event:
 
 @asynccontextmanager
 async def _fleet(
-    settings: Settings, ray_trouble: Callable[[], str | None], ray_ails: Callable[[], str | None]
+    settings: Settings, not_ready: Callable[[], str | None], problem: Callable[[], str | None]
 ) -> AsyncIterator[Fleet]:
     """Start the fleet, and at the end save every active detector. Raises StartError, UnsavedError."""
     try:
         fleet = fleet_on_ray(
-            settings.runtime_settings(), ray_trouble, ray_ails, of_the_folder=settings.of_the_folder()
+            settings.runtime_settings(), not_ready, problem, shared_settings=settings.shared_settings()
         )
     except StorageError as error:
         raise StartError(str(error)) from None

@@ -58,12 +58,14 @@ def listing(names: Iterable[str]) -> Listing:
     others: list[str] = []
     for name in sorted(names):
         kinds.get(name[-4:], others).append(name)
-    journal = {(told[0], told[1]): name for name in kinds[".rdj"] if (told := _numbers(_SEGMENT, name))}
+    journal = {
+        (numbers[0], numbers[1]): name for name in kinds[".rdj"] if (numbers := _numbers(_SEGMENT, name))
+    }
     return Listing(
-        {told[0]: name for name in kinds[".rds"] if (told := _numbers(_SNAPSHOT, name))},
+        {numbers[0]: name for name in kinds[".rds"] if (numbers := _numbers(_SNAPSHOT, name))},
         {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
         {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
-        {told[0]: name for name in kinds[".rdp"] if (told := _numbers(_PAGE, name))},
+        {numbers[0]: name for name in kinds[".rdp"] if (numbers := _numbers(_PAGE, name))},
         {name: int(found[1]) for name in others if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in others if _SET_ASIDE.fullmatch(name)),
         frozenset(int(found[1]) for name in others if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),

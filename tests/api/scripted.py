@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.broker.broker import Status, Tallies
+from engine.runtime.broker.broker import Counts, Status
 from engine.runtime.contract.measurements.counters import COUNTERS
 from engine.runtime.contract.measurements.figures import ClusterFigures, ProcessFigures
 from engine.runtime.contract.requests.operations import Operation
@@ -31,7 +31,7 @@ class ScriptedFleet:
         self.lookups = 0
         self.reasons: list[str] = []
         self.problems: list[str] = []
-        self.tallies: dict[tuple[str, ...], float] = {}
+        self.front_end_counts: dict[tuple[str, ...], float] = {}
 
     async def _nothing(self, detector_id: str, operation: Operation) -> Answer:
         return NO_ACTIONS
@@ -70,13 +70,13 @@ class ScriptedFleet:
         finally:
             self.under_way -= 1
 
-    async def tally(self, counted: Tallies) -> None:
-        self.tallies = dict(counted)
+    async def add_counts(self, counted: Counts) -> None:
+        self.front_end_counts = dict(counted)
 
     async def status(self) -> Status:
-        return Status(self.reasons, self.problems, 0, 0, dict.fromkeys(COUNTERS, 0), self.tallies)
+        return Status(self.reasons, self.problems, 0, 0, dict.fromkeys(COUNTERS, 0), self.front_end_counts)
 
-    async def tell(self) -> None:
+    async def report_figures(self) -> None:
         return None
 
     async def cluster(self) -> ClusterFigures:

@@ -32,7 +32,7 @@ async def counted(wire: Wire, scripted: ScriptedFleet, operation: str) -> dict[s
         assert (await wire.once(request("GET", "/metrics"))).status == 200
         found = {
             name[2]: value
-            for name, value in scripted.tallies.items()
+            for name, value in scripted.front_end_counts.items()
             if name[0] == "requests" and name[1] == operation
         }
         if found:

@@ -177,7 +177,7 @@ async def test_without_the_broker_metrics_tell_how_old_the_last_answer_is(tmp_pa
         async def away(*_: object) -> None:
             raise DetectorUnavailable(1501, "the broker is away", 1.0)
 
-        for method in ("tell", "tally", "cluster"):
+        for method in ("report_figures", "add_counts", "cluster"):
             setattr(service.broker, method, away)
         told = await samples(caller)
         assert told["rule_detector_directory_answer_age_seconds",] >= 0

@@ -37,8 +37,8 @@ async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplo
                 os.kill(hanging, signal.SIGSTOP)
                 await until(lambda: hanging not in pids(started) and len(pids(started)) == 2)
                 assert len(pids(started) & before) == 1
-                tallies = (await service.broker.status()).tallies
-                assert tallies[FRONT_ENDS_LOST,] == 1
+                front_end_counts = (await service.broker.status()).front_end_counts
+                assert front_end_counts[FRONT_ENDS_LOST,] == 1
                 assert f"{hanging} no longer answers" in caplog.text
             finally:
                 await started.stop()

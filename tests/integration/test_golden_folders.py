@@ -16,7 +16,7 @@ from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.detector.persistence.detector_snapshot import STATE_VERSION_TOLD_FROM
+from engine.runtime.detector.persistence.detector_snapshot import STATE_VERSION_STORED_FROM
 from engine.runtime.detector.persistence.journal_entries import RECORD_VERSION
 from snapshots.inspection import read_only
 from tests.data.golden.make import fields
@@ -165,7 +165,7 @@ def versions_in(folder: Path) -> tuple[set[int], set[int]]:
     snapshot = recovered.snapshot
     assert snapshot is not None
     state = snapshot.version
-    if folder.parent.name == "detectors" and state >= STATE_VERSION_TOLD_FROM:
+    if folder.parent.name == "detectors" and state >= STATE_VERSION_STORED_FROM:
         state = saved.unpack(snapshot.body)[1]
     return {state}, {record.version for record in recovered.records}
 

@@ -208,13 +208,13 @@ class _Reader:
 
 def looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
     """Look at a folder and read what it holds; None if it cannot be read. If damaged, look again."""
-    look, told = _once(folder, read)
+    look, result = _once(folder, read)
     for _ in range(1, _LOOKS):
         if not look.damage:
             break
         time.sleep(_PAUSE_S)
-        look, told = _once(folder, read)
-    return look, told
+        look, result = _once(folder, read)
+    return look, result
 
 
 def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:

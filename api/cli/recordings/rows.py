@@ -119,9 +119,9 @@ def _typed(
     sample = list(islice(rows, sample_rows))
     whole = [cells for _, cells in sample if len(cells) == len(header)]
     types = decide(header, whole, given)
-    told = ", ".join(f"{column} {type_}" for column, type_ in types.items())
+    listed = ", ".join(f"{column} {type_}" for column, type_ in types.items())
     if whole:
-        tell(f"{name}: column types from the first {counted(len(whole), 'row')}: {told}")
+        tell(f"{name}: column types from the first {counted(len(whole), 'row')}: {listed}")
     for line, cells in chain(sample, rows):
         if len(cells) != len(header):
             raise RecordingError(f"{name}, line {line}: expected {len(header)} cells, got {len(cells)}")

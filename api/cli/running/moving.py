@@ -59,7 +59,7 @@ def drain(*, client: Client, node: str, wait: bool) -> None:
     found = _node(client, node)
     client.send(calls.drain_node(found.id))
     click.echo(f"{_name(found)} is drained.")
-    told, empty_since_s = "", None
+    printed, empty_since_s = "", None
     while wait:
         cluster = _cluster(client)
         left = Counter({"workers": 0, "detectors": 0})
@@ -74,9 +74,9 @@ def drain(*, client: Client, node: str, wait: bool) -> None:
         say = f"left there: {counted(left['detectors'], 'detector')}, {counted(left['workers'], 'worker')}"
         if cluster.no_room:
             say += f"; {cluster.no_room}"
-        if left.total() and say != told:
+        if left.total() and say != printed:
             click.echo(say)
-            told = say
+            printed = say
         time.sleep(_LOOK_S)
 
 

@@ -54,7 +54,7 @@ def read_key(text: str) -> dict[str, Scalar]:
 
 def expected(parameter: msgspec.structs.FieldInfo) -> str:
     """Describe the valid values of a parameter."""
-    told = msgspec.inspect.type_info(parameter.type)
-    assert isinstance(told, msgspec.inspect.Metadata), "a parameter describes its values"
-    assert told.extra is not None, "as above"
-    return str(told.extra["expected"])
+    type_info = msgspec.inspect.type_info(parameter.type)
+    assert isinstance(type_info, msgspec.inspect.Metadata), "a parameter describes its values"
+    assert type_info.extra is not None, "as above"
+    return str(type_info.extra["expected"])

@@ -120,8 +120,8 @@ def document() -> dict[str, Any]:
 
 
 def _description() -> str:
-    codes = "\n".join(f"| {code} | {told.status} | {told.meaning} |" for code, told in CODES.items())
-    told = "\n".join(f"| {code} | {meaning} |" for code, meaning in MESSAGE_CODES.items())
+    codes = "\n".join(f"| {code} | {error.status} | {error.meaning} |" for code, error in CODES.items())
+    message_codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in MESSAGE_CODES.items())
     return (
         "Stores detectors, evaluates their rules on events, and returns the actions of the rules "
         "that fired.\n\n"
@@ -132,7 +132,7 @@ def _description() -> str:
         # Collapsed: the tables are longer than all operations.
         "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
         f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"
-        f"| code in `messages` | |\n|---|---|\n{told}\n\n</details>\n"
+        f"| code in `messages` | |\n|---|---|\n{message_codes}\n\n</details>\n"
     )
 
 

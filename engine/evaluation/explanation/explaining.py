@@ -14,7 +14,7 @@ from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.past.decisive_events import Temporal, settle
 from engine.evaluation.explanation.past.futures import Future, every, negated, some
 from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.explanation.past.tallies import Tally, future_of, tally_of, told_at
+from engine.evaluation.explanation.past.tallies import Tally, found_at, future_of, tally_of
 from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.why_not import why_not
 from engine.evaluation.facts.shown import Shown
@@ -237,7 +237,7 @@ class _Explaining:
             future=future(adds),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
-            found=told_at(node, tally(adds), now_us),
+            found=found_at(node, tally(adds), now_us),
             note="; ".join(_cut(shown)) or None,
             decide=(lambda truths: future(all(truths)).verdict) if nodes else None,
         )

@@ -107,22 +107,22 @@ class Comparison:
     def note(self, kind: str, number: int, event: Event) -> None:
         """Count an event at which at least one of the two fired."""
         self.counts[kind] = count = self.counts[kind] + 1
-        told = () if kind == BOTH else self._told(kind, number)
-        if not told and not _becomes_example(count):
+        watchers = () if kind == BOTH else self._watchers_of(kind, number)
+        if not watchers and not _becomes_example(count):
             return
         example = self._example(number, event)
         self.examples[kind].append(example)
-        for each in told:
-            each.differed(kind, example, event)
+        for watcher in watchers:
+            watcher.differed(kind, example, event)
 
-    def _told(self, kind: str, number: int) -> list[Watcher]:
+    def _watchers_of(self, kind: str, number: int) -> list[Watcher]:
         """Return the watchers that receive an event at which only one of the two fired."""
-        told = [] if self.watcher is None else [self.watcher]
+        watchers = [] if self.watcher is None else [self.watcher]
         if self.sampler is not None and number == self.sampled_at:
             self._sampled[kind] = sampled = self._sampled[kind] + 1
             if _becomes_example(sampled):
-                told.append(self.sampler)
-        return told
+                watchers.append(self.sampler)
+        return watchers
 
     def _example(self, number: int, event: Event) -> Example:
         fields, timestamp_ms, sent = event

@@ -30,16 +30,16 @@ class Verdicts:
     def note(self, first: int, fired: Iterable[Fired]) -> None:
         """Add the rules that fired at successive events. The first event has this number."""
         checksum, together = self.checksum, self._together
-        told_of: dict[Fired, bytes] = {}
+        packed_of: dict[Fired, bytes] = {}
         for number, rules in enumerate(fired, first):
             if rules:
                 # The same rules often fire together.
-                told = told_of.get(rules)
-                if told is None:
+                packed = packed_of.get(rules)
+                if packed is None:
                     # No other rule ever gets the same priority. Actions would cost several times as much.
-                    told = told_of[rules] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
-                together[told] = together.get(told, 0) + 1
-                checksum = zlib.crc32(told, (checksum ^ number) & 0xFFFFFFFF)
+                    packed = packed_of[rules] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
+                together[packed] = together.get(packed, 0) + 1
+                checksum = zlib.crc32(packed, (checksum ^ number) & 0xFFFFFFFF)
         self.checksum = checksum
         if len(together) > _COUNTED_AT_ONCE:
             self._count()
@@ -55,8 +55,8 @@ class Verdicts:
         del self._counts[priority]
 
     def _count(self) -> None:
-        for told, times in self._together.items():
-            for (priority,) in _ONE.iter_unpack(told):
+        for packed, times in self._together.items():
+            for (priority,) in _ONE.iter_unpack(packed):
                 self._counts[priority] += times
         self._together.clear()
 

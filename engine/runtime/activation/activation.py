@@ -89,9 +89,9 @@ class Activation:
         self._read_only_until_s: float | None = None
         """When to try again to activate the detector for writing; None if it is not read-only."""
 
-    def tell(self, **told: Any) -> None:
+    def tell(self, **changes: Any) -> None:
         """Report to the supervisor."""
-        self._report(Report(self.epoch, **told))
+        self._report(Report(self.epoch, **changes))
 
     @property
     def at_risk(self) -> bool:
@@ -293,9 +293,9 @@ class Activation:
     def _note_room(self, reply: Reply) -> None:
         """Report when the disk becomes full for this detector, and when it has room again."""
         if reply.no_room:
-            self.tell(counts={WITHOUT_ROOM: 1}, trouble=reply.no_room)
+            self.tell(counts={WITHOUT_ROOM: 1}, problem=reply.no_room)
         elif self._without_room and reply.no_room is not None:
-            self.tell(trouble="")
+            self.tell(problem="")
         if reply.no_room is not None:
             self._without_room = bool(reply.no_room)
 
@@ -349,13 +349,13 @@ class Activation:
     def _now_saved(self) -> None:
         if self._in_trouble:
             self._in_trouble = False
-            self.tell(trouble="")
+            self.tell(problem="")
 
     def _not_saved(self, error: StorageError) -> None:
         """Continue with the state in memory and in the journal, and try again later."""
         self._in_trouble = True
         count = FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED
-        self.tell(counts={count: 1}, trouble=f"it was not saved: {error}")
+        self.tell(counts={count: 1}, problem=f"it was not saved: {error}")
         now_s = self._loop.time()
         self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
         self._passivate_not_before_s = now_s + self._settings.retry_s

@@ -101,7 +101,7 @@ class DetectorQueue:
         self._task = self._loop.create_task(self._run(), name=f"queue of {self.detector_id}")
 
     def submit(self, operations: list[Operation], settled: Callable[[Outcome], None]) -> Submission | None:
-        """Queue a batch behind all earlier ones. Returns None if it was refused, and `settled` told so."""
+        """Queue a batch behind all earlier ones. Returns None if it was refused, which `settled` reports."""
         if self._task is None or self._deleted:
             settled(self._gone())
             return None
@@ -236,7 +236,7 @@ class DetectorQueue:
             count = FENCED if isinstance(error, Fenced) else JOURNAL_FAILED
             # Activating again removes the obstacle of a removed claim, but the data of the files is lost.
             removed = str(error) if isinstance(error, ClaimRemoved) else None
-            activation.tell(counts={count: 1}, trouble=str(error), removed=removed)
+            activation.tell(counts={count: 1}, problem=str(error), removed=removed)
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:

@@ -47,7 +47,7 @@ class DetectorService:
 
     A batch names the epoch of the activation that it is meant for, which is unique in a data folder. If that
     activation is not here, the batch is refused as MOVED. The worker outlives its supervisor: it finishes
-    what it was told to do, and the next supervisor adopts it.
+    the calls it has begun, and the next supervisor adopts it.
     """
 
     def __init__(
@@ -165,27 +165,27 @@ class DetectorService:
             self.queues[found.epoch].move(alone=found.alone)
 
     def _report(self, epoch: int, port: DetectorPort, report: Report) -> None:
-        told = encode_report(report)
+        encoded = encode_report(report)
         if report.used:
-            # Waking the directory costs as much as an event, so it is told of several detectors at once.
+            # Waking the directory costs as much as an event, so several detectors are reported at once.
             if not self._used:
                 asyncio.get_running_loop().call_later(_USED_TOLD_S, self._tell_used)
-            self._used[epoch] = told
+            self._used[epoch] = encoded
             return
         if report.ended is None:
-            self._tell(told)
+            self._tell(encoded)
             return
         self._over(epoch, port, report.ended)
         for server in self.servers:
             if server is not self._supervisor:
                 server.note(LEFT, str(epoch).encode())
         # The supervisor may end the process at once: answers and notes go first.
-        asyncio.get_running_loop().call_soon(self._tell, told)
+        asyncio.get_running_loop().call_soon(self._tell, encoded)
 
     def _tell_used(self) -> None:
         used, self._used = self._used, {}
-        for told in used.values():
-            self._tell(told)
+        for encoded in used.values():
+            self._tell(encoded)
 
     def _tell(self, report: bytes) -> None:
         if self._supervisor is not None:

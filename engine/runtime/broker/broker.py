@@ -9,7 +9,7 @@ from engine.runtime.contract.catalogue_changes import Changes, StoredToken, Toke
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.requests.routes import Route
 
-Tallies = Mapping[tuple[str, ...], float]
+Counts = Mapping[tuple[str, ...], float]
 """Increments of front-end metrics, by name and labels."""
 
 
@@ -26,7 +26,7 @@ class Status(msgspec.Struct, frozen=True):
     """The number of detectors that cannot be activated or saved."""
     counts: dict[str, int]
     """Counts since the start, for each name of `counters.COUNTERS`."""
-    tallies: dict[tuple[str, ...], float]
+    front_end_counts: dict[tuple[str, ...], float]
     """The metrics of all front ends since the start."""
 
 
@@ -88,13 +88,13 @@ class Broker(Protocol):
     async def drain(self, node: str, draining: bool) -> NodeFigures:
         """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
 
-    async def tally(self, counted: Tallies) -> None:
-        """Add to the metrics of front ends."""
+    async def add_counts(self, counted: Counts) -> None:
+        """Add to the counts of all front ends."""
 
     async def status(self) -> Status:
         """Return the current state."""
 
-    async def tell(self, figures: FrontEndFigures) -> None:
+    async def report_figures(self, figures: FrontEndFigures) -> None:
         """Record the figures of a front end."""
 
     async def cluster(self) -> ClusterFigures:

@@ -47,14 +47,14 @@ class DirectoryService:
         broker: Broker,
         *,
         folder: str,
-        of_the_folder: Mapping[str, str],
+        shared_settings: Mapping[str, str],
         abandoned_s: float,
         ended: Callable[[], object],
     ) -> None:
-        """`of_the_folder` are the settings in force for all services of the folder, as text."""
+        """`shared_settings` are the settings in force for all services of the folder, as text."""
         self._broker = broker
         self._folder = folder
-        self._of_the_folder = of_the_folder
+        self._shared_settings = shared_settings
         self._abandoned_s = abandoned_s
         self._ended = ended
         self._opening = asyncio.Lock()
@@ -117,7 +117,7 @@ class DirectoryService:
 
     async def _compare(self, server: LinkServer, pid: int, host: str, given: dict[str, str]) -> object:
         """Return which settings of a service are not in force."""
-        in_force = self._of_the_folder
+        in_force = self._shared_settings
         found = self._other_settings[server] = [
             OtherSetting(pid, host, name, in_force[name], value)
             for name, value in given.items()

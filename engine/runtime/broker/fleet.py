@@ -5,7 +5,7 @@ import secrets
 import msgspec
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.broker.broker import Broker, Status, Tallies
+from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.broker.channels import Channels, Connect
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
@@ -96,7 +96,7 @@ class Fleet:
 
     async def cluster(self) -> ClusterFigures:
         """Return what runs where, with the names of detectors. Raises DetectorUnavailable."""
-        await self.tell()
+        await self.report_figures()
         cluster = await self.broker.cluster()
         return msgspec.structs.replace(cluster, workers=[self._named(worker) for worker in cluster.workers])
 
@@ -114,9 +114,9 @@ class Fleet:
         figures = self._figures()
         return ClusterFigures([], figures.process, [figures], [], [], None, {})
 
-    async def tell(self) -> None:
+    async def report_figures(self) -> None:
         """Send this front end's figures to the broker. Raises DetectorUnavailable."""
-        await self.broker.tell(self._figures())
+        await self.broker.report_figures(self._figures())
 
     def _figures(self) -> FrontEndFigures:
         waiting, waiting_s = self.channels.waiting()
@@ -128,9 +128,9 @@ class Fleet:
             self._lag.longest_s,
         )
 
-    async def tally(self, counted: Tallies) -> None:
+    async def add_counts(self, counted: Counts) -> None:
         """Add to the metrics of all front ends. Raises DetectorUnavailable."""
-        await self.broker.tally(counted)
+        await self.broker.add_counts(counted)
 
     # -- tokens ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.broker import Broker, Status, Tallies
+from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
@@ -79,7 +79,7 @@ class LocalBroker(Broker):
         )
         self._background = Background()
         self._adopting = Background()
-        self._tallies: dict[tuple[str, ...], float] = {}
+        self._front_end_counts: dict[tuple[str, ...], float] = {}
         self._closing = False
 
     def _started(self, workers: int) -> None:
@@ -334,22 +334,22 @@ class LocalBroker(Broker):
         """Counts since the start, for each name of `counters.COUNTERS`."""
         return {name: self._services.counts[name] for name in COUNTERS}
 
-    async def tally(self, counted: Tallies) -> None:
+    async def add_counts(self, counted: Counts) -> None:
         for name, value in counted.items():
-            self._tallies[name] = self._tallies.get(name, 0) + value
+            self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
 
     async def status(self) -> Status:
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._workers.all:
             reasons.append("no detector worker is running")
-        if self._directory.trouble is not None:
-            reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
+        if self._directory.problem is not None:
+            reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.problem}")
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,
             problems=[
                 *no_room,
-                *self._rebalancer.trouble.values(),
+                *self._rebalancer.problems.values(),
                 *self._problems.current.values(),
                 *self._problems.lasting,
                 *self._directory.removed,
@@ -357,11 +357,11 @@ class LocalBroker(Broker):
             active_detectors=self.active_detectors,
             detectors_with_problems=len(self._problems.current),
             counts=self.counts,
-            tallies=dict(self._tallies),
+            front_end_counts=dict(self._front_end_counts),
         )
 
-    async def tell(self, figures: FrontEndFigures) -> None:
-        self._census.tell(figures)
+    async def report_figures(self, figures: FrontEndFigures) -> None:
+        self._census.report_figures(figures)
 
     async def cluster(self) -> ClusterFigures:
         figures = await self._census.take()

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.broker import Broker, Status, Tallies
+from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.concurrency.background import mark_retrieved
 from engine.runtime.concurrency.open_calls import OpenCalls
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
@@ -60,9 +60,9 @@ class RemoteBroker(Broker):
 
     Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
     repeated was removed by the first attempt. `noted` is called with the broker's notes, and `lost` when a
-    connection ends. `trouble` returns what keeps this process from serving, and `ails` what is wrong although
-    active detectors are served; None if nothing is. With `end`, this is the broker of a whole service: on
-    closing it tells the broker's process, which `end` ends if this was its last service.
+    connection ends. `not_ready` returns why this process cannot serve, and `problem` what is wrong while
+    active detectors are still served; None if nothing is. With `end`, this is the broker of a whole service:
+    when it closes, it leaves the broker's process, and `end` ends that process if this was its last service.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class RemoteBroker(Broker):
         *,
         noted: Callable[[Note], None] = lambda _: None,
         lost: Callable[[], None] = lambda: None,
-        trouble: Callable[[], str | None] = lambda: None,
-        ails: Callable[[], str | None] = lambda: None,
+        not_ready: Callable[[], str | None] = lambda: None,
+        problem: Callable[[], str | None] = lambda: None,
         end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
         self._connect = connect
         self.noted = noted
         self._when_lost = lost
-        self._trouble = trouble
-        self._ails = ails
+        self._not_ready = not_ready
+        self._problem = problem
         self._end = end
         self._client: LinkClient | None = None
         self._connecting: asyncio.Task[LinkClient] | None = None
@@ -166,12 +166,12 @@ class RemoteBroker(Broker):
     async def drain(self, node: str, draining: bool) -> NodeFigures:
         return await self._ask("drain", NodeFigures, node, draining, harmless=True)
 
-    async def tally(self, counted: Tallies) -> None:
+    async def add_counts(self, counted: Counts) -> None:
         """Add to the metrics of front ends. What cannot be sent now is sent with the next call."""
         self._add_unsent(counted)
         sent, self._unsent = self._unsent, {}
         try:
-            await self._ask_soon("tally", type(None), list(sent.items()))
+            await self._ask_soon("add_counts", type(None), list(sent.items()))
         except DetectorUnavailable:
             self._add_unsent(sent)
             raise
@@ -187,15 +187,15 @@ class RemoteBroker(Broker):
             if self._last is None or self._calls.refused():
                 raise
             status = msgspec.structs.replace(self._last, problems=[*self._last.problems, error.message])
-        if (trouble := self._trouble()) is not None:
-            status = msgspec.structs.replace(status, reasons=[*status.reasons, trouble])
-        if (ails := self._ails()) is not None:
-            status = msgspec.structs.replace(status, problems=[*status.problems, ails])
+        if (not_ready := self._not_ready()) is not None:
+            status = msgspec.structs.replace(status, reasons=[*status.reasons, not_ready])
+        if (problem := self._problem()) is not None:
+            status = msgspec.structs.replace(status, problems=[*status.problems, problem])
         return status
 
-    async def tell(self, figures: FrontEndFigures) -> None:
+    async def report_figures(self, figures: FrontEndFigures) -> None:
         """Record the figures of a front end. Raises DetectorUnavailable 1501 if that takes too long."""
-        await self._ask_soon("tell", type(None), figures)
+        await self._ask_soon("report_figures", type(None), figures)
 
     async def cluster(self) -> ClusterFigures:
         """Return what runs where. Raises DetectorUnavailable 1501 if the broker does not answer soon."""
@@ -211,7 +211,7 @@ class RemoteBroker(Broker):
         try:
             async with asyncio.timeout(settings.shutdown_s + 4 * settings.hung_s):
                 while True:
-                    if (self._trouble() or self._ails()) is not None and not self._is_connected:
+                    if (self._not_ready() or self._problem()) is not None and not self._is_connected:
                         # All detectors have ended with Ray.
                         return []
                     try:
@@ -308,7 +308,7 @@ class RemoteBroker(Broker):
         finally:
             self._connecting = None
 
-    def _add_unsent(self, counted: Tallies) -> None:
+    def _add_unsent(self, counted: Counts) -> None:
         for name, value in counted.items():
             self._unsent[name] = self._unsent.get(name, 0) + value
 
@@ -327,11 +327,14 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
         revoked()
         return version
 
-    async def tally(counted: list[tuple[list[str], float]]) -> None:
-        await broker.tally({tuple(name): value for name, value in counted})
+    async def add_counts(counted: list[tuple[list[str], float]]) -> None:
+        await broker.add_counts({tuple(name): value for name, value in counted})
 
-    async def tell(figures: object) -> None:
-        await broker.tell(msgspec.convert(figures, FrontEndFigures))
+    async def report_figures(figures: object) -> None:
+        await broker.report_figures(msgspec.convert(figures, FrontEndFigures))
 
-    changed = {"add_token": add_token, "revoke_token": revoke_token, "tally": tally, "tell": tell}
-    return {name: getattr(broker, name) for name in _SAME_METHODS} | changed
+    converting = (add_token, revoke_token, add_counts, report_figures)
+    return {
+        **{name: getattr(broker, name) for name in _SAME_METHODS},
+        **{method.__name__: method for method in converting},
+    }

@@ -67,7 +67,7 @@ class DirectoryClient:
         self._starting = asyncio.Lock()
         self._calls = OpenCalls(settings.deadline_s)
         self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
-        self.trouble: str | None = None
+        self.problem: str | None = None
         """Why the last call failed; None if it did not."""
         self.removed: list[str] = []
         """What happened to the files of the last few directories that were lost."""
@@ -208,22 +208,22 @@ class DirectoryClient:
                         reason = str(error) or "it has not answered"
                         _log.warning("the directory was lost, and is started again: %s", reason)
                     else:
-                        self.trouble = None
+                        self.problem = None
                         return answer
                     await self._lose(directory)
                     await asyncio.sleep(self._settings.ask_s)
         except TimeoutError:
             if self._calls.refused():
                 raise shutting_down() from None
-            self.trouble = reason
+            self.problem = reason
             raise self._unavailable(reason) from None
         except StorageError as error:
-            if self.trouble is None:
+            if self.problem is None:
                 # Logged once: front ends ask twice a second.
                 _log.error("the directory failed: %s", error)
             if not isinstance(error, NoRoom):
                 # Memory and disk may differ; a new directory reads the disk.
-                self.trouble = str(error)
+                self.problem = str(error)
                 if isinstance(error, ClaimRemoved):
                     self.removed = [*self.removed, f"tokens and catalogue: {error}"][-_REMOVED_KEPT:]
                 await self._lose(directory)

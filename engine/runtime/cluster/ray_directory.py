@@ -41,9 +41,9 @@ _TRUSTED_PINGS: Final = 30
 class RayDirectory:
     """Connects to the directory of a data folder."""
 
-    def __init__(self, settings: RuntimeSettings, of_the_folder: Mapping[str, str]) -> None:
-        """`of_the_folder` are the settings that all services share; those of the first one are in force."""
-        self._of_the_folder = dict(of_the_folder)
+    def __init__(self, settings: RuntimeSettings, shared_settings: Mapping[str, str]) -> None:
+        """`shared_settings` are the settings that all services share; those of the first one are in force."""
+        self._shared_settings = dict(shared_settings)
         self._other_settings: list[OtherSetting] = []
         """The settings of this service that are not in force."""
         self._silent_s = settings.node_timeout_s
@@ -64,7 +64,7 @@ class RayDirectory:
         self._name = f"directory-{settings.folder_id}"
         remote: Any = ray.remote(**OPTIONS)(DirectoryActor)
         self._options = partial(remote.options, name=self._name, get_if_exists=True)
-        self._arguments = settings, directory, self._of_the_folder
+        self._arguments = settings, directory, self._shared_settings
         self._lost_on = ""
         """The node of the last directory, which may be gone with it."""
         self._getting: asyncio.Future[Any] | None = None
@@ -109,7 +109,7 @@ class RayDirectory:
 
     async def _compare(self, client: LinkClient) -> None:
         """Log which settings of this service are not in force, unless they are the same as last time."""
-        given = self._of_the_folder
+        given = self._shared_settings
         found: list[OtherSetting] = await client.ask(
             "compare", list[OtherSetting], os.getpid(), socket.gethostname(), given
         )

@@ -18,22 +18,23 @@ from snapshots.data_folder.identity import begin_folder
 
 def fleet_on_ray(
     settings: RuntimeSettings,
-    ray_trouble: Callable[[], str | None] = lambda: None,
-    ray_ails: Callable[[], str | None] = lambda: None,
+    not_ready: Callable[[], str | None] = lambda: None,
+    problem: Callable[[], str | None] = lambda: None,
     *,
-    of_the_folder: Mapping[str, str] = MappingProxyType({}),
+    shared_settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Fleet:
     """Create a fleet, not yet started, on the cluster that this process belongs to.
 
-    Initializes the data folder if necessary. `ray_trouble` returns what is wrong with Ray, None if nothing
-    is, and `ray_ails` the same as long as active detectors are served. `of_the_folder` are the settings that
-    services which share the folder share, as they are written: if others are in force, that is logged. Raises
-    StorageError.
+    Initializes the data folder if necessary. `not_ready` and `problem` are those of RemoteBroker.
+    `shared_settings` are the settings that all services of the folder share, as text; those not in force are
+    logged. Raises StorageError.
     """
     folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
-    directory = RayDirectory(settings, of_the_folder)
-    broker = RemoteBroker(settings, directory.connect, trouble=ray_trouble, ails=ray_ails, end=directory.end)
+    directory = RayDirectory(settings, shared_settings)
+    broker = RemoteBroker(
+        settings, directory.connect, not_ready=not_ready, problem=problem, end=directory.end
+    )
     # Others cannot join a Ray that is reached by Unix sockets only.
     fleet = Fleet(settings, broker, shared=settings.transport != "unix")
 

@@ -14,7 +14,7 @@ class ActorFailed(Exception):
     """The worker raised an exception of an unknown type; its name begins the text."""
 
 
-class _There(Exception):
+class _RemoteTraceback(Exception):
     """The worker's traceback: the cause of the exception raised here."""
 
 
@@ -68,5 +68,5 @@ def decode_failure(data: bytes | bytearray) -> Exception:
     """Return an exception like the encoded one, to be raised."""
     failure = _decoder.decode(data)
     error = _TYPES.get(failure.type_name, ActorFailed)(failure.text)
-    error.__cause__ = _There(f"\n{failure.trace}")
+    error.__cause__ = _RemoteTraceback(f"\n{failure.trace}")
     return error

@@ -65,7 +65,7 @@ class Census:
         self._taking: asyncio.Task[ClusterFigures] | None = None
         self._taken_at_s = -float("inf")
 
-    def tell(self, figures: FrontEndFigures) -> None:
+    def report_figures(self, figures: FrontEndFigures) -> None:
         """Record the figures of a front end."""
         self._front_ends[figures.process.host, figures.process.pid] = self._loop.time(), figures
 

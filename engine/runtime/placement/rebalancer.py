@@ -53,7 +53,7 @@ class Rebalancer:
         self._measured_at_s = -float("inf")
         self._relief = Relief()
         self._running: asyncio.Task[None] | None = None
-        self.trouble: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
         """Why a drained node still has detectors, by the node's id."""
 
     def start(self) -> None:
@@ -135,7 +135,7 @@ class Rebalancer:
         self._workers.look_for_room()
         self._give_up_without_room(now_s)
         draining = self._nodes.draining
-        self.trouble = {node: why for node, why in self.trouble.items() if node in draining}
+        self.problems = {node: why for node, why in self.problems.items() if node in draining}
         for node in draining:
             if self._workers.clear(node) and node == self._nodes.here:
                 await self._go_elsewhere()
@@ -205,6 +205,6 @@ class Rebalancer:
         except DetectorUnavailable as error:
             _log.warning("detector %s: %s", placed.detector_id, error.message)
             if node in self._nodes.draining:
-                self.trouble[node] = f"the node {node[:12]} is not drained yet: {error.message}"
+                self.problems[node] = f"the node {node[:12]} is not drained yet: {error.message}"
         finally:
             del self._moves[placed.detector_id]

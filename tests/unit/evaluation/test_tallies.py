@@ -8,7 +8,7 @@ import pytest
 
 from engine.evaluation.explanation.past import tallies
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
-from engine.evaluation.explanation.past.tallies import Past, Tally, future_of, since_of, tally_of, told_at
+from engine.evaluation.explanation.past.tallies import Past, Tally, found_at, future_of, since_of, tally_of
 from engine.evaluation.memory import NEVER, pane_us
 from engine.evaluation.plan.triggers import COMPARISONS, Comparison
 from engine.evaluation.state.aggregates import panes
@@ -133,7 +133,7 @@ def test_a_verdict_changes_where_what_still_counts_changes_it(op: Any) -> None:
         flips = tuple(time for time in range(now_us, 10) if verdict_at(time) is not verdict_at(time + 1))
         told = future_of(node, TALLY, now_us, {"u": 3}.get)
         assert told == Future(verdict_at(now_us), flips), (node, now_us)
-        found = told_at(node, TALLY, now_us)
+        found = found_at(node, TALLY, now_us)
         if isinstance(node, Count | Distinct):
             assert found == min(len([each for each in UNTILS_US if each >= now_us]), most(node)), node
         else:

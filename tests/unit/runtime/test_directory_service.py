@@ -51,7 +51,7 @@ class Directories:
         self.broker = LocalBroker(self.settings, self.actors, self.directories)
         self.service = DirectoryService(
             self.broker,
-            of_the_folder={"--max-resident": "50", "--spares": "2"},
+            shared_settings={"--max-resident": "50", "--spares": "2"},
             folder=str(self.settings.data),
             abandoned_s=self.settings.abandoned_s,
             ended=lambda: self.ended.append(1),
@@ -268,25 +268,25 @@ async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_d
 async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
     directories = Directories(tmp_path, deadline_s=0.05)
     trouble: list[str] = []
-    async with service_of(directories, trouble=lambda: trouble[0] if trouble else None) as broker:
+    async with service_of(directories, not_ready=lambda: trouble[0] if trouble else None) as broker:
         assert isinstance(known := await broker.status(), Status)
         directories.refuse = ActorDied("it is away")
         directories.lose()
         with pytest.raises(DetectorUnavailable):
-            await broker.tally({("a",): 2.0})
+            await broker.add_counts({("a",): 2.0})
         status = await broker.status()
         assert status.reasons == known.reasons
         assert "it is away" in status.problems[-1]
         trouble.append("ray is silent")
         assert "ray is silent" in (await broker.status()).reasons
         trouble.clear()
-        broker._ails = lambda: "ray is silent, but what is active is served"
+        broker._problem = lambda: "ray is silent, but what is active is served"
         status = await broker.status()
         assert status.reasons == known.reasons
         assert "ray is silent, but what is active is served" in status.problems
         directories.refuse = None
-        await broker.tally({("a",): 1.0})
-        assert (await broker.status()).tallies == {("a",): 3.0}
+        await broker.add_counts({("a",): 1.0})
+        assert (await broker.status()).front_end_counts == {("a",): 3.0}
 
 
 async def test_leaving_a_lost_directory_has_its_successor_save(tmp_path):
@@ -299,7 +299,7 @@ async def test_leaving_a_lost_directory_has_its_successor_save(tmp_path):
 
 async def test_leaving_without_ray_waits_for_nothing(tmp_path):
     directories = Directories(tmp_path)
-    async with asyncio.timeout(5), service_of(directories, trouble=lambda: "ray is gone"):
+    async with asyncio.timeout(5), service_of(directories, not_ready=lambda: "ray is gone"):
         directories.refuse = ActorDied("no ray")
         directories.lose()
     assert directories.ended == []

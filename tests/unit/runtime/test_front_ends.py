@@ -249,10 +249,10 @@ async def test_an_error_of_the_host_is_no_answer_and_reaches_the_log(tmp_path, c
 
 async def test_what_front_ends_count_is_added_up(tmp_path):
     async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
-        await one.fleet.tally({("requests", "evaluate", "200"): 2, ("seconds", "evaluate"): 0.5})
-        await two.fleet.tally({("requests", "evaluate", "200"): 3})
-        tallies = (await one.fleet.status()).tallies
-        assert tallies == {("requests", "evaluate", "200"): 5, ("seconds", "evaluate"): 0.5}
+        await one.fleet.add_counts({("requests", "evaluate", "200"): 2, ("seconds", "evaluate"): 0.5})
+        await two.fleet.add_counts({("requests", "evaluate", "200"): 3})
+        front_end_counts = (await one.fleet.status()).front_end_counts
+        assert front_end_counts == {("requests", "evaluate", "200"): 5, ("seconds", "evaluate"): 0.5}
 
 
 async def test_bodies_of_any_size_arrive_whole(tmp_path):

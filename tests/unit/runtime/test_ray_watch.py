@@ -41,7 +41,7 @@ class Ray:
 def test_while_it_answers_there_is_no_trouble():
     ray = Ray()
     ray.passes(100)
-    assert ray.watch.trouble() is None
+    assert ray.watch.problem() is None
     assert ray.watch.silent_s == 0
 
 
@@ -50,19 +50,19 @@ def test_its_silence_is_told_within_a_few_seconds_and_its_return_at_once():
     ray.passes(10)
     ray.answers = False
     ray.passes(2)
-    assert ray.watch.trouble() is None, "one late answer means nothing"
+    assert ray.watch.problem() is None, "one late answer means nothing"
     ray.passes(1)
-    assert "does not answer" in str(ray.watch.trouble())
+    assert "does not answer" in str(ray.watch.problem())
     assert ray.watch.silent_s == 3
     ray.answers = True
     ray.passes(1)
-    assert ray.watch.trouble() is None
+    assert ray.watch.problem() is None
 
 
 def test_a_process_that_was_stopped_is_told_at_once_and_by_name():
     ray = Ray()
     ray.stopped = ["raylet"]
-    assert "raylet was stopped" in str(ray.watch.trouble())
+    assert "raylet was stopped" in str(ray.watch.problem())
 
 
 def test_a_ray_that_will_never_answer_is_told_with_the_reason():
@@ -86,7 +86,7 @@ async def test_a_question_that_hangs_keeps_nobody_waiting():
     watch.start()
     await until(asked.is_set)
     now_s = 60.0
-    assert "does not answer" in str(watch.trouble())
+    assert "does not answer" in str(watch.problem())
     watch.end()
 
 

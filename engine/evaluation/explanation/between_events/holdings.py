@@ -186,7 +186,7 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list
     looked_at, place = _look(detector, after)
     fitting = [live for live in looked_at if live.rule.name.startswith(prefix)]
     costs = _Costs(detector)
-    page = [costs.told(live) for live in fitting[:limit]]
+    page = [costs.document(live) for live in fitting[:limit]]
     if len(fitting) >= limit:
         return page, page[-1]["priority"]
     return page, place
@@ -208,7 +208,7 @@ def costliest(
         if (-rank[0], rank[1]) > (-before[0], before[1]) and live.rule.name.startswith(prefix):
             following.append((*rank, live))
     most = nsmallest(limit, following, key=lambda one: (-one[0], one[1]))
-    return [(share, priority, costs.told(live)) for share, priority, live in most], place
+    return [(share, priority, costs.document(live)) for share, priority, live in most], place
 
 
 def _look(detector: Detector, after: int) -> tuple[list[LiveRule], int | None]:
@@ -232,8 +232,8 @@ class _Costs:
             return None
         return min(1.0, self._detector.rule_set.time_ns(live.rule.priority) / self._total_ns)
 
-    def told(self, live: LiveRule) -> dict[str, Any]:
-        """Return a rule as it is shown."""
+    def document(self, live: LiveRule) -> dict[str, Any]:
+        """Return a rule with what it cost, as plain data."""
         time_share = self.time_share(live)
         return {
             "ruleId": live.rule.id,

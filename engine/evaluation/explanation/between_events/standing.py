@@ -12,7 +12,7 @@ from engine.evaluation.explanation.between_events.document import milliseconds
 from engine.evaluation.explanation.past.decisive_events import Settled, Temporal, settle
 from engine.evaluation.explanation.past.futures import Future, every, negated
 from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.explanation.past.tallies import future_of, since_of, tally_of, told_at
+from engine.evaluation.explanation.past.tallies import found_at, future_of, since_of, tally_of
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import key_of, split_name, value_of
 from engine.evaluation.paths import Path, fact_of, step_of
@@ -99,7 +99,7 @@ class _Tree:
         future = future_of(node, counted, self._now_us, lambda _: None) if knows else None
         since_us = since_of(node, counted, self._now_us) if knows else None
         nodes = [self.node(child, path) for child in language.children(node)]
-        found = told_at(node, counted, self._now_us)
+        found = found_at(node, counted, self._now_us)
         return _standing(node, future, nodes, found=found, since_ms=milliseconds(since_us))
 
 

@@ -105,7 +105,7 @@ def _found(node: Comparison, tally: Tally, start: int) -> float | None:
     return total / count if count else None
 
 
-def told_at(node: Comparison, tally: Tally, at_us: int) -> float | None:
+def found_at(node: Comparison, tally: Tally, at_us: int) -> float | None:
     """Return the number that is compared at a time, no more of a count than the comparison needs."""
     found, recorded = _found(node, tally, bisect_left(tally.untils_us, at_us)), recorded_of(node)
     assert recorded is not None, node

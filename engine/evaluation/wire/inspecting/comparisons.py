@@ -34,7 +34,7 @@ def comparison_asked(detector: Detector, payload: bytes) -> Done:
 def comparison_of(detector: Detector, rule_id: str, after: int | None = None) -> Done:
     """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is none.
 
-    With `after`, its differences are watched, and those after the event with that number are told. Raises
+    With `after`, its differences are watched, and those after the event with that number are included. Raises
     Refusal 1400 then if too many are watched.
     """
     found = detector.comparison(rule_id)
@@ -63,18 +63,18 @@ def _examples(comparison: Comparison, kind: str) -> list[dict[str, Any]]:
     examples = {one.number: one for one in comparison.examples[kind]}
     others = [one for number, one in examples.items() if number not in trees]
     shown = [*(one.example for one in trees.values()), *others[-(EXAMPLES_MAX - len(trees)) :]]
-    told = []
+    documents = []
     for example in sorted(shown, key=lambda one: -one.number):
         document = _example(example)
         if example.number in trees:
             one = trees[example.number]
             document |= {"rule": json.loads(one.rule), "draft": json.loads(one.draft)}
-        told.append(document)
-    return told
+        documents.append(document)
+    return documents
 
 
 def _differences(differences: list[Difference]) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     left = TREES_BYTES_MAX
     for one in differences:
         document = {"fired": one.kind, **_example(one.example)}
@@ -82,8 +82,8 @@ def _differences(differences: list[Difference]) -> list[dict[str, Any]]:
             rule, draft = map(node_document, one.nodes)
             left -= len(json.dumps([rule, draft]))
             document |= {"rule": rule, "draft": draft}
-        told.append(document)
-    return told
+        documents.append(document)
+    return documents
 
 
 def _example(example: Example) -> dict[str, Any]:

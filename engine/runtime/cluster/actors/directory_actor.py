@@ -25,10 +25,10 @@ class DirectoryActor(ServingActor):
     """The Ray actor of the directory: tokens, catalogue, leases and the placement of detectors."""
 
     def __init__(
-        self, settings: RuntimeSettings, directory: DirectorySettings, of_the_folder: Mapping[str, str]
+        self, settings: RuntimeSettings, directory: DirectorySettings, shared_settings: Mapping[str, str]
     ) -> None:
         super().__init__(settings.transport)
-        self._of_the_folder = of_the_folder
+        self._shared_settings = shared_settings
         self._settings = settings
         self._directory = directory
         self._service: DirectoryService | None = None
@@ -45,7 +45,7 @@ class DirectoryActor(ServingActor):
             self._service = DirectoryService(
                 broker,
                 folder=str(self._directory.data),
-                of_the_folder=self._of_the_folder,
+                shared_settings=self._shared_settings,
                 abandoned_s=self._settings.abandoned_s,
                 ended=lambda: os._exit(0),
             )

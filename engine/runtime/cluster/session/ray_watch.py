@@ -55,7 +55,7 @@ class RayWatch:
         """The time since the last answer."""
         return self._now_s() - self._answered_at_s
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Return what is wrong with Ray; None if nothing is known to be. Callable from any thread."""
         if stopped := self._stopped():
             return _STOPPED.format(" and ".join(stopped))

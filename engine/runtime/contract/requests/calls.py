@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     """Increments, by the names of `counters`."""
     used: bool = False
     """Whether it has served requests since the last such report, of which there are ten a second at most."""
-    trouble: str | None = None
+    problem: str | None = None
     """Why it cannot be saved or written; empty once it can be again, None if that did not change."""
     removed: str | None = None
     """What happened to its files while it was active."""

@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 SNAPSHOT_VERSION: Final = 4
 
-LIMITS_TOLD_FROM: Final = 3
+LIMITS_STORED_FROM: Final = 3
 """The first version that contains the limits in force."""
 
-STATE_VERSION_TOLD_FROM: Final = 4
+STATE_VERSION_STORED_FROM: Final = 4
 """The first version that contains the version of the state."""
 
 _PARTS: Final = 3
@@ -86,10 +86,10 @@ def detector_from(body: bytes, version: int, answers: IdempotencyCache, default_
     assert 1 <= version <= SNAPSHOT_VERSION, f"a body of version {version}, which is unknown"
     document = saved.unpack(body)
     limits, state_version = default_limits, version
-    if version >= LIMITS_TOLD_FROM:
-        told, second, document = document
-        limits = limits_from(told)
-        if version < STATE_VERSION_TOLD_FROM:
+    if version >= LIMITS_STORED_FROM:
+        stored_limits, second, document = document
+        limits = limits_from(stored_limits)
+        if version < STATE_VERSION_STORED_FROM:
             for answer in msgspec.convert(second, list[EarlierAnswer]):
                 answers.keep(answer.current(), answer.answered_at_us)
         else:

@@ -7,7 +7,7 @@ from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import (
-    LIMITS_TOLD_FROM,
+    LIMITS_STORED_FROM,
     SNAPSHOT_VERSION,
     detector_from,
 )
@@ -68,7 +68,7 @@ def restore(
     replay = Replay(detector, answers)
     records = 0
     diverged = _Diverged()
-    tells_limits = snapshot is not None and snapshot.version >= LIMITS_TOLD_FROM
+    tells_limits = snapshot is not None and snapshot.version >= LIMITS_STORED_FROM
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(

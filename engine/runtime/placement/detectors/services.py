@@ -48,9 +48,9 @@ class Services:
         self.counts.update(report.counts)
         if report.ended is not None and report.ended.journal:
             self.journals.add(detector_id)
-        if report.trouble:
-            self.problems.begin(detector_id, report.trouble)
-        elif report.trouble is not None:
+        if report.problem:
+            self.problems.begin(detector_id, report.problem)
+        elif report.problem is not None:
             self.problems.end(detector_id)
         if report.removed is not None:
             self.problems.note(f"detector {detector_id}: {report.removed}")
