@@ -6,7 +6,7 @@ measured with `python -m tests.bench curve`; only their ratios matter.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.memory import PANES, Sharing
@@ -50,8 +50,10 @@ _KEYED_UPDATE: Final = 55.0
 
 _RECORDED: Final = 800.0
 """The time to add to a record, at an event that does so."""
-_COMPARED: Final = 100.0
-"""The time to read a record and compare it."""
+_COMPARED: Final = 200.0
+"""The time to read times or values, and compare their number."""
+_COMPARED_SUM: Final = 350.0
+"""The time to read a sum or mean, and compare it."""
 
 _INDEX: Final = 1900.0
 """The time to look up the values of an event, beyond what one function takes for any event."""
@@ -72,6 +74,11 @@ _HOLDING: Final = 0.9
 """The share of events at which a memory holds a time: most events have keys that earlier events had."""
 _HOLDING_MORE: Final = 0.4
 """The share of events at which a record holds the several times or values that a comparison needs."""
+_HOLDING_PER_ADDED: Final = 35.0
+"""A record with a key holds something at no more than this many times the share of events that add to it: the
+rarer an event is, the fewer keys have had it."""
+_HOLDING_MORE_PER_ADDED: Final = 12.0
+"""The same for the several times or values that a comparison needs."""
 _RANGES: Final = 10_000.0
 """The time to search the ranges of a fact, which mostly have some ten different lengths."""
 _IN_RANGE: Final = 100.0
@@ -95,7 +102,7 @@ class Update(NamedTuple):
     fused_name: Hashable
     """A value that is equal for one memory as long as rules are not indexed."""
     fused_ns: float
-    indexed_name: Hashable
+    indexed_name: tuple[Condition, Path, int | None]
     """A value that is equal for one memory once rules are indexed, when memories of several births join."""
     indexed: Member
 
@@ -190,7 +197,10 @@ def indexed_ns(weights: Collection[Weight]) -> float:
     """Estimate what an event costs if rules are indexed, beyond what it costs one function for none."""
     updates = {update.indexed_name: update.indexed for weight in weights for update in weight.updates}
     members = [*(weight.indexed for weight in weights), *updates.values()]
-    index = _Indexed(trigger for member in members for trigger in member.triggers or ())
+    index = _Indexed(
+        (trigger for member in members for trigger in member.triggers or ()),
+        {name[:2]: member.triggers for name, member in updates.items()},
+    )
     met_ns = sum(member.ns * index.share_met(member.triggers) for member in members)
     loops = {(member.shape, place) for member in members for place in _places(member.triggers)}
     loops_ns = sum(_LOOP * (1.0 if isinstance(place, str) else index.share_met(place)) for _, place in loops)
@@ -212,7 +222,13 @@ def _places(triggers: Triggers | None) -> list[Triggers | str | None]:
 class _Indexed:
     """What rules are indexed by."""
 
-    def __init__(self, triggers: Iterable[Trigger]) -> None:
+    def __init__(
+        self, triggers: Iterable[Trigger], changes: Mapping[tuple[Condition, Path], Triggers | None]
+    ) -> None:
+        self._changes = changes
+        """The triggers of the updates of memories, by node and path."""
+        self._held: dict[tuple[Condition, Path], float] = {}
+        """What is known by now of the share of events at which memories trigger."""
         self._values: dict[str, set[object]] = {}
         self.patterns: dict[str, set[str]] = {}
         self.ends: dict[tuple[str, bool], list[Any]] = {}
@@ -245,8 +261,22 @@ class _Indexed:
         if isinstance(trigger, Range):
             ends = self._ends(trigger)
             return (bisect_left(ends, trigger.high) - bisect_left(ends, trigger.low)) / max(1, len(ends))
-        recorded = recorded_of(trigger.node)
-        return _HOLDING if recorded is None or recorded.needed == 1 else _HOLDING_MORE
+        name = trigger.node, trigger.path
+        if name not in self._held:
+            self._held[name] = self._share_holding(*name)
+        return self._held[name]
+
+    def _share_holding(self, node: Condition, path: Path) -> float:
+        recorded = recorded_of(node)
+        if recorded is None:
+            return _HOLDING
+        if not path:
+            # All events have the same record, which soon holds what is needed.
+            return 1.0
+        added = self.share_met(self._changes[node, path])
+        if recorded.needed == 1:
+            return min(_HOLDING, _HOLDING_PER_ADDED * added)
+        return min(_HOLDING_MORE, _HOLDING_MORE_PER_ADDED * added)
 
 
 def _spread(triggers: Triggers) -> float:
@@ -280,7 +310,9 @@ def _tests_ns(node: Condition) -> float:
             return sum(map(_tests_ns, children(node)))
         case language.Keyed(inner, _, where):
             return _KEY + _tests_ns(inner) + (0.0 if where is None else _tests_ns(where))
-        case language.Count() | language.Distinct() | language.Sum() | language.Avg():
+        case language.Count() | language.Distinct():
             return _COMPARED
+        case language.Sum() | language.Avg():
+            return _COMPARED_SUM
         case _:
             return _VERDICT

@@ -20,11 +20,48 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
         lambda number: f'per {KEYS[number % 5]} (count(kind == "k{number // 5}") within 1m >= 3)',
         False,
     ),
+    "still more counts under several keys": (
+        300,
+        lambda number: f'per {KEYS[number % 5]} (count(kind == "k{number // 5}") within 1m >= 3)',
+        True,
+    ),
+    "counts of an event that most keys have had": (
+        150,
+        lambda number: f'per user (count(kind == "k") within {number + 1}m >= 3)',
+        False,
+    ),
     "counts under one key": (
         50,
         lambda number: f'per user (count(kind == "k{number}") within 1m >= 3)',
         False,
     ),
+    "many counts under one key": (
+        100,
+        lambda number: f'per user (count(kind == "k{number}") within 1m >= 3)',
+        True,
+    ),
+    "different values under one key": (
+        100,
+        lambda number: f'per user (distinct(city where kind == "k{number}") within 1m >= 3)',
+        True,
+    ),
+    "sums under one key": (
+        50,
+        lambda number: f'per user (sum(amount where kind == "k{number}") within 1m > 3)',
+        False,
+    ),
+    "many means under one key": (
+        150,
+        lambda number: f'per user (avg(amount where kind == "k{number}") within 1m > 3)',
+        True,
+    ),
+    "sums under several keys": (
+        300,
+        lambda number: f'per {KEYS[number % 5]} (sum(amount where kind == "k{number // 5}") within 1m > 3)',
+        False,
+    ),
+    "counts without keys": (300, lambda number: f'count(kind == "k{number}") within 1m >= 3', False),
+    "sums without keys": (300, lambda number: f'sum(amount where kind == "k{number}") within 1m > 3', False),
     "counts in nested slices": (
         20,
         lambda number: f'per user (per address (count(kind == "k{number}") within 1m >= 3))',
