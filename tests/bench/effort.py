@@ -22,6 +22,7 @@ class Effort:
     indexed_rules: tuple[int, ...]
     restless_rules: tuple[int, ...]
     shared_rules: tuple[int, ...]
+    shared_users: int
     keys_of_stream: int
     pattern_rules: int
     growth_rules: int
@@ -65,6 +66,7 @@ FULL = Effort(
     indexed_rules=(1_000, 10_000, 100_000),
     restless_rules=(100, 300, 1_000),
     shared_rules=(1_000, 20_000, 100_000),
+    shared_users=1_000,
     keys_of_stream=10_000,
     pattern_rules=1_000,
     growth_rules=100_000,
@@ -99,6 +101,7 @@ QUICK = Effort(
     indexed_rules=(1_000, 10_000),
     restless_rules=(100, 1_000),
     shared_rules=(1_000, 5_000),
+    shared_users=1_000,
     keys_of_stream=10_000,
     pattern_rules=1_000,
     growth_rules=5_000,
@@ -132,14 +135,15 @@ TINY = Effort(
     curve_rules=(1, 3),
     indexed_rules=(100, 200),
     restless_rules=(6, 12),
-    shared_rules=(60, 80),
+    shared_rules=(20, 40),
+    shared_users=10,
     keys_of_stream=20,
     pattern_rules=20,
     growth_rules=60,
     growth_adds=5,
     keys=600,
     keys_max=100,
-    tried_events=50_000,
+    tried_events=2_000,
     narrow_rules=5,
     keys_of_narrow_rule=10,
     pause_runs=1,

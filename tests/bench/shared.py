@@ -19,7 +19,6 @@ from tests.bench.shared_members import COUNTRIES, MEMBERS, Member, Observe
 
 CASE = "shared"
 RULES_OF_TYPE = 20
-USERS = 1_000
 ONE_USER = 1
 AMOUNTS = 1_000
 WIDTH = 100
@@ -70,7 +69,7 @@ def measure(member: Member, apart: bool, effort: Effort) -> list[Row]:
     raced = {count: _raced(member, apart, count, effort) for count in counts}
     made = f"rules made {'at different times' if apart else 'together'}"
     rows = []
-    for users in (USERS, ONE_USER):
+    for users in (effort.shared_users, ONE_USER):
         name = f"{member.name}, {made}{'' if users > 1 else ', one user'}"
         rows += _rows(name, {count: each[users] for count, each in raced.items()})
     return rows
@@ -124,7 +123,7 @@ def _raced(member: Member, apart: bool, count: int, effort: Effort) -> dict[int,
         )
         for number in range(member.rounds)
         for country in COUNTRIES
-        for user in (*range(USERS), "only")
+        for user in (*range(effort.shared_users), "only")
     ]
     detector.evaluate_many(before)
     observe = member.history()
@@ -137,7 +136,7 @@ def _raced(member: Member, apart: bool, count: int, effort: Effort) -> dict[int,
         passes=min(PASSES_MAX, effort.passes),
     )
     raced = {}
-    for number, users in enumerate((USERS, ONE_USER)):
+    for number, users in enumerate((effort.shared_users, ONE_USER)):
         begin_ms = number * shorter.events * STEP_MS
         events = [_event(drawn, rules, begin_ms + place * STEP_MS, users) for place in range(shorter.events)]
         raced[users] = race(contestants, events, shorter)
@@ -159,7 +158,7 @@ def _detector(member: Member, apart: bool, rules: Sequence[_Rule], drawn: random
     for number, rule in enumerate(rules):
         detector.add_rule(f"rule {number}", rule.condition(member.shared))
         if apart:
-            fields, _, _ = _event(drawn, rules, 0, USERS)
+            fields, _, _ = _event(drawn, rules, 0, ONE_USER)
             detector.evaluate(fields | {"user": "before"}, first_ms + number * BORN_EVERY_MS)
     return detector
 

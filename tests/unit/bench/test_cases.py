@@ -1,5 +1,6 @@
 """Every case runs in a tiny world, in which ours, the floor and the peers that are installed agree."""
 
+import gc
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -43,7 +44,11 @@ TINY_PARTS = [part for case, parts in CASES.items() if case not in NEED_RAY for 
 
 @pytest.fixture
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run here what would have a process of its own, and let memory grow by a page at each look."""
+    """Run here what would have a process of its own, and let memory grow by a page at each look.
+
+    What a race freezes stays frozen: otherwise each collection would look through all collected tests.
+    """
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)
     for module in (growth, keys):
 
         def call(_: str, function: str, *, module: object = module, **arguments: object) -> dict[str, float]:
