@@ -1,6 +1,7 @@
 """Contestants timed on the same events, in turns, and held to the same verdicts."""
 
 import gc
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,11 @@ class Raced:
         pairs = zip(self.passes_s["ours"], self.passes_s["floor"], strict=True)
         return statistics.median(ours_s / floor_s for ours_s, floor_s in pairs)
 
+    def growth(self, smaller: "Raced", name: str) -> float:
+        """What an event costs over what it costs in a smaller world of the same races."""
+        pairs = zip(self.passes_s[name], smaller.passes_s[name], strict=True)
+        return statistics.median(many_s / few_s for many_s, few_s in pairs)
+
 
 @dataclass(slots=True)
 class _Runner:
@@ -88,6 +94,7 @@ class _Runner:
     events: list[Event]
     place: int = 0
     fired: list[int] = field(default_factory=list)
+    passes_s: list[float] = field(default_factory=list)
 
     def advance(self, count: int) -> float:
         """Judge the next events and give the seconds for each of them."""
@@ -106,26 +113,35 @@ def race(contestants: Sequence[Contestant], events: list[Event], effort: Effort)
 
     Raises Disagreement where two that have judged an event differ about how many rules it fired.
     """
+    [raced] = races([(contestants, events)], effort)
+    return raced
+
+
+def races(worlds: Sequence[tuple[Sequence[Contestant], list[Event]]], effort: Effort) -> list[Raced]:
+    """Race in several worlds, each with events of its own: a round is a pass of every contestant in each."""
     # The events are ours, not the contestants': the collector must not charge those who allocate for them.
     gc.collect()
     gc.freeze()
     try:
-        runners = [_Runner(contestant, events) for contestant in contestants]
-        sizes = [_portion(runner, effort) for runner in runners]
-        for runner, size in zip(runners, sizes, strict=True):
+        runners = [[_Runner(each, events) for each in contestants] for contestants, events in worlds]
+        sized = [(runner, _portion(runner, effort)) for runner in itertools.chain(*runners)]
+        for runner, size in sized:
             runner.advance(size)
-        costs_s: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
         for _ in range(effort.passes):
-            for runner, size in zip(runners, sizes, strict=True):
-                costs_s[runner.contestant.name].append(runner.advance(size))
+            for runner, size in sized:
+                runner.passes_s.append(runner.advance(size))
     finally:
         gc.unfreeze()
-    _agree(runners)
-    return Raced(
-        costs_s,
-        {runner.contestant.name: runner.place for runner in runners},
-        {runner.contestant.name: sum(runner.fired) for runner in runners},
-    )
+    for of_world in runners:
+        _agree(of_world)
+    return [
+        Raced(
+            {runner.contestant.name: runner.passes_s for runner in of_world},
+            {runner.contestant.name: runner.place for runner in of_world},
+            {runner.contestant.name: sum(runner.fired) for runner in of_world},
+        )
+        for of_world in runners
+    ]
 
 
 def _portion(runner: _Runner, effort: Effort) -> int:

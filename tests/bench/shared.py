@@ -13,7 +13,7 @@ from typing import Any
 from engine import Detector
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
-from tests.bench.race import Contestant, Event, Raced, race
+from tests.bench.race import Contestant, Event, Raced, races
 from tests.bench.rows import Part, Row, at_most
 from tests.bench.shared_members import COUNTRIES, MEMBERS, Member, Observe
 
@@ -26,7 +26,6 @@ STEP_MS = 10
 BORN_EVERY_MS = 60_000
 LONG_BEFORE_MS = 86_400_000
 """So long before the first event all rules are made: their histories differ no more when it comes."""
-WARM_EVENTS_MAX = 10_000
 PASSES_MAX = 5
 MOST_OF = ("once within", "count")
 """The members that are measured with the most rules, too."""
@@ -66,12 +65,15 @@ class _Rule:
 def measure(member: Member, apart: bool, effort: Effort) -> list[Row]:
     """Give the cost of an event at each number of rules, and how much it grows with them."""
     counts = effort.shared_rules if member.name in MOST_OF else effort.shared_rules[:2]
-    raced = {count: _raced(member, apart, count, effort) for count in counts}
+    shorter = replace(effort, passes=min(PASSES_MAX, effort.passes))
+    worlds = [_World.drawn(member, apart, count, shorter) for count in counts]
     made = f"rules made {'at different times' if apart else 'together'}"
     rows = []
-    for users in (effort.shared_users, ONE_USER):
+    # Events of many users come first, and then those of one, who is none of these.
+    for number, users in enumerate((effort.shared_users, ONE_USER)):
+        raced = races([(world.contestants, world.events[number]) for world in worlds], shorter)
         name = f"{member.name}, {made}{'' if users > 1 else ', one user'}"
-        rows += _rows(name, {count: each[users] for count, each in raced.items()})
+        rows += _rows(name, dict(zip(counts, raced, strict=True)))
     return rows
 
 
@@ -91,9 +93,7 @@ def _rows(name: str, raced: dict[int, Raced]) -> list[Row]:
     ]
     few = min(raced)
     for many in sorted(raced)[1:]:
-        growth, floor_growth = (
-            raced[many].cost_s[whose] / raced[few].cost_s[whose] for whose in ("ours", "floor")
-        )
+        growth, floor_growth = (raced[many].growth(raced[few], whose) for whose in ("ours", "floor"))
         rows.append(
             Row(
                 case=CASE,
@@ -110,37 +110,40 @@ def _rows(name: str, raced: dict[int, Raced]) -> list[Row]:
     return rows
 
 
-def _raced(member: Member, apart: bool, count: int, effort: Effort) -> dict[int, Raced]:
-    """Race the same rules on events of many users, and then on those of one, whom none of these was."""
-    drawn = random.Random(count)
-    rules = _rules(drawn, count)
-    detector = _detector(member, apart, rules, drawn)
-    before: list[Event] = [
-        (
-            {"type": "", "country": country, "user": f"user{user}"},
-            -LONG_BEFORE_MS / 2 + number,
-            None,
-        )
-        for number in range(member.rounds)
-        for country in COUNTRIES
-        for user in (*range(effort.shared_users), "only")
-    ]
-    detector.evaluate_many(before)
-    observe = member.history()
-    for event in before:
-        observe(event)
-    contestants = [Contestant("ours", detector.evaluate_many), _by_hand(observe, rules)]
-    shorter = replace(
-        effort,
-        warm_events=min(WARM_EVENTS_MAX, effort.warm_events),
-        passes=min(PASSES_MAX, effort.passes),
-    )
-    raced = {}
-    for number, users in enumerate((effort.shared_users, ONE_USER)):
-        begin_ms = number * shorter.events * STEP_MS
-        events = [_event(drawn, rules, begin_ms + place * STEP_MS, users) for place in range(shorter.events)]
-        raced[users] = race(contestants, events, shorter)
-    return raced
+@dataclass(frozen=True, slots=True)
+class _World:
+    """Rules that have seen every user, and the events of two races."""
+
+    contestants: list[Contestant]
+    events: list[list[Event]]
+
+    @classmethod
+    def drawn(cls, member: Member, apart: bool, count: int, effort: Effort) -> "_World":
+        drawn = random.Random(count)
+        rules = _rules(drawn, count)
+        detector = _detector(member, apart, rules, drawn)
+        before: list[Event] = [
+            (
+                {"type": "", "country": country, "user": f"user{user}"},
+                -LONG_BEFORE_MS / 2 + number,
+                None,
+            )
+            for number in range(member.rounds)
+            for country in COUNTRIES
+            for user in (*range(effort.shared_users), "only")
+        ]
+        detector.evaluate_many(before)
+        observe = member.history()
+        for event in before:
+            observe(event)
+        events = [
+            [
+                _event(drawn, rules, (number * effort.events + place) * STEP_MS, users)
+                for place in range(effort.events)
+            ]
+            for number, users in enumerate((effort.shared_users, ONE_USER))
+        ]
+        return cls([Contestant("ours", detector.evaluate_many), _by_hand(observe, rules)], events)
 
 
 def _rules(drawn: random.Random, count: int) -> list[_Rule]:
