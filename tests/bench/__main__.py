@@ -2,6 +2,7 @@
 
     python -m tests.bench                     every case
     python -m tests.bench stateless --quick   one case, in smaller worlds
+    python -m tests.bench shared --only count the parts of a case whose name has this text
     python -m tests.bench --record            and keep the rows in recorded.json, measured up to three times
     python -m tests.bench --table             measure nothing; put what is recorded on the pages
     python -m tests.bench --check             exit 1 where a ratio is worse than recorded, or a target missed
@@ -44,6 +45,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the parts whose name has this text")
     parser.add_argument("--quick", action="store_true", help="smaller worlds")
     parser.add_argument("--record", action="store_true", help="keep the rows")
     parser.add_argument("--table", action="store_true", help="put the rows kept on the pages")
@@ -71,6 +73,7 @@ def main(given: Sequence[str], recorded: Path = RECORDED, pages: Path = FOLDER, 
         print(f"{time.monotonic() - started_s:5.0f} s  {part}", file=sys.stderr)
 
     parts = [part for case in options.cases or CASES for part in CASES[case](effort)]
+    parts = [part for part in parts if options.only in part.name]
     results = measured(parts, watch)
     rows = [row for _, of_part in results for row in of_part]
     print(table(rows))
@@ -79,16 +82,21 @@ def main(given: Sequence[str], recorded: Path = RECORDED, pages: Path = FOLDER, 
     status = 0
     if options.check:
         ratios, met = ratios_recorded(effort.name, recorded), targets_met(effort.name, recorded)
-        status = check(results, ratios, met, watch)
+        status = check(results, ratios, met, watch, whole=not options.only)
     if options.record:
-        record(settled(results, watch), effort.name, recorded)
+        record(settled(results, watch), effort.name, recorded, whole=not options.only)
     return status
 
 
-def check(results: Results, ratios: Mapping[str, float], met: AbstractSet[str], watch: Watch) -> int:
-    """Say what is worse than recorded, and give 1 where anything is."""
+def check(
+    results: Results, ratios: Mapping[str, float], met: AbstractSet[str], watch: Watch, *, whole: bool
+) -> int:
+    """Say what is worse than recorded, and give 1 where anything is.
+
+    Where cases were measured `whole`, a recorded row that was not measured is worse, too.
+    """
     worse = worse_than_recorded(results, ratios, watch, met)
-    lost = gone(results, ratios)
+    lost = gone(results, ratios) if whole else []
     unknown = [row.key for _, rows in results for row in rows if row.key not in ratios]
     print()
     for line in (

@@ -178,13 +178,13 @@ def targets_met(effort: str, path: Path = RECORDED) -> frozenset[str]:
     return frozenset(key for key, entry in entries.items() if (entry.get("target") or {}).get("met"))
 
 
-def record(rows: Sequence[Row], effort: str, path: Path = RECORDED) -> None:
-    """Put these rows in the place of those recorded for their cases.
+def record(rows: Sequence[Row], effort: str, path: Path = RECORDED, *, whole: bool = True) -> None:
+    """Put these rows in the place of those recorded for their cases: of all of them, if they are `whole`.
 
     Each is kept with when and on what it was measured: cases are recorded one by one.
     """
     document = _read(path)
-    cases = {row.case for row in rows}
+    cases = {row.case for row in rows} if whole else set()
     kept = {
         key: entry for key, entry in document.get(effort, {}).items() if key.partition(": ")[0] not in cases
     }

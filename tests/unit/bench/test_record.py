@@ -318,6 +318,24 @@ def test_recording_comes_after_checking(scripts, recorded) -> None:
     assert program.main([*QUICKLY, "--check"], recorded) == 0
 
 
+def test_some_parts_are_measured_checked_and_recorded_alone(scripts, recorded, monkeypatch) -> None:
+    def parts(_: object) -> list[Part]:
+        return [
+            Part("scripted", lambda: [row("steady", 99.0)], "one"),
+            Part("scripted", lambda: [row("fresh", 3.0)], "another"),
+        ]
+
+    monkeypatch.setattr(program, "CASES", {"scripted": parts})
+    assert program.main([*QUICKLY, "--only", "anoth", "--record"], recorded) == 0
+    assert ratios_recorded(QUICK.name, recorded) == {
+        "scripted: steady": 2.0,
+        "elsewhere: other's": 5.0,
+        "scripted: fresh": 3.0,
+    }
+    assert program.main([*QUICKLY, "--only", "anoth", "--check"], recorded) == 0
+    assert program.main([*QUICKLY, "--only", "one", "--check"], recorded) == 1
+
+
 def test_a_case_that_is_not_there_is_wrong_usage(capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         program.main(["statless"])
