@@ -10,7 +10,7 @@ from hypercorn.config import Config
 
 from api.server.connection_limit import STATE, ConnectionLimit, Slot
 from api.server.connection_timeouts import IdleTimeout
-from api.server.http1.exchange import App, Exchange, refusal
+from api.server.http1.exchange import App, Exchange, connection_scope, refusal
 from api.server.http1.request_head import RequestError
 from api.server.http1.request_ids import request_id
 from api.server.http1.request_reader import RequestReader
@@ -121,15 +121,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take_over(self, data: bytes) -> None:
         """Become the protocol of the transport in place of the streams, which have read some data."""
         transport = self._transport
-        self._scope = {
-            "type": "http",
-            "asgi": {"spec_version": "2.1", "version": "3.0"},
-            "scheme": "http",
-            "root_path": self._config.root_path,
-            "client": _address(transport.get_extra_info("peername")),
-            "server": _address(transport.get_extra_info("sockname")),
-            "extensions": {},
-        }
+        self._scope = connection_scope(transport, self._config.root_path)
         self._is_at_eof = self._streams[0].at_eof()
         with suppress(RuntimeError):
             # The transport chooses how to read when it begins to.
@@ -358,7 +350,3 @@ class Connection(asyncio.BufferedProtocol):
             self._count(0)
             # Even if this is cancelled: nobody else would close the connection.
             self._sender.abort()
-
-
-def _address(name: object) -> tuple[str, int] | None:
-    return (name[0], name[1]) if isinstance(name, tuple) and len(name) > 1 else None

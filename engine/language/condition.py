@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import ClassVar, NamedTuple, TypeAlias, assert_never
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from engine.language.microseconds import microseconds
 
 Scalar: TypeAlias = str | int | float | bool
 """A JSON string, number or boolean."""
@@ -13,32 +14,6 @@ LeafValue: TypeAlias = Scalar | tuple[Scalar, ...]
 
 Keys: TypeAlias = tuple["str | FilteredKey", ...]
 """The keys of the `Keyed` conditions around a condition, outermost first."""
-
-_EXACT = Context(prec=10_000, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_999)
-
-_EXACT_INTEGERS = 2.0**53
-"""Below this bound a double that is a whole number has itself as its shortest decimal."""
-
-PRODUCT_MAX = _EXACT_INTEGERS / 4
-
-CLEAR_OF_HALVES = 0.1
-
-
-def microseconds(amount: float, per_unit: int) -> int:
-    """Multiply the shortest decimal of `amount` by `per_unit` and round the product half to even."""
-    if isinstance(amount, int):
-        return amount * per_unit
-    scaled = amount * per_unit
-    if -PRODUCT_MAX < scaled < PRODUCT_MAX:
-        # Below 2**51 the shortest decimal is off by at most 1/4 and the product by 1/8, so a product this
-        # close to an integer rounds to it.
-        whole = round(scaled)
-        if -CLEAR_OF_HALVES < scaled - whole < CLEAR_OF_HALVES:
-            return whole
-    if amount.is_integer() and abs(amount) < _EXACT_INTEGERS:
-        return int(amount) * per_unit
-    exact = _EXACT.multiply(Decimal(repr(amount)), Decimal(per_unit))
-    return int(exact.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
 def typed(value: object) -> object:
@@ -359,20 +334,9 @@ def children(condition: Condition) -> tuple[Condition, ...]:
             return () if where is None else (where,)
         case Keyed(inner, _, where):
             return (inner,) if where is None else (inner, where)
-        case (
-            Not(inner)
-            | Once(inner)
-            | OnceWithin(inner)
-            | Historically(inner)
-            | HistoricallyFor(inner)
-            | Previous(inner)
-            | Earlier(inner)
-            | EarlierWithin(inner)
-            | Count(inner)
-        ):
-            return (inner,)
         case _:
-            assert_never(condition)
+            # Each other form has exactly this one.
+            return (condition.inner,)
 
 
 def walk(condition: Condition, keys: Keys = ()) -> Iterator[tuple[Condition, Keys]]:

@@ -8,20 +8,8 @@ Simple Character Classes and Bounded Gaps Pattern Matching" (2003).
 
 from typing import Final, NamedTuple, assert_never
 
-from engine.patterns.syntax import (
-    POINT_MAX,
-    Assertion,
-    Choice,
-    Class,
-    Opaque,
-    Ranges,
-    Repeat,
-    Sequence,
-    Text,
-    Tree,
-    folded,
-    merged,
-)
+from engine.patterns.syntax.characters import POINT_MAX, Ranges, folded, merged
+from engine.patterns.syntax.tree import Assertion, Choice, Class, Opaque, Repeat, Sequence, Text, Tree
 
 STATES_MAX: Final = 400
 """An expression with at most this many states, plus one for each place, is harmless: they fit into the memory

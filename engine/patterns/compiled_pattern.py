@@ -16,7 +16,7 @@ from engine.patterns.automaton import Counted, counted
 from engine.patterns.cost import is_brief, is_plain, longest, places
 from engine.patterns.limits import PatternLimits
 from engine.patterns.literals import beginnings, guard_of, leading
-from engine.patterns.syntax import read
+from engine.patterns.syntax.reader import read
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024
 INSTRUCTION_MEMORY_BYTES: Final = 1024

@@ -2,18 +2,8 @@
 
 from typing import Final, assert_never
 
-from engine.patterns.syntax import (
-    POINT_MAX,
-    Assertion,
-    Choice,
-    Class,
-    Opaque,
-    Ranges,
-    Repeat,
-    Sequence,
-    Text,
-    Tree,
-)
+from engine.patterns.syntax.characters import POINT_MAX, Ranges
+from engine.patterns.syntax.tree import Assertion, Choice, Class, Opaque, Repeat, Sequence, Text, Tree
 
 _MANY: Final = 10**6
 _BRIEF_CLASSES_MAX: Final = 4

@@ -6,7 +6,7 @@ from typing import Final
 
 import re2
 
-from engine.patterns.syntax import Assertion, Choice, Repeat, Sequence, Text, Tree
+from engine.patterns.syntax.tree import Assertion, Choice, Repeat, Sequence, Text, Tree
 
 CHARACTERS_MIN: Final = 3
 """Shorter literals are in nearly every text, so they are not selective."""

@@ -12,7 +12,7 @@ from engine.patterns.compiled_pattern import _options, compile_pattern
 from engine.patterns.cost import longest
 from engine.patterns.fact_patterns import FactPatterns
 from engine.patterns.literals import guard_of, leading
-from engine.patterns.syntax import read
+from engine.patterns.syntax.reader import read
 from tests.worlds.patterns import patterns, texts
 
 SMALL = Limits(pattern_text_chars_max=15, pattern_work_max=60)

@@ -6,7 +6,7 @@ from calendar import month_abbr
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from engine.language.condition import microseconds
+from engine.language.microseconds import microseconds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?\s*")

@@ -199,3 +199,20 @@ def refusal(status: int, exchange: Exchange | None) -> bytes:
     response = server_error(status)
     head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(()))
     return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body
+
+
+def connection_scope(transport: asyncio.BaseTransport, root_path: str) -> dict[str, Any]:
+    """Return what the ASGI scopes of all requests on a connection have in common."""
+    return {
+        "type": "http",
+        "asgi": {"spec_version": "2.1", "version": "3.0"},
+        "scheme": "http",
+        "root_path": root_path,
+        "client": _address(transport.get_extra_info("peername")),
+        "server": _address(transport.get_extra_info("sockname")),
+        "extensions": {},
+    }
+
+
+def _address(name: object) -> tuple[str, int] | None:
+    return (name[0], name[1]) if isinstance(name, tuple) and len(name) > 1 else None

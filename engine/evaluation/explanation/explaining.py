@@ -26,8 +26,9 @@ from engine.evaluation.plan.triggers import Comparison
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.slices import NodeName
 from engine.language import condition as language
-from engine.language.condition import Condition, ScaledFact, microseconds
+from engine.language.condition import Condition, ScaledFact
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
+from engine.language.microseconds import microseconds
 
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""

@@ -11,9 +11,10 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.facts.values import Event
-from engine.evaluation.wire.bodies import VIOLATIONS_MAX, containers_in, decode
+from engine.evaluation.wire.bodies import containers_in, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
+from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 

@@ -10,7 +10,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgpack
 import msgspec
 
-from engine.evaluation.wire.bodies import converted, shape_refusal, too_many_values, without_collector
+from engine.evaluation.wire.bodies import converted, too_many_values, without_collector
+from engine.evaluation.wire.violations import shape_refusal
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.schema.messages.catalogue import Name
-from engine.evaluation.wire import bodies
-from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
+from engine.evaluation.wire import bodies, violations
+from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch
+from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits
 
@@ -267,7 +268,7 @@ def test_no_more_defects_are_looked_for_than_are_told(document, type_, monkeypat
         looks.append(len(word))
         return did_you_mean(word, known)
 
-    monkeypatch.setattr(bodies, "did_you_mean", looked)
+    monkeypatch.setattr(violations, "did_you_mean", looked)
     entries = refused(msgspec.json.encode(document), type_)
     assert len(looks) <= VIOLATIONS_MAX + 1
     assert max(looks, default=0) <= 80

@@ -3,7 +3,9 @@
 import pytest
 import re2
 
-from engine.patterns.syntax import POINT_MAX, Assertion, Class, Tree, read
+from engine.patterns.syntax.characters import POINT_MAX
+from engine.patterns.syntax.reader import read
+from engine.patterns.syntax.tree import Assertion, Class, Tree
 
 SEEN = [*range(0x300), 0x17F, 0x1E9E, 0x2028, 0x212A, 0xFFFF, 0x10000, POINT_MAX]
 """ASCII, what folds into it, and some others."""

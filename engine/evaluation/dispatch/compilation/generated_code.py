@@ -7,7 +7,7 @@ from typing import Any, Final
 from engine.evaluation.facts.values import dig, equal, part_of_key, scaled, slice_key_of, split_name
 from engine.evaluation.memory import NEVER
 from engine.evaluation.plan.ir import Abstraction
-from engine.language.condition import CLEAR_OF_HALVES, PRODUCT_MAX, microseconds
+from engine.language.microseconds import CLEAR_OF_HALVES, PRODUCT_MAX, microseconds
 from engine.language.operators import LARGEST
 
 _GLOBALS: Final[dict[str, Any]] = {

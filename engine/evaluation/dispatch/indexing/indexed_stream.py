@@ -17,7 +17,7 @@ from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.slices import SETTLE_EVERY, State
 from engine.evaluation.state.storage.columns import ColumnTable
-from engine.language.condition import microseconds
+from engine.language.microseconds import microseconds
 
 VISITED_ALL_MAX: Final = 8
 """Up to this many key tables, each event visits all of them; with more, those that it has a key for."""

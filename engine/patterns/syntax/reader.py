@@ -5,67 +5,10 @@ match it, so it may be imprecise or missing, but never wrong: syntax that is not
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-POINT_MAX: Final = 0x10FFFF
-
-Ranges = tuple[tuple[int, int], ...]
-"""Unsorted ranges of code points, each with its first and its last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One or more literal characters; `fold` if their case is ignored."""
-
-    text: str
-    fold: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Class:
-    """One of several characters."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """One character of an unknown set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assertion:
-    """A zero-width assertion. With `text_start`, it holds only at the start of a text."""
-
-    text_start: bool
-    word: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """Parts that follow one another."""
-
-    parts: "tuple[Tree, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Alternatives."""
-
-    parts: "tuple[Tree, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A part repeated `least` to `most` times; without an upper bound if `most` is None."""
-
-    part: "Tree"
-    least: int
-    most: int | None
-
-
-Tree = Text | Class | Opaque | Assertion | Sequence | Choice | Repeat
+from engine.patterns.syntax.characters import PERL, POINT_MAX, POSIX, Ranges, complement, folded, other_case
+from engine.patterns.syntax.tree import Assertion, Choice, Class, Opaque, Repeat, Sequence, Text, Tree
 
 _DEPTH_MAX: Final = 50
 _COUNTS_CHARS_MAX: Final = 64
@@ -75,27 +18,7 @@ _LITERALS: Final = re.compile(r"(?:[^\\.\[(){*+?^$|]|\\[^A-Za-z0-9])+(?![*+?{])"
 """Literal characters, up to one that is repeated. Linear: a match gives back one character at most."""
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
-_DIGITS: Final[Ranges] = ((48, 57),)
-_WORD: Final[Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
-_SPACE: Final[Ranges] = ((9, 10), (12, 13), (32, 32))
-_PERL: Final[dict[str, Ranges]] = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _CONTROL: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
-_POSIX: Final[dict[str, Ranges]] = {
-    "alnum": ((48, 57), (65, 90), (97, 122)),
-    "alpha": ((65, 90), (97, 122)),
-    "ascii": ((0, 127),),
-    "blank": ((9, 9), (32, 32)),
-    "cntrl": ((0, 31), (127, 127)),
-    "digit": _DIGITS,
-    "graph": ((33, 126),),
-    "lower": ((97, 122),),
-    "print": ((32, 126),),
-    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
-    "space": ((9, 13), (32, 32)),
-    "upper": ((65, 90),),
-    "word": _WORD,
-    "xdigit": ((48, 57), (65, 70), (97, 102)),
-}
 
 
 def read(pattern: str) -> Tree | None:
@@ -106,47 +29,6 @@ def read(pattern: str) -> Tree | None:
     except (_NotKnownError, IndexError, ValueError):
         return None
     return tree if reader.at == len(pattern) else None
-
-
-def complement(ranges: Ranges) -> Ranges:
-    """Return all other code points."""
-    rest, low = [], 0
-    for start, end in sorted(ranges):
-        if start > low:
-            rest.append((low, start - 1))
-        low = max(low, end + 1)
-    if low <= POINT_MAX:
-        rest.append((low, POINT_MAX))
-    return tuple(rest)
-
-
-def merged(ranges: Ranges) -> Ranges:
-    """Return the same code points in ranges that are sorted and disjoint."""
-    return complement(complement(ranges))
-
-
-def folded(ranges: Ranges) -> Ranges:
-    """Add the code points of the other case. Any code point beyond ASCII adds all beyond ASCII."""
-    more = [*ranges, *_other_case(ranges)]
-    if any(end > _ASCII_MAX for _, end in ranges):
-        more.append((_ASCII_MAX + 1, POINT_MAX))
-    return tuple(more)
-
-
-def _other_case(ranges: Ranges) -> list[tuple[int, int]]:
-    more = []
-    for start, end in ranges:
-        for low, high, other in ((65, 90, 32), (97, 122, -32)):
-            if start <= high and end >= low:
-                more.append((max(start, low) + other, min(end, high) + other))
-    # Two letters beyond ASCII fold into it.
-    for letter, kin in ((107, 0x212A), (115, 0x17F)):
-        if any(start <= letter <= end for start, end in (*ranges, *more)):
-            more.append((kin, kin))
-    return more
-
-
-_ASCII_MAX: Final = 127
 
 
 class _NotKnownError(Exception):
@@ -334,9 +216,9 @@ class _Reader:
             if self._next("[:"):
                 end = self._pattern.index(":]", self.at)
                 name, self.at = self._pattern[self.at : end], end + 2
-                if name.lstrip("^") not in _POSIX:
+                if name.lstrip("^") not in POSIX:
                     raise _NotKnownError
-                ranges.extend(self._named(_POSIX[name.lstrip("^")], negated=name.startswith("^")))
+                ranges.extend(self._named(POSIX[name.lstrip("^")], negated=name.startswith("^")))
                 continue
             if self._pattern[self.at] == "\\" and self._pattern[self.at + 1] in "dwsDWSpP":
                 letter = self._pattern[self.at + 1]
@@ -356,7 +238,7 @@ class _Reader:
         if opaque:
             return Opaque()
         if negated:
-            return Class(complement((*ranges, *_other_case(tuple(ranges))) if self._fold else tuple(ranges)))
+            return Class(complement((*ranges, *other_case(tuple(ranges))) if self._fold else tuple(ranges)))
         return self._of(tuple(ranges))
 
     def _class_point(self) -> int:
@@ -366,7 +248,7 @@ class _Reader:
         return ord(self._pattern[self.at - 1])
 
     def _perl(self, letter: str) -> Ranges:
-        return self._named(_PERL[letter.lower()], negated=letter.isupper())
+        return self._named(PERL[letter.lower()], negated=letter.isupper())
 
     def _named(self, ranges: Ranges, *, negated: bool) -> Ranges:
         """Return a class that has a name. Its negation has no character that folds into the class."""

@@ -1,0 +1,1 @@
+"""The syntax of RE2 as a tree."""
