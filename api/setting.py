@@ -1,8 +1,10 @@
 """One setting: its name, its type, its default and its help, and how a value of it is read."""
 
 import math
+import typing
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import click
 
@@ -18,6 +20,19 @@ def variable_of(name: str) -> str:
 def option_of(name: str) -> str:
     """Return the option of `serve` for the name of a setting."""
     return "--" + name.replace("_", "-")
+
+
+def type_of(annotation: Any, least: Any, most: Any) -> click.ParamType[Any]:
+    """Return the type of a setting, from that of its field and its inclusive bounds."""
+    if typing.get_origin(annotation) is Literal:
+        return click.Choice(typing.get_args(annotation), case_sensitive=False)
+    if annotation is int:
+        return click.IntRange(least, most)
+    if annotation is float:
+        return click.FloatRange(least, most)
+    if annotation is bool:
+        return click.BOOL
+    return click.STRING if annotation in (str, str | None) else click.Path(path_type=Path, readable=False)
 
 
 class SettingsError(ValueError):

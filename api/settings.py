@@ -4,15 +4,11 @@ import dataclasses
 import functools
 import re
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import click
-
-from api.secret_files import SecretFileError, read_secret
-from api.setting import PREFIX, Setting, SettingsError, variable_of
+from api.setting import Setting, SettingsError, type_of
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 
@@ -336,64 +332,7 @@ def settings() -> tuple[Setting, ...]:
     """Every setting, in the order of the documentation."""
     annotations = typing.get_type_hints(Settings)
     return tuple(
-        Setting(one.name, _type_of(annotations[one.name], *bounds), one.default, text, former_name)
+        Setting(one.name, type_of(annotations[one.name], *bounds), one.default, text, former_name)
         for one in dataclasses.fields(Settings)
         for text, bounds, former_name in (one.metadata.values(),)
     )
-
-
-def _type_of(annotation: Any, least: Any, most: Any) -> click.ParamType[Any]:
-    if typing.get_origin(annotation) is Literal:
-        return click.Choice(typing.get_args(annotation), case_sensitive=False)
-    if annotation is int:
-        return click.IntRange(least, most)
-    if annotation is float:
-        return click.FloatRange(least, most)
-    if annotation is bool:
-        return click.BOOL
-    return click.STRING if annotation in (str, str | None) else click.Path(path_type=Path, readable=False)
-
-
-def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Return the settings in force: from `given`, by name, else from the environment, else the default.
-
-    None counts as not given, an empty variable as not set. Raises SettingsError with every defect.
-    """
-    known = _names()
-    values: dict[str, Any] = {
-        own: value for name, own in known.items() if (value := environment.get(variable_of(name)))
-    }
-    values |= {own: given[name] for name, own in known.items() if given.get(name) is not None}
-    defects = [f"{name}: no such setting" for name in given if name not in known]
-    if "bootstrap_token" in values and "bootstrap_token_file" in values:
-        defects.append("bootstrap_token_file: bootstrap_token is set too; only one of them can be")
-    elif "bootstrap_token_file" in values:
-        try:
-            values["bootstrap_token"] = read_secret(Path(values["bootstrap_token_file"]))
-        except SecretFileError as error:
-            defects.append(f"bootstrap_token_file: {error}")
-    try:
-        found = Settings(**values)
-    except SettingsError as error:
-        raise SettingsError(*defects, *error.defects) from None
-    if defects:
-        raise SettingsError(*defects)
-    return found
-
-
-def _names() -> dict[str, str]:
-    """Return the setting of each name: the former names first, so that the newer ones come after them."""
-    former = {one.former_name: one.name for one in settings() if one.former_name}
-    return former | {one.name: one.name for one in settings()}
-
-
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the environment variables with the prefix of settings that are none, and have no effect."""
-    known = _OTHER_VARIABLES.union(map(variable_of, _names()))
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
-
-
-_OTHER_VARIABLES: Final = frozenset(
-    {PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"}
-)
-"""Variables with the same prefix, for the tests and for the commands that call a running service."""

@@ -8,7 +8,8 @@ import pytest
 
 from api.process.front_end_process import decode_settings, encode_settings
 from api.setting import SettingsError
-from api.settings import Settings, settings, settings_from, unknown_variables
+from api.settings import Settings, settings
+from api.settings_sources import settings_from, unknown_variables
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.settings import RuntimeSettings
 

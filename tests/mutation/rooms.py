@@ -173,7 +173,10 @@ ROOMS: Final = {
             importing="engine.runtime.detector",
         ),
         Room(
-            "settings", "api", tests=("api/test_settings*.py", "unit/test_pages.py"), files=("settings.py",)
+            "settings",
+            "api",
+            tests=("api/test_settings*.py", "unit/test_pages.py"),
+            files=("settings.py", "settings_sources.py"),
         ),
     )
 }

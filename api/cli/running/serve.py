@@ -9,7 +9,8 @@ import click
 from api.cli.failures import CommandError, warn
 from api.secret_files import readable_by_others
 from api.setting import Setting, SettingsError, option_of
-from api.settings import settings, settings_from, unknown_variables
+from api.settings import settings
+from api.settings_sources import settings_from, unknown_variables
 
 
 def setting_option(setting: Setting) -> Callable[[Any], Any]:

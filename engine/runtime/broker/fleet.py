@@ -6,7 +6,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.broker import Broker, Counts, Status
-from engine.runtime.broker.channels import Channels, Connect
+from engine.runtime.broker.channels.channels import Channels, Connect
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.loop_lag import LoopLag

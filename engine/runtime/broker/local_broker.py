@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
+from engine.runtime.broker.adoption import Adoption
 from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
 from engine.runtime.concurrency.background import Background
@@ -19,8 +20,7 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.measurements.counters import COUNTERS
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
-from engine.runtime.contract.ports import NodesPort, WorkerPort, WorkerStarter
-from engine.runtime.contract.requests.calls import Held
+from engine.runtime.contract.ports import NodesPort, WorkerStarter
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.census import Census
@@ -29,7 +29,6 @@ from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
 from engine.runtime.placement.rebalancer import Rebalancer
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
-from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from snapshots.errors import StorageError
 
@@ -38,10 +37,6 @@ _log = logging.getLogger(__name__)
 _PURGE_WAIT_S = 1.0
 _SAVED_TOGETHER = 4
 """How many passive detectors are activated and saved at a time at shutdown."""
-_ADOPT_S = 5.0
-"""How long a worker of an earlier broker may take to list its detectors."""
-_ADOPT_FIRST_S = 1.0
-"""How long the start waits for such workers. Those that are on a lost node never answer."""
 
 
 class LocalBroker(Broker):
@@ -60,7 +55,6 @@ class LocalBroker(Broker):
         self._directory = DirectoryClient(directories, settings)
         self._settings = settings
         self._slots = ActivationSlots(settings.max_resident)
-        self._workers_starter = workers
         nodes = nodes or NoNodes()
         self._nodes = Nodes(nodes, settings)
         self._workers = WorkerPool(workers, settings, self._started, self._nodes)
@@ -77,8 +71,8 @@ class LocalBroker(Broker):
             census=self._census,
             leave=None if leave is None else self._leave,
         )
+        self._adoption = Adoption(workers, self._workers, self._directory, self._placed, self._place)
         self._background = Background()
-        self._adopting = Background()
         self._front_end_counts: dict[tuple[str, ...], float] = {}
         self._closing = False
 
@@ -95,71 +89,16 @@ class LocalBroker(Broker):
         opened = await self._directory.start()
         for damage in opened.damage:
             self._problems.note(f"tokens and catalogue: set aside: {damage}")
-        await self._adopt()
+        await self._adoption.begin()
         await self._nodes.look()
         self._workers.fill()
         self._rebalancer.start()
-
-    async def _adopt(self) -> None:
-        """Take over the workers that an earlier broker of the folder has left, and their active detectors.
-
-        Those that answer late follow later. If one of their detectors was activated elsewhere meanwhile, they
-        are ended: they could not write anything for it any more.
-        """
-        found = map(self._adopted, await self._workers_starter.survivors())
-        adopting = {asyncio.create_task(one) for one in found}
-        if not adopting:
-            return
-        soon, late = await asyncio.wait(adopting, timeout=_ADOPT_FIRST_S)
-        await self._take_over([held for one in soon for held in one.result()])
-        for one in late:
-            self._adopting.begin(self._adopt_late(one))
-
-    async def _adopt_late(self, adopting: asyncio.Task[list[tuple[DetectorWorker, Held]]]) -> None:
-        adopted = await adopting
-        try:
-            await self._take_over(adopted)
-        except DetectorUnavailable:
-            for worker, _ in adopted:
-                self._workers.lose(worker)
-
-    async def _take_over(self, adopted: Sequence[tuple[DetectorWorker, Held]]) -> None:
-        """Take over detectors with the workers in which they are active."""
-        if not adopted:
-            return
-        known = (await self._directory.changes(0, 0)).detectors.whole or {}
-        # The latest activation of a detector is the one that may write.
-        for worker, held in sorted(adopted, key=lambda one: -one[1].epoch):
-            if worker.dead or held.detector_id in self._placed:
-                self._workers.lose(worker)
-            elif held.detector_id in known:
-                self._place(held.detector_id).adopt(worker, held)
-            else:
-                await self._workers.drop(worker, held.epoch)
-
-    async def _adopted(self, finding: Awaitable[WorkerPort | None]) -> list[tuple[DetectorWorker, Held]]:
-        """Take over a worker, and return it with its detectors; end it if that is impossible."""
-        port = await finding
-        if port is None:
-            return []
-        worker = DetectorWorker(port, taken=1)
-        port.reported = worker.reported
-        try:
-            async with asyncio.timeout(_ADOPT_S):
-                held = await port.adopt()
-        except (ActorDied, TimeoutError) as error:
-            _log.warning("the worker %s cannot be adopted, and is ended: %r", port.name, error)
-            await port.end()
-            return []
-        worker.taken = worker.activations = len(held)
-        self._workers.adopt(worker)
-        return [(worker, one) for one in held]
 
     async def close(self) -> list[str]:
         self._closing = True
         await self._rebalancer.end()
         # What is adopted late is to be saved, too.
-        await asyncio.gather(*self._adopting, return_exceptions=True)
+        await self._adoption.end()
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
         await asyncio.gather(*self._background, return_exceptions=True)

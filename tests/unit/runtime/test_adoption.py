@@ -144,7 +144,7 @@ async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tm
 
 
 async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.broker.local_broker._ADOPT_S", 0.05)
+    monkeypatch.setattr("engine.runtime.broker.adoption._ANSWER_S", 0.05)
     async with serving(tmp_path) as service:
         detector = await service.fleet.create_detector("one")
         await service.fleet.call(detector, event(1))
@@ -191,7 +191,7 @@ async def test_a_worker_that_nobody_adopts_saves_and_ends(tmp_path):
 async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts_it_then(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("engine.runtime.broker.local_broker._ADOPT_FIRST_S", 0.05)
+    monkeypatch.setattr("engine.runtime.broker.adoption._FIRST_S", 0.05)
     async with serving(tmp_path) as service:
         late, moved = [await service.fleet.create_detector(name) for name in ("late", "moved")]
         for detector in (late, moved):
@@ -219,7 +219,7 @@ async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts
 
 
 async def test_what_is_adopted_late_is_saved_at_the_end_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.broker.local_broker._ADOPT_FIRST_S", 0.05)
+    monkeypatch.setattr("engine.runtime.broker.adoption._FIRST_S", 0.05)
     async with serving(tmp_path) as service:
         detector = await service.fleet.create_detector("one")
         await service.fleet.call(detector, event(1))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.broker.mailbox import Mailbox, Request
+from engine.runtime.broker.channels.mailbox import Mailbox, Request
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings

@@ -29,6 +29,16 @@ class Request:
     mailbox: "Mailbox | None" = None
     """The mailbox that admitted it."""
 
+    def settle(self, answer: Answer) -> None:
+        """Give the caller its answer, unless it has one."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Give the caller an error, unless it has an answer."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
     def release(self) -> None:
         """Drop the request: it is answered, or its caller is gone."""
         if self.mailbox is not None:

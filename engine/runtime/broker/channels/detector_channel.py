@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from engine.evaluation.wire.events import Answer, Refused
+from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.broker.mailbox import Mailbox, Request
+from engine.runtime.broker.channels.mailbox import Mailbox, Request
 from engine.runtime.contract.errors import (
     INTERNAL,
     STARTING,
@@ -135,7 +135,7 @@ class DetectorChannel:
         """Refuse waiting requests and those in flight."""
         self.refuse_waiting()
         for request in self._in_flight:
-            _fail(request, outcome_unknown("the server is shutting down"))
+            request.fail(outcome_unknown("the server is shutting down"))
 
     def check_route(self, sent_before_s: float) -> None:
         """Ask whether the detector has moved if a batch sent before that time is unanswered.
@@ -252,10 +252,10 @@ class DetectorChannel:
                 unknown = self._failed(batch, error_in(response))
             case error:
                 for request in batch:
-                    _fail(request, error_in(error))
+                    request.fail(error_in(error))
         for request in batch:
             if not request.waits:
-                _fail(request, outcome_unknown(unknown))
+                request.fail(outcome_unknown(unknown))
         self._go_on()
 
     def _failed(self, batch: list[Request], error: Exception) -> str:
@@ -263,16 +263,16 @@ class DetectorChannel:
         if isinstance(error, WriteFailed):
             message = f"nothing was evaluated: {error}"
             for request in batch:
-                _fail(request, DetectorUnavailable(STARTING, message, self._settings.retry_s))
+                request.fail(DetectorUnavailable(STARTING, message, self._settings.retry_s))
         elif not isinstance(error, StorageError):
             refused = Refused((Entry(INTERNAL, self._reference("the worker failed", batch, error)),))
             for request in batch:
-                _settle(request, refused)
+                request.settle(refused)
         return str(error)
 
     def _pass_on(self, batch: list[Request], answered: Answered) -> None:
         for request, answer in zip(batch, answered.answers, strict=False):
-            _settle(request, answer)
+            request.settle(answer)
         crash = answered.crash
         done = len(answered.answers)
         if crash is None:
@@ -286,7 +286,7 @@ class DetectorChannel:
         fields = {"request": batch[done].request_id, "detector": self.detector_id}
         extra = {"fields": fields, "detail": crash.detail}
         _log.error("detector %s: %s", self.detector_id, message, extra=extra)
-        _settle(batch[done], Refused((Entry(INTERNAL, message),)))
+        batch[done].settle(Refused((Entry(INTERNAL, message),)))
         self._mailbox.put_back(batch[done + 1 :])
 
     def _leave(self, epoch: int) -> None:
@@ -314,7 +314,7 @@ class DetectorChannel:
         for request in self._mailbox.take_waiting():
             # If there is no such detector, nothing that was sent counts any more.
             error = make()
-            _fail(request, _was_sent() if request.sent and not isinstance(error, Refusal) else error)
+            request.fail(_was_sent() if request.sent and not isinstance(error, Refusal) else error)
 
     def _expire(self) -> None:
         """Answer the requests past their deadline, and schedule the next check."""
@@ -325,7 +325,7 @@ class DetectorChannel:
         next_s = self._mailbox.first_deadline_s()
         for request in reversed(self._in_flight):
             if request.deadline_s <= now_s:
-                _fail(request, outcome_unknown("the deadline passed"))
+                request.fail(outcome_unknown("the deadline passed"))
             else:
                 next_s = request.deadline_s
         if next_s is not None:
@@ -337,17 +337,7 @@ class DetectorChannel:
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._mailbox.expire(now_s):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
-            _fail(request, _was_sent() if request.sent else refusal)
-
-
-def _settle(request: Request, answer: Answer) -> None:
-    if not request.answer.done():
-        request.answer.set_result(answer)
-
-
-def _fail(request: Request, error: Exception) -> None:
-    if not request.answer.done():
-        request.answer.set_exception(error)
+            request.fail(_was_sent() if request.sent else refusal)
 
 
 def _was_sent() -> DetectorUnavailable:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.broker.detector_channel import DetectorChannel, Locate
+from engine.runtime.broker.channels.detector_channel import DetectorChannel, Locate
 from engine.runtime.contract.requests.calls import LEFT
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.request_ids import REQUEST_ID

@@ -1,0 +1,101 @@
+"""How a broker takes over the workers that an earlier one of the data folder has left."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container, Sequence
+
+from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.concurrency.background import Background
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.ports import WorkerPort, WorkerStarter
+from engine.runtime.contract.requests.calls import Held
+from engine.runtime.placement.detectors.placed_detector import PlacedDetector
+from engine.runtime.placement.workers.detector_worker import DetectorWorker
+from engine.runtime.placement.workers.worker_pool import WorkerPool
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_S = 5.0
+"""How long such a worker may take to list its detectors."""
+_FIRST_S = 1.0
+"""How long the start waits for such workers. Those that are on a lost node never answer."""
+
+_Adopted = Sequence[tuple[DetectorWorker, Held]]
+"""Detectors, each with the worker in which it is active."""
+
+
+class Adoption:
+    """Takes over workers and their active detectors. `place` gives a detector that `placed` may not have yet.
+
+    Those that answer late follow later. If one of their detectors was activated elsewhere meanwhile, they are
+    ended: they could not write anything for it any more.
+    """
+
+    def __init__(
+        self,
+        starter: WorkerStarter,
+        workers: WorkerPool,
+        directory: DirectoryClient,
+        placed: Container[str],
+        place: Callable[[str], PlacedDetector],
+    ) -> None:
+        self._starter = starter
+        self._workers = workers
+        self._directory = directory
+        self._placed = placed
+        self._place = place
+        self._late = Background()
+
+    async def begin(self) -> None:
+        """Take over those that answer soon."""
+        adopting = {asyncio.create_task(self._adopted(one)) for one in await self._starter.survivors()}
+        if not adopting:
+            return
+        soon, late = await asyncio.wait(adopting, timeout=_FIRST_S)
+        await self._take_over([held for one in soon for held in one.result()])
+        for one in late:
+            self._late.begin(self._take_over_late(one))
+
+    async def end(self) -> None:
+        """Wait for those that answer late."""
+        await asyncio.gather(*self._late, return_exceptions=True)
+
+    async def _take_over_late(self, adopting: asyncio.Task[_Adopted]) -> None:
+        adopted = await adopting
+        try:
+            await self._take_over(adopted)
+        except DetectorUnavailable:
+            for worker, _ in adopted:
+                self._workers.lose(worker)
+
+    async def _take_over(self, adopted: _Adopted) -> None:
+        """Take over detectors with the workers in which they are active."""
+        if not adopted:
+            return
+        known = (await self._directory.changes(0, 0)).detectors.whole or {}
+        # The latest activation of a detector is the one that may write.
+        for worker, held in sorted(adopted, key=lambda one: -one[1].epoch):
+            if worker.dead or held.detector_id in self._placed:
+                self._workers.lose(worker)
+            elif held.detector_id in known:
+                self._place(held.detector_id).adopt(worker, held)
+            else:
+                await self._workers.drop(worker, held.epoch)
+
+    async def _adopted(self, finding: Awaitable[WorkerPort | None]) -> _Adopted:
+        """Take over a worker, and return it with its detectors; end it if that is impossible."""
+        port = await finding
+        if port is None:
+            return []
+        worker = DetectorWorker(port, taken=1)
+        port.reported = worker.reported
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                held = await port.adopt()
+        except (ActorDied, TimeoutError) as error:
+            _log.warning("the worker %s cannot be adopted, and is ended: %r", port.name, error)
+            await port.end()
+            return []
+        worker.taken = worker.activations = len(held)
+        self._workers.adopt(worker)
+        return [(worker, one) for one in held]
