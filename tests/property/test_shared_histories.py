@@ -10,14 +10,14 @@ from engine.evaluation.state import joining
 from tests.differential.comparison import Pair, explained
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.scripts import Submit
-from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
+from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
 
 JOINS: Final = "joining 13"
 """The seed of an example in which rules of different births share memories, in every world and mode."""
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "fused" not in mode])
-@pytest.mark.parametrize("world", [SharedWorld, NestedWorld, RunsWorld])
+@pytest.mark.parametrize("world", [SharedWorld, NestedWorld, RunsWorld, EndlessWorld])
 def test_rules_that_share_histories_agree_with_the_reference(
     world: type[SharedWorld],
     mode: str,

@@ -59,6 +59,8 @@ COUNTING = (
     Count(P, 1, "gte", 2),
     Count(Not(P), 0.3, "lte", 1),
     Count(P, None, "eq", 2),
+    Count(P, None, "gte", 2),
+    Distinct("t", P, None, "lt", 2),
     Count(Earlier(P), 1, "gte", 2),
     Distinct("t", None, 1, "gt", 1),
     Distinct("t", P, None, "eq", 2),
@@ -196,4 +198,26 @@ class RunsWorld(SharedWorld):
     def submission(self, clock_us: int) -> tuple[Submit, int]:
         time_us = clock_us + self.choose((0, 100_000, 100_000, 150_000, 300_000))
         fields = {"p": self.choose((0, 0, 0, 0, 0, 0, 0, 1)), "k": self.choose((1, 2, 3))}
+        return Submit(fields, timestamp_ms(time_us)), time_us
+
+
+ENDLESS = (
+    Count(P, None, "gte", 2),
+    Count(P, None, "eq", 1),
+    Distinct("t", None, None, "gte", 2),
+    Distinct("t", P, None, "lt", 2),
+)
+
+
+class EndlessWorld(SharedWorld):
+    """A world of rules that count without a window, most of them made in the midst of events of one time."""
+
+    def condition(self, depth: int) -> Condition:
+        if depth:
+            self.counted = self.choose(ENDLESS)
+        return self.choose((self.counted, Keyed(self.counted, "k"), Keyed(self.counted, "k")))
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        time_us = clock_us + self.choose((0, 0, 0, 100_000))
+        fields = {"p": self.choose((0, 1)), "t": self.choose((0, 1, 2)), "k": self.choose((1, 1, 2))}
         return Submit(fields, timestamp_ms(time_us)), time_us

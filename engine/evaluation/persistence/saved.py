@@ -1,6 +1,6 @@
 """Loads a detector from a msgpack document: its rules, and its memories by name.
 
-`capturing.py` and `packing.py` write the document. This is version 9:
+`capturing.py` and `packing.py` write the document. This is version 10:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
@@ -27,8 +27,9 @@
     newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
               met
     joining:  [condition as JSON, path, birth, time after which it joins the oldest memory of its node, time
-              up to which it ignores that, nil or the number of slots in which both are known to hold the
-              same] in order; nil if that is not known
+              up to which it ignores that, nil or the number of slots in which both are known to read the
+              same] in order; nil if that is not known. If none of a record has such a number, the document is
+              of version 9, 8 or 7
 
     starts:   [path, last event before the latest birth, longest window in microseconds, slots, how many times
               each has, these times], see `Starts`. Absent if there are none
@@ -47,6 +48,7 @@ import msgpack
 import msgspec
 
 from engine.evaluation.facts.values import LONG_TEXT, Event, part_of_key, slice_key_of
+from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Captured, Saved, capture
 from engine.evaluation.persistence.migrations import migrated
@@ -70,13 +72,17 @@ from engine.evaluation.state.storage.tables import Key
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
-STATE_VERSION: Final = 9
+STATE_VERSION: Final = 10
 
 _SHADOWS_FROM: Final = 8
 """The version of documents with shadow rules. Older programs refuse it, because they would let these act."""
 
 _NESTED_FROM: Final = 9
 """The version of documents with memories inside shared ones, which older programs would drop."""
+
+_VIEWED_FROM: Final = 10
+"""The version of documents with records that wait until a view reads the same. Older programs would have them
+join too early."""
 
 _SHORT_BYTES: Final = 1024
 _READ_LATELY: Final = 1024
@@ -93,6 +99,8 @@ def dump(detector: Saved, events: Sequence[Event] | None = None) -> bytes:
 
 def version_of(captured: Captured) -> int:
     """Return the lowest version of the document of a captured detector."""
+    if any(each.same is not None and each.since_us != NEVER for each in captured.joining):
+        return _VIEWED_FROM
     if captured.nested:
         return _NESTED_FROM
     return _SHADOWS_FROM if "shadows" in captured.marks else _SHADOWS_FROM - 1

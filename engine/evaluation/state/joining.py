@@ -3,7 +3,9 @@
 Two memories of a node differ only by what happened before the later birth. A view hides that by its time, so
 the younger one joins once the clock has moved on. If events share the time of the birth, it waits until all
 that it did not see has expired. Without a window nothing expires. Then it waits until both hold the same in
-every slice: from then on they always will, because every event does the same to both.
+every slice: from then on they always will, because every event does the same to both. Records of times or
+values join earlier: once all that is needed of the younger one came after the time of its birth, a view hides
+the rest.
 
 Two memories whose operands look back too may be written at different events for as long as the operands tell
 the births apart. If all windows inside are bounded, that ends, and what was written until then expires.
@@ -14,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from engine.evaluation.memory import FOREVER, NEVER, Sharing
+from engine.evaluation.state.aggregates.entries import Entries
 from engine.evaluation.state.slices import NodeName, State
 from engine.evaluation.state.storage.columns import Column
 from engine.evaluation.state.storage.records import Records
@@ -40,7 +43,7 @@ class Joining(NamedTuple):
     name: NodeName
     since_us: int
     same: int | None
-    """The slot below which both hold the same in every slot, if the memory joins only once they do."""
+    """The slot below which both read the same in every slot, if the memory joins only once they do."""
 
 
 class Joins:
@@ -123,7 +126,7 @@ class Joins:
             own = self._state.stores.get(due.name)
             if own is None or not self._state.has_older(due.name):
                 continue
-            if due.same is None or self._hold_the_same(due.name, due.same, now_us, tick):
+            if due.same is None or self._read_the_same(due, due.same, now_us, tick):
                 dropped += 0 if isinstance(own, int) else own.held
                 yield due
 
@@ -137,22 +140,28 @@ class Joins:
             clock_us = since_us = clock_us + settling_us
         if expires_after_us is not None:
             self._wait(name, clock_us + expires_after_us, since_us)
+        elif isinstance(self._state.stores[name], Entries):
+            self._wait(name, clock_us, clock_us, 0)
         elif not isinstance(self._state.stores[name], Records):
             self._wait(name, clock_us, NEVER, 0)
 
-    def _hold_the_same(self, name: NodeName, slot: int, now_us: int, tick: int) -> bool:
-        """Return whether a memory holds the same as the oldest of its node. If not, have it wait further.
+    def _read_the_same(self, due: Joining, slot: int, now_us: int, tick: int) -> bool:
+        """Return whether a memory reads the same as the oldest of its node. If not, have it wait further.
 
         In the slots below `slot` it does, or did before the oldest was dropped. Whatever lies between two
         births that hold the same holds it too, so the next one does as well.
         """
-        state = self._state
+        state, name, since_us = self._state, due.name, due.since_us
         own, other = state.stores[name], state.stores[state.oldest(name)]
         if isinstance(own, Column) and isinstance(other, Column):
             taken, end = own.table.taken, slot + COMPARED_AT_ONCE
             last = min(end, len(taken))
-            while slot < last and (not taken[slot] or own.past_us(slot) == other.past_us(slot)):
-                slot += 1
+            if isinstance(own, Entries):
+                while slot < last and (not taken[slot] or own.earliest_us(slot) > since_us):
+                    slot += 1
+            else:
+                while slot < last and (not taken[slot] or own.past_us(slot) == other.past_us(slot)):
+                    slot += 1
             if slot >= len(taken):
                 return True
             due_us = now_us + COMPARED_EVERY_US if slot < end else now_us - 1
@@ -161,7 +170,7 @@ class Joins:
             if len({state.globals.past_us(cell, tick) for cell in cells}) == 1:
                 return True
             due_us = now_us + COMPARED_EVERY_US
-        self._wait(name, due_us, NEVER, slot)
+        self._wait(name, due_us, since_us, slot)
         return False
 
     def _wait(self, name: NodeName, due_us: int, since_us: int, same: int | None = None) -> None:

@@ -140,6 +140,11 @@ class State:
         """
         oldest = self.oldest(name)
         assert oldest != name, name
+        readers = self.readers.get(oldest, [])
+        for younger in readers[bisect_left(readers, name.birth, key=_birth) :][:1]:
+            # The time of this birth may not have been known, but it was no later than that of the next.
+            if NEVER < (known_us := self.joined[younger].since_us) < since_us:
+                since_us = known_us
         self.users[oldest] += 1
         if self.traits.sharing_of(name.condition) is Sharing.SETTLED:
             # This memory may hold a later time than the other one. That time has expired, but without it the

@@ -110,7 +110,7 @@ class Globals:
 class Keyless:
     """What records without keys have in place of a table: a single slot, 0."""
 
-    __slots__ = ("_globals", "held", "keys", "slot", "weigh")
+    __slots__ = ("_globals", "held", "keys", "slot", "taken", "weigh")
 
     def __init__(self, weigh: Callable[[int], None], globals_: Globals) -> None:
         self.weigh = weigh
@@ -118,6 +118,7 @@ class Keyless:
         self.slot = 0
         self.held = [0]
         self.keys = (None,)
+        self.taken = (True,)
 
     def admit(self, key: object, tick: int, now_us: int) -> int:
         """Return the slot."""

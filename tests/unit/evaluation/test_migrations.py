@@ -213,6 +213,25 @@ def test_histories_of_histories_that_rules_share_are_written_and_go_on_as_they_d
     assert len({tuple(ids) for ids in fired}) > 2
 
 
+def test_records_that_wait_for_a_view_are_written_and_go_on_as_they_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(4))
+    rules = ("per k (count(a == 1) >= 3)", "per k (distinct(j) >= 2)", "count(b == 1) > 4")
+    made = newly_made((*RULES, *rules))
+    for number, rule in enumerate(rules * 2, 40):
+        made.add_rule("rule", rule, rule_id=f"{number:032x}")
+        # At the very time of the birth.
+        made.evaluate({"k": 1, "a": 1, "b": 1, "j": 1}, 39 * 450)
+    evaluate(made, 40)
+    saved = (GOLDEN / "state_10_waiting.msgpack").read_bytes()
+    assert made.dump() == saved
+    loaded = Detector.load(saved, 10, limits=LIMITS)
+    fired = [evaluate(loaded, number) for number in range(60, 120)]
+    assert fired == [evaluate(made, number) for number in range(60, 120)]
+    assert loaded.state.joined.keys() == made.state.joined.keys() != set()
+
+
 def test_a_version_that_is_not_known_yet_is_no_detector() -> None:
     with pytest.raises(AssertionError, match="unknown"):
         Detector.load(b"", Detector.STATE_VERSION + 1)

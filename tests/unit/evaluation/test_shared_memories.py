@@ -11,6 +11,8 @@ import pytest
 from engine import Detector, Limits, explain
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing.buckets import Group
+from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.persistence.saved import version_of
 from engine.evaluation.plan.requirements import RULE_STAGE
 from engine.evaluation.state import joining
 from engine.evaluation.state.removal import eviction
@@ -512,3 +514,43 @@ def test_the_state_of_many_rules_that_share_memories_is_that_of_a_rule_for_each(
         return detector.state.bytes
 
     assert state_bytes(200) == state_bytes(8) > 0
+
+
+@pytest.mark.parametrize("per", ["", "per k "])
+@pytest.mark.parametrize("member", ["count(p == 1) >= 2", "distinct(v where p == 1) >= 2"])
+def test_records_without_a_window_join_once_all_that_counts_is_later_than_the_birth(
+    per: str, member: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "COMPARED_EVERY_US", 0)
+    detector = Detector()
+    for name in ("old", "young"):
+        detector.add_rule(name, f"{per}({member})", rule_id=name.rjust(32, "0"))
+        # The second one is at the very time of the birth of the younger rule.
+        detector.evaluate({"k": 1, "p": 1, "v": 1}, 0)
+    fired, joined = [], []
+    for number in range(2, 7):
+        detector = Detector.load(detector.dump(), version_of(capture(detector)))
+        fired.append(len(detector.evaluate({"k": 1, "p": int(number > 2), "v": number}, number)))
+        joined.append(len(detector.state.joined))
+    assert fired == [0 if "distinct" in member else 1, 2, 2, 2, 2]
+    assert joined == [0, 0, 0, 1, 1]
+    assert version_of(capture(detector)) < Detector.STATE_VERSION, "older programs can read it again"
+
+
+def test_a_birth_whose_time_is_not_known_is_no_later_than_the_next() -> None:
+    detector = Detector()
+    ids = []
+    for time_ms in (0, 0, 2, 4):
+        ids.append(detector.add_rule("rule", "per k (count(p == 1) >= 2)"))
+        detector.evaluate({"k": 1, "p": 1}, time_ms)
+    # As an older program would save it, which did not have this memory wait.
+    detector.rule_set.joins.clear()
+    detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    detector.evaluate({"k": 1}, 20)
+    for time_ms in (21, 22):
+        detector.evaluate({"k": 2, "p": 1}, time_ms)
+    for time_ms in range(30, 33):
+        detector.evaluate({"k": 1, "p": 1}, time_ms * 1_000_000)
+    assert len(detector.state.joined) == 3
+    since_us = [detector.state.joined[name].since_us for name in next(iter(detector.state.readers.values()))]
+    assert since_us == sorted(since_us)

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sized
 from typing import Any, TypeVar
 
-from engine.evaluation.memory import NEVER
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.records import Records
 
@@ -18,17 +18,23 @@ class Entries(Records[R]):
     slice that has as many, expired or not, meet the bucket.
     """
 
-    __slots__ = ("needed",)
+    __slots__ = ("most", "needed")
 
     def __init__(
-        self, table: ColumnTable, window_us: int | None, blank: Any, page_bytes: int, needed: int
+        self, table: ColumnTable, window_us: int | None, rows: tuple[Any, int], most: int, needed: int
     ) -> None:
-        super().__init__(table, window_us, blank, page_bytes)
+        super().__init__(table, window_us, *rows)
+        self.most = most
         self.needed = needed
 
     @abstractmethod
     def nth(self, slot: int, number: int) -> int:
         """Return the time of the entry of this number, counted back from the latest as 1, or NEVER."""
+
+    def earliest_us(self, slot: int) -> int:
+        """Return the earliest time among as many latest entries as are needed, or FOREVER without any."""
+        record = self.record(slot)
+        return FOREVER if record is None else self.nth(slot, min(len(record), self.most))
 
     def triggers_at(self, slot: int) -> bool:
         """Return whether the events of a slot meet the bucket, if the column is paged."""

@@ -25,15 +25,14 @@ class Times(Entries["array[int]"]):
     if the times are an object.
     """
 
-    __slots__ = ("_full", "_length", "_width", "most")
+    __slots__ = ("_full", "_length", "_width")
 
     def __init__(self, table: ColumnTable, window_us: int | None, most: int, needed: int) -> None:
-        self.most = most
         self._full = full_length(most)
         self._length = row_length(most)
         self._width = 1 + self._length
         page_bytes = array_bytes(self._width * PAGE_SLOTS)
-        super().__init__(table, window_us, _blank(self._length), page_bytes, needed)
+        super().__init__(table, window_us, (_blank(self._length), page_bytes), most, needed)
 
     def add(self, key: Any, slot: int, now_us: int, tick: int) -> int:
         """Add the time of an event, which is added once, and give the slot."""

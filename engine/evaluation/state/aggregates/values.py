@@ -35,13 +35,13 @@ class Values(Entries[dict[Any, int]]):
     A row begins with the number of its values: 0 if it is empty, and `_LONG` if the values are an object.
     """
 
-    __slots__ = ("_interned", "_length", "_width", "most")
+    __slots__ = ("_interned", "_length", "_width")
 
     def __init__(self, table: ColumnTable, window_us: int | None, most: int, needed: int) -> None:
-        self.most = most
         self._length = row_length(most)
         self._width = 1 + _SIZE * self._length
-        super().__init__(table, window_us, _blank(self._width), len(_blank(self._width)), needed)
+        blank = _blank(self._width)
+        super().__init__(table, window_us, (blank, len(blank)), most, needed)
         self._interned: Interned | None = None
         """The values in rows, if there are rows."""
 
