@@ -62,10 +62,10 @@ def listing(names: Iterable[str]) -> Listing:
         (numbers[0], numbers[1]): name for name in kinds[".rdj"] if (numbers := _numbers(_SEGMENT, name))
     }
     return Listing(
-        {numbers[0]: name for name in kinds[".rds"] if (numbers := _numbers(_SNAPSHOT, name))},
+        {sequence: name for name in kinds[".rds"] for sequence in _numbers(_SNAPSHOT, name)},
         {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
         {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
-        {numbers[0]: name for name in kinds[".rdp"] if (numbers := _numbers(_PAGE, name))},
+        {sequence: name for name in kinds[".rdp"] for sequence in _numbers(_PAGE, name)},
         {name: int(found[1]) for name in others if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in others if _SET_ASIDE.fullmatch(name)),
         frozenset(int(found[1]) for name in others if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),

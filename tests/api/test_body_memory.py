@@ -18,7 +18,7 @@ from api.http.body.reading import read_body
 from api.http.request.asgi import Message
 from api.process import front_end
 from api.schema.envelope import RequestRefusal
-from api.settings import Settings, SettingsError
+from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
@@ -208,13 +208,6 @@ def test_how_far_the_memory_has_fallen_is_told_once(world: World) -> None:
     reservation.release()
     assert world.memory.take_fallen() == MIB
     assert world.memory.take_fallen() == 0
-
-
-def test_the_memory_must_hold_the_largest_body() -> None:
-    with pytest.raises(SettingsError, match="max_reading_bytes: 8388608, for 1 front ends, is below twice"):
-        Settings(max_reading_bytes=8 * MIB)
-    with pytest.raises(SettingsError, match="max_reading_bytes: 268435456, for 9 front ends, is below twice"):
-        Settings(front_ends=9)
 
 
 @pytest.mark.parametrize("front_ends", [1, 2, 8])

@@ -16,6 +16,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 STRONG = "0123456789abcdef" * 2
 """The shortest secret."""
 
+MIB = 1024 * 1024
+
 
 def test_the_defaults_are_those_of_the_parts() -> None:
     chosen = Settings()
@@ -173,6 +175,11 @@ def test_an_empty_variable_is_not_set() -> None:
         ({"max_late_ms": "1"}, "max_ahead_ms: 60000 is above max_late_ms (1)"),
         ({"max_ahead_ms": "300001"}, "max_ahead_ms: 300001 is above max_late_ms (300000)"),
         ({"max_batch_body_bytes": "9"}, "max_body_bytes: 1048576 is above max_batch_body_bytes (9)"),
+        (
+            {"max_reading_bytes": str(8 * MIB)},
+            "max_reading_bytes: 8388608, for 1 front ends, is below twice max_batch_body_bytes",
+        ),
+        ({"front_ends": 9}, "max_reading_bytes: 268435456, for 9 front ends, is below twice"),
     ],
 )
 def test_a_defect_is_told_by_the_name_of_its_setting(given: dict[str, object], defect: str) -> None:
@@ -180,6 +187,14 @@ def test_a_defect_is_told_by_the_name_of_its_setting(given: dict[str, object], d
         settings_from(given, {})
     assert len(caught.value.defects) == 1
     assert caught.value.defects[0].startswith(defect)
+
+
+@pytest.mark.parametrize("front_ends", [1, 2, 8])
+def test_front_ends_share_the_memory_for_bodies_and_read_ahead_in_an_eighth_of_it(front_ends: int) -> None:
+    # Eight are as many as can each hold a batch of the largest size, twice.
+    chosen = Settings(front_ends=front_ends, max_reading_bytes=256 * MIB, max_batch_body_bytes=16 * MIB)
+    assert chosen.ahead_bytes_max * front_ends == 32 * MIB
+    assert chosen.bodies_bytes_max * front_ends == 224 * MIB
 
 
 def test_all_defects_are_told_together() -> None:

@@ -404,10 +404,3 @@ def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_ope
     # They are as old as they were when they were given.
     clock_us[0] += 2 * KEPT_US
     assert given[0] not in activate(4).handle([repeats[0]]).answers
-
-
-def test_names_of_pages_are_told_from_others() -> None:
-    names = ["page-00000000000000000012.rdp", "page-00000000000000000007.rdp", "page-7.rdp", "page"]
-    assert listing(names).pages == {7: names[1], 12: names[0]}
-    aside = "page-00000000000000000012.rdp.damaged"
-    assert listing([aside]).set_aside == {aside}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from snapshots.errors import Damaged, NewerFormat
+from snapshots.format.file_names import listing
 from snapshots.format.framing import frame
 from snapshots.format.pages import HEADER_BYTES, PAGE_FILE, Page, decode, decode_header
 from snapshots.write.snapshot_writer import SnapshotWriter
@@ -44,3 +45,10 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
 def test_a_newer_format_is_told_from_damage() -> None:
     with pytest.raises(NewerFormat):
         decode(frame(PAGE_FILE.magic, 2, b"what nobody knows yet"))
+
+
+def test_names_of_pages_are_told_from_others() -> None:
+    names = ["page-00000000000000000012.rdp", "page-00000000000000000007.rdp", "page-7.rdp", "page"]
+    assert [*listing(names).pages.items()] == [(7, names[1]), (12, names[0])]
+    aside = "page-00000000000000000012.rdp.damaged"
+    assert listing([aside]).set_aside == {aside}
