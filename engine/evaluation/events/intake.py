@@ -59,8 +59,7 @@ def as_time(value: Any) -> float:
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise _refusal("timestamp_ms", "expected a datetime with a time zone")
-        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
-        return microseconds / 1_000 if microseconds % 1_000 else microseconds // 1_000
+        return (value - _EPOCH) / timedelta(milliseconds=1)
     number = _plain(value, "timestamp_ms", 0)
     if type(number) not in _NUMBERS:
         raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_kind(value)}")

@@ -6,6 +6,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body, evaluate_body
+from engine.language.diagnostics import Entry
 
 
 @pytest.fixture
@@ -128,3 +129,16 @@ def test_a_fact_is_there_wherever_a_condition_reads_it(condition, fields):
 
 def test_an_empty_batch_has_no_results(detector):
     assert evaluate_batch_body(detector, body(events=[])) == (Done(b'{"results":[]}'), ())
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({"events": [], "more": 1}, "more"),
+        ({"events": [event(0) | {"more": 1}]}, "events[0].more"),
+        ({"events": [], "context": {"more": 1}}, "context.more"),
+    ],
+)
+def test_a_member_of_a_batch_that_is_unknown_is_refused_by_its_place(detector, document, place):
+    answer, _ = evaluate_batch_body(detector, body(**document))
+    assert answer == Refused((Entry(1001, f"{place}: unknown member"),))

@@ -212,6 +212,24 @@ def test_a_rule_is_refused_whose_records_without_keys_could_pass_half_of_the_bou
     assert not refused(lambda: made.add_rule("small", "sum(a) > 5"))
 
 
+def test_records_without_keys_may_take_exactly_half_of_the_bound() -> None:
+    rules = (LARGE, "count(a == 1) > 1000 and sum(b) > 2")
+    needed = detector(*rules).records.bytes
+    assert detector(*rules, limits=Limits(state_bytes_max=2 * needed)).records.bytes == needed
+    with pytest.raises(Refusal, match=f"come to take {needed} bytes; at most {needed - 1} are allowed"):
+        detector(*rules, limits=Limits(state_bytes_max=2 * needed - 1))
+
+
+def test_a_changed_rule_gives_back_only_records_that_no_other_rule_reads() -> None:
+    needed = detector(LARGE).records.bytes
+    made = detector(LARGE, f"a == 1 and {LARGE}", limits=Limits(state_bytes_max=2 * needed))
+    first, second = (rule.id for rule in made.rules())
+    assert refused(lambda: made.change_rule(first, condition="count(a == 1) > 1000"))
+    made.change_rule(second, condition="a == 1")
+    assert not refused(lambda: made.change_rule(first, condition="count(a == 1) > 1000"))
+    assert made.records.bytes == needed
+
+
 def test_a_record_has_room_once_another_is_gone() -> None:
     made = Detector(limits=Limits(state_bytes_max=40_000))
     first = made.add_rule("first", LARGE)

@@ -119,6 +119,18 @@ def test_no_answer_to_an_event_is_larger_than_was_foreseen() -> None:
         assert len(result["messages"]) >= 4 + 17
 
 
+def test_the_room_for_an_action_grows_with_its_id_and_its_name() -> None:
+    def room(rule_id: str, name: str) -> int:
+        made = Detector()
+        before = made.answer_bytes_worst
+        made.add_rule(name, "x == 1", rule_id=rule_id)
+        return made.answer_bytes_worst - before
+
+    assert room("i" * 32, "n") - room("i" * 31, "n") == 1
+    # In UTF-8 a character takes up to four bytes.
+    assert room("i", "n" * 32) - room("i", "n" * 31) == 4
+
+
 def test_lines_are_answered_as_far_as_there_is_room(detector: Detector) -> None:
     lines = [json.dumps({"event": event}).encode() for event in events(100, x=1)]
     lines[0] = b"{"
