@@ -258,7 +258,8 @@ class IdempotencyCache:
                 generation = self._generation_of(begun_us, newest_us)
                 known: list[tuple[bytes, int]] = []
                 for result, messages in page.results:
-                    common, of_all_us = without_lateness(messages) if version == 1 else (messages, 0)
+                    # From version 2 on, no lateness is left that can be taken out.
+                    common, of_all_us = without_lateness(messages)
                     known.append((generation.results.place(result, common), of_all_us))
                 for key, request, number, *late_us in _ROWS[version].iter_unpack(rows):
                     place, of_all_us = known[int.from_bytes(number, "little")]
