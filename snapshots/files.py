@@ -121,7 +121,7 @@ class Files(Protocol):
     def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
         """Make calls that sync, at the same time; return, or raise what one of them raised, after the last.
 
-        The system makes one of syncs that come together.
+        The system merges syncs that come together.
         """
 
 

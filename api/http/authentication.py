@@ -45,7 +45,7 @@ class Authenticator:
         return None if self._fleet.token_known(digest) else digest
 
     async def check(self, authorization: bytes | None) -> None:
-        """Return if the token is known here or to the owner. Raises RequestRefusal 1100 or 1101."""
+        """Return if this front end or the directory knows the token. Raises RequestRefusal 1100 or 1101."""
         digest = self.unknown_digest(authorization)
         if digest is None or await self._fleet.token_lookup(digest):
             return

@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         except asyncio.CancelledError:
             # Nobody awaits this task, so asyncio would log the cancellation.
             if self._is_abandoned:
-                _log.error("cancelled: what ran on for %g s after the end of its connection", LET_GO_S)
+                _log.error("cancelled a request that ran on for %g s after its connection ended", LET_GO_S)
         finally:
             await self._let_go()
 

@@ -1,4 +1,4 @@
-"""What is read of connections ahead of the application: one limit over all connections of a front end."""
+"""Bytes read ahead of the application: one limit over all connections of a front end."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _SHORT_BUFFER: Final = READ_BUFFER[:UNCOUNTED_BYTES]
 
 
 class ReadAhead:
-    """Keeps what is read ahead of all connections within `bytes_max` bytes together."""
+    """Keeps the bytes that are read ahead of the application within `bytes_max` over all connections."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -27,13 +27,13 @@ class ReadAhead:
         """Where the next read goes. It is short while another long one could exceed the limit."""
 
     def change(self, more_bytes: int) -> None:
-        """Hold so much more, or less if it is negative."""
+        """Count that many bytes more; fewer if negative."""
         self.held_bytes += more_bytes
         self.buffer = self._buffer()
 
     @property
     def connection_bytes_max(self) -> int:
-        """From how many bytes on a connection is not read further."""
+        """The number of bytes read ahead at which a connection stops reading."""
         return AHEAD_BYTES_MAX if self.buffer is READ_BUFFER else UNCOUNTED_BYTES
 
     def _buffer(self) -> memoryview:

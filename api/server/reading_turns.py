@@ -1,4 +1,4 @@
-"""Turns of the event loop: in each, only so much is read of connections that send much."""
+"""Turns of the event loop: each bounds what is read of connections that send much."""
 
 import asyncio
 from collections import deque
@@ -30,7 +30,7 @@ class ReadingTurns:
         self._is_renewed = True
 
     def may_go_on(self, reader: Reader, read_bytes: int) -> bool:
-        """Count a long read. If false, the reader waits until it is told that its turn has come."""
+        """Count a long read. If false, the reader waits for `turn_has_come`."""
         self._left_bytes -= read_bytes
         if self._is_renewed:
             self._is_renewed = False

@@ -198,7 +198,7 @@ class Detector(RuleBook):
             self.sampler.observe(fields, timestamp_ms, sent or _NOTHING)
 
     def _acting(self, fired: Fired, event: Event) -> Fired:
-        """Return the rules that yield actions, of those that fired at the event that was evaluated last."""
+        """Return the rules that fired at the last event and yield actions."""
         return self.shadows.acting(fired, self.events_seen, event) if fired and self.shadows else fired
 
     def _evaluate(

@@ -1,4 +1,4 @@
-"""What the plan says of a memory and the state keeps it by: its times, and what an event does to it."""
+"""What the plan tells the state about a memory: the times that it holds, and what an event does to it."""
 
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -59,14 +59,14 @@ class Kind(Enum):
 
 
 class Recorded(NamedTuple):
-    """What a memory that is a record for each slice holds, in place of a single time."""
+    """The content of a memory that holds a record for each slice instead of a single time."""
 
     kind: Kind
     most: int
     """The most times or values that are needed. Panes are bounded by their width."""
     window_us: int | None
     needed: int = 1
-    """How many times or values there must be for a comparison that is false without any to be true."""
+    """How many times or values make a comparison true that is false without any."""
 
 
 class Traits(NamedTuple):

@@ -272,5 +272,5 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
 
     run(loop, work())
     assert [record.getMessage() for record in caplog.records] == [
-        "cancelled: what ran on for 0.1 s after the end of its connection"
+        "cancelled a request that ran on for 0.1 s after its connection ended"
     ]

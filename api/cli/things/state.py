@@ -43,7 +43,7 @@ Examples:
 @click.option(
     "--limit", default=100, type=click.IntRange(1, 100), help="Most entries in a page.  [default: 100]"
 )
-@click.option("--after", metavar="AFTER", help="Begin after the previous page, whose `after` this is.")
+@click.option("--after", metavar="AFTER", help="The `after` of the previous page: continue there.")
 @click.option("--rule", metavar="ID|NAME", help="Show the tree of this rule at the detector's clock.")
 @key_option
 @service_and_output_options

@@ -58,7 +58,7 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
     "late_us_max",
     metavar="DURATION",
     callback=_duration_us,
-    help="Sort events that come out of order, up to this much late.",
+    help="Sort events that come out of order, at most this late.",
 )
 @click.option(
     "--against", metavar="OLD", help="Compare with another version of the rules: show where only one fires."
@@ -72,7 +72,7 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
     "form",
     type=click.Choice(output.FORMS),
     default="table",
-    help="Form of the firings; all but table have every one.  [default: table]",
+    help="Format of the firings; all but table show every one.  [default: table]",
 )
 @click.option("--to", "target", metavar="FILE", help="File for the firings, instead of standard output.")
 @click.option("--explain", "explained", metavar="RULE", help="Explain why this rule fires at --line, or not.")
@@ -97,7 +97,7 @@ def trial(
     are shown as they happen.
 
     Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
-    the event. At the end, a table has how often each rule fired. Warnings say where rules do not fit the
+    the event. At the end, a table shows how often each rule fired. Warnings say where rules do not fit the
     events, such as a field that no event has.
 
     With --explain and --line, the output explains one rule at one event: which parts of the condition are

@@ -37,7 +37,7 @@ class BodyMemory:
         self.large = _Share(bytes_max - small, clock_s)
 
     def take_fallen(self) -> int:
-        """Return the fall from the peak since the last call to what is held now, in bytes."""
+        """Return by how many bytes the memory has fallen below its peak since the last call."""
         return self.small.take_fallen() + self.large.take_fallen()
 
     @property
@@ -126,7 +126,7 @@ class _Share:
         self._most_bytes = max(self._most_bytes, self.held_bytes)
 
     def take_fallen(self) -> int:
-        """Return the fall from the peak since the last call to what is held now, in bytes."""
+        """Return by how many bytes the memory has fallen below its peak since the last call."""
         most, self._most_bytes = self._most_bytes, self.held_bytes
         return most - self.held_bytes
 

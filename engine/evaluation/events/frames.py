@@ -13,9 +13,9 @@ from engine.evaluation.rules import Fired, Rule
 def events_of(frame: Any, time_column: str) -> list[Any]:
     """Return the rows of a frame in order, as events: fields, time and no vars.
 
-    NaN and all kinds of null are missing values; times and durations become text as ISO 8601 and seconds.
-    The time is a column of datetimes, those without a time zone in UTC, or of milliseconds. Raises KeyError
-    for an unknown column, TypeError for what is no frame, and ValueError for a row without a time.
+    NaN and all kinds of null are missing values; times and durations become text as ISO 8601 and seconds. The
+    time is a column of datetimes, those without a time zone in UTC, or of milliseconds. Raises KeyError for
+    an unknown column, TypeError if it is not a frame, and ValueError for a row without a time.
     """
     columns = _columns(frame)
     if time_column not in columns:

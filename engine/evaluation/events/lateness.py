@@ -36,9 +36,9 @@ def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
 
 
 def without_lateness(messages: bytes) -> tuple[bytes, int]:
-    """Return encoded messages with a gap for the lateness in them, and that, if they name one.
+    """Return encoded messages with a gap in place of the lateness, and the lateness; 0 if they name none.
 
-    So the messages about events that are late by different times are equal.
+    So messages about events that differ only in their lateness are equal.
     """
     found = _LATE.search(messages)
     if found is not None:

@@ -186,7 +186,7 @@ class _Explaining:
         nodes: tuple[Node, ...] = (node,)
         future = node.future
         if keyed.where is not None:
-            # Whether the event belongs to a slice is settled now, whatever time brings.
+            # Time does not change whether the event belongs to a slice.
             where = self.node(keyed.where, path)
             nodes = (node, where)
             if not where.verdict:

@@ -74,7 +74,8 @@ class Timeline:
 class Timelines:
     """The timelines of a detector. While there are any, it explains events before they are evaluated.
 
-    `work_s` is the processor time of the thread: a busy machine does not make an explanation dearer.
+    `work_s` returns the processor time of the thread, so a busy machine does not make explanations seem
+    expensive.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The smallest set of predicates that, turned at this event, would turn a verdict.
+"""The smallest set of predicates that, negated at this event, would change a verdict.
 
-Turning a predicate turns it wherever it stands in the condition. If no predicate stands twice, the smallest
-set follows from those of the members. Otherwise sets are tried, the smallest first. That takes exponential
-time, so it ends at a bound, and a set that is not the smallest may be given.
+Negating a predicate negates it wherever it stands in the condition. If no predicate stands twice, the
+smallest set follows from those of the members. Otherwise sets are tried, the smallest first. This takes
+exponential time, so it stops at a bound, and may return a set that is not the smallest.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ TRIED_MAX: Final = 50_000
 
 
 def why_not(root: Node) -> tuple[Condition, ...] | None:
-    """Return the smallest set in document order, or None if no set turns the verdict."""
+    """Return the smallest set in document order, or None if no set changes the verdict."""
     leaves = list(_leaves(root))
     order = list(dict.fromkeys(leaves))
     found = _smallest(root)
@@ -42,7 +42,7 @@ def _is_predicate(condition: Condition) -> bool:
 
 
 def _smallest(node: Node) -> _Predicates | None:
-    """Return the smallest set that turns a node in which no predicate stands twice."""
+    """Return the smallest set that changes a node in which no predicate stands twice."""
     if not node.nodes:
         return frozenset([node.condition]) if _is_predicate(node.condition) else None
     turned = [_smallest(member) for member in node.nodes]
@@ -58,7 +58,7 @@ def _smallest(node: Node) -> _Predicates | None:
 
 
 def _smallest_of_few(node: Node, turned: list[_Predicates | None]) -> _Predicates | None:
-    """Return the smallest set for a node with few members, by all combinations of members that turn."""
+    """Return the smallest set for a node with few members, by all combinations of members that change."""
     assert node.decide is not None, "a node with members says how they decide"
     best: _Predicates | None = None
     for turns in product((False, True), repeat=len(turned)):
@@ -76,7 +76,7 @@ def _union(sets: list[_Predicates | None]) -> _Predicates | None:
 
 
 def _tried(root: Node, leaves: list[Condition], candidate: _Predicates | None) -> _Predicates | None:
-    """Return the smallest set that turns the verdict; at the bound, the candidate if it does."""
+    """Return the smallest set that changes the verdict; at the bound, the candidate if it does."""
     if candidate is not None and _truth(root, candidate) is root.verdict:
         candidate = None
     sizes = range(1, len(leaves) + 1 if candidate is None else len(candidate))
@@ -95,7 +95,7 @@ def _size(node: Node) -> int:
 
 
 def _truth(node: Node, turned: _Predicates) -> bool:
-    """Return the verdict of a node with some predicates turned."""
+    """Return the verdict of a node with some predicates negated."""
     if node.decide is None:
         return node.verdict is not (node.condition in turned)
     return node.decide(tuple(_truth(member, turned) for member in node.nodes))

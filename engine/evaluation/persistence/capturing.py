@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Saved(Protocol):
-    """What a snapshot has of a Detector."""
+    """The parts of a Detector that a snapshot holds."""
 
     state: State
     rule_set: RuleSet

@@ -209,7 +209,7 @@ class Activation:
         return self._forking is not None
 
     async def fork(self, fork_id: str, made: asyncio.Future[bool]) -> None:
-        """Copy the state for another detector, whose folder is made while batches continue; then tell `made`.
+        """Copy the state for another detector, and make its folder while batches continue. Settles `made`.
 
         Raises ActorDied, and StorageError if the worker can no longer be used.
         """
@@ -269,7 +269,7 @@ class Activation:
             self._saving = None
 
     def survives(self) -> None:
-        """Note that the machine goes on, so that what was written remains, synced or not."""
+        """Note that the machine keeps running, so everything written remains, synced or not."""
         self._unsynced = False
 
     # -- inside ----------------------------------------------------------------------------------------------

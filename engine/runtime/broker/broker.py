@@ -86,7 +86,7 @@ class Broker(Protocol):
         """
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
+        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
 
     async def add_counts(self, counted: Counts) -> None:
         """Add to the counts of all front ends."""

@@ -91,7 +91,7 @@ class Fleet:
         status = await self.broker.status()
         if self.answer_is_fresh:
             return status
-        stale = "the owner of tokens and detectors has not answered recently"
+        stale = "the directory of tokens and detectors has not answered recently"
         return msgspec.structs.replace(status, reasons=[*status.reasons, stale])
 
     async def cluster(self) -> ClusterFigures:
@@ -220,7 +220,7 @@ class Fleet:
         return await self.broker.move(detector_id, node)
 
     async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
-        """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
+        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
         return await self.broker.drain(node, draining)
 
     async def _catch_up(self) -> None:

@@ -97,7 +97,7 @@ class LocalBroker(Broker):
     async def close(self) -> list[str]:
         self._closing = True
         await self._rebalancer.end()
-        # What is adopted late is to be saved, too.
+        # Detectors that are adopted late are saved, too.
         await self._adoption.end()
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
@@ -112,9 +112,9 @@ class LocalBroker(Broker):
         ]
 
     async def _save_passive(self) -> None:
-        """Empty the journals of passive detectors: a later version may evaluate them otherwise.
+        """Empty the journals of passive detectors: a later version may evaluate what is in them differently.
 
-        What is not reached in time stays as it is, and is replayed at the next activation.
+        A detector that is not reached in time is replayed at its next activation.
         """
         left = list(self._services.journals)
 
@@ -184,7 +184,7 @@ class LocalBroker(Broker):
         return await self._directory.create_detector(detector_id, name)
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
-        # What is begun is completed or removed, even if the caller is gone.
+        # A fork that has begun is completed or removed, even if the caller is gone.
         return await asyncio.shield(self._background.begin(self._fork(source_id, detector_id, name)))
 
     async def _fork(self, source_id: str, detector_id: str, name: str) -> int:
@@ -282,7 +282,8 @@ class LocalBroker(Broker):
         if not self._workers.all:
             reasons.append("no detector worker is running")
         if self._directory.problem is not None:
-            reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.problem}")
+            problem = self._directory.problem
+            reasons.append(f"the directory of tokens and detectors cannot be asked: {problem}")
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,

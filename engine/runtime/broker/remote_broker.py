@@ -40,7 +40,7 @@ _SOON_S: Final = 5.0
 _START_S: Final = 120.0
 _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
-_OUT_OF_REACH: Final = "the owner of tokens and detectors cannot be reached: {}"
+_OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
 
 
 _SAME_METHODS: Final = (

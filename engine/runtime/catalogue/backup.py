@@ -81,7 +81,7 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
             if isinstance(done, int):
                 copied[detector_id] = done
             elif detector_id not in missing:
-                # It may be being removed; then the next catalogue does not name it.
+                # Its removal may be under way; then the next catalogue does not name it.
                 gone.add(detector_id)
             elif (source / "detectors" / detector_id).exists():
                 unusable[detector_id] = str(done)
@@ -115,7 +115,7 @@ def _copy_detectors(
         except NothingUsable as error:
             return detector_id, error
 
-    # The system makes syncs that come together one.
+    # The system merges syncs that come together.
     with ThreadPoolExecutor(_COPIES_AT_ONCE) as threads:
         yield from threads.map(copy_one, ids)
 

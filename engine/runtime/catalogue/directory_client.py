@@ -78,7 +78,7 @@ class DirectoryClient:
             try:
                 return await self._start()
             except ActorDied as error:
-                raise StorageError(f"the owner of the data folder cannot be started: {error}") from error
+                raise StorageError(f"the directory of the data folder cannot be started: {error}") from error
 
     async def close(self) -> None:
         """Close the directory and end its process."""
@@ -160,7 +160,7 @@ class DirectoryClient:
     async def _ask(
         self, method: Callable[Concatenate[Directory, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """Return the answer to a call that changes nothing that anyone is told.
+        """Return the answer to a call that is harmless to repeat.
 
         Raises DetectorUnavailable: 1501 if no answer arrives within the deadline or the disk fails, and 1503
         if the service is stopping.
@@ -254,7 +254,7 @@ class DirectoryClient:
         return opened
 
     def _unavailable(self, reason: str) -> DetectorUnavailable:
-        message = f"the owner of tokens and detectors cannot be asked now: {reason}"
+        message = f"the directory of tokens and detectors cannot be asked now: {reason}"
         return DetectorUnavailable(STARTING, message, self._settings.retry_s)
 
 

@@ -56,7 +56,7 @@ class DirectoryReach:
                 f"the certificates of this service and the directory at {seen.place} do not fit: {error}"
             ) from error
         except OSError as error:
-            # Whoever ends the connection itself is alive. It does so if the certificate is unknown to it.
+            # A directory that ends the connection is alive. It does so if it does not know the certificate.
             rejected = seen.tls and isinstance(error, ConnectionResetError)
             lost = (known and not rejected) or not await _answers(actor)
             if lost and error.errno not in _OWN:

@@ -50,10 +50,10 @@ class RayActor:
         await self.try_to_end()
 
     async def try_to_end(self, may_end: Callable[[], Awaitable[object]] | None = None) -> bool:
-        """End the actor's process once `may_end` returns; whether Ray was told.
+        """End the actor's process once `may_end` returns; whether Ray got the request.
 
-        It is not told while its control store is out of reach. It would keep the request and send it later,
-        and later a successor of this process may need the actor.
+        Ray gets none while its control store is out of reach. It would carry the request out later, when a
+        successor of this process may need the actor.
         """
         with suppress(RayError, TimeoutError):
             async with asyncio.timeout(2 * _END_S):

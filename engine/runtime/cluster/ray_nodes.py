@@ -97,7 +97,8 @@ def _control_store() -> Any:
 def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "") -> str | None:
     """Return the node on which to start a directory, or None if Ray may choose any.
 
-    One that is not drained, if possible not the one where the last one was lost, with workers, and this one.
+    A node that is not drained. If possible, it is not the one on which the last directory was lost, it may
+    have workers, and it is this process's own, in this order.
     """
     takers = [node for node in nodes if node.alive and not node.draining]
 

@@ -1,4 +1,4 @@
-"""Calls that are executed in batches: what comes while one is under way is the next."""
+"""Executes calls in batches: calls that come while one is under way form the next."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +24,7 @@ class Batches(Generic[T, R]):
         self._background = Background()
 
     async def call(self, wanted: T) -> R:
-        """Return the result of one call. A caller that is cancelled takes nothing back."""
+        """Return the result of one call. Cancelling the caller does not cancel the call."""
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((wanted, result))
         if not self._under_way:

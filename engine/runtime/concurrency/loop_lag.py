@@ -1,4 +1,4 @@
-"""How late an event loop runs what is due: other tasks keep it busy, or the machine does."""
+"""Measures how late an event loop runs what is due, because it or the machine is busy."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ class LoopLag:
 
     @property
     def longest_s(self) -> float:
-        """The longest delay in the last seconds, that of a timer that is overdue now included."""
+        """The longest delay in the last seconds, including that of a timer that is overdue now."""
         overdue_s = 0.0 if self._timer is None else self._loop.time() - self._timer.when()
         return max(*self._lags_s, overdue_s)
 

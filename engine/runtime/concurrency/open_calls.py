@@ -21,7 +21,7 @@ class OpenCalls:
         """End all calls now."""
         self._refused = True
         for timeout in self._timeouts:
-            # Of one whose time is over the end has begun.
+            # A call whose time is over is ending already.
             if not timeout.expired():
                 timeout.reschedule(0.0)
 

@@ -70,7 +70,7 @@ class WorkerPort(Protocol):
     async def activate(
         self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
     ) -> Activated:
-        """Activate a detector, for whose slot another one may wait already. Raises StorageError."""
+        """Activate a detector; with `room_wanted`, another one waits for its slot. Raises StorageError."""
 
     async def adopt(self) -> Sequence[Held]:
         """Have the worker report here, and return its active detectors."""
@@ -115,7 +115,7 @@ class WorkerStarter(Protocol):
     async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
         """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
 
-        Without a node, that may take until there is one with room.
+        Without a node, this may take until one has room.
         """
 
     async def survivors(self) -> Sequence[Awaitable[WorkerPort | None]]:
@@ -136,4 +136,4 @@ class NodesPort(Protocol):
         """Return all machines, dead ones too."""
 
     async def drain(self, node: str, *, draining: bool) -> None:
-        """Remember that a node is drained, or that it is not any more, for as long as the cluster exists."""
+        """Store whether a node is drained, for as long as the cluster exists."""

@@ -168,7 +168,7 @@ class DetectorActor:
                 entries.append(applied.entry)
                 reached = position(active.detector)
         try:
-            missing = self._make_last(active, entries, reached, now_us)
+            missing = self._make_durable(active, entries, reached, now_us)
         except BaseException:
             self.discard()
             raise
@@ -328,7 +328,7 @@ class DetectorActor:
             raise WriteFailed(message) from error
         return None
 
-    def _make_last(
+    def _make_durable(
         self, active: ActiveDetector, entries: Sequence[JournalEntry], reached: Position, now_us: int
     ) -> str | None:
         """Make the batch as durable as `journal_sync` demands, and check that no other owner has taken over.

@@ -79,10 +79,10 @@ class MeasuredActor(DetectorActor):
             journal_bytes=active.store.journal_bytes,
         )
 
-    def _make_last(self, *arguments: Any) -> str | None:
+    def _make_durable(self, *arguments: Any) -> str | None:
         # These two run for every batch, so without a context manager, which takes a microsecond.
         began_s = time.perf_counter()
-        missing = super()._make_last(*arguments)
+        missing = super()._make_durable(*arguments)
         self.measures.observe(JOURNAL_SECONDS, time.perf_counter() - began_s)
         return missing
 

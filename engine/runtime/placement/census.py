@@ -36,7 +36,7 @@ _FRONT_END_S: Final = 5.0
 
 
 class Census:
-    """Asks all workers at the same time, and waits for a second at most.
+    """Takes stock of what runs where: asks all workers at once, and waits for a second at most.
 
     When a worker dies, what it has measured since its last answer is lost.
     """

@@ -113,7 +113,7 @@ class Rebalancer:
                     placed.reserved = None
 
     async def drain(self, node: str, *, draining: bool) -> NodeFigures:
-        """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
+        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
         await self._nodes.look()
         if node not in self._nodes.known:
             raise no_such_node(node)
@@ -157,7 +157,7 @@ class Rebalancer:
 
     async def _go_elsewhere(self) -> None:
         if self._leave is not None and any(not node.draining for node in self._nodes.known.values()):
-            _log.warning("the directory ends here, for its node is drained; it continues on another one")
+            _log.warning("the directory ends here because its node is drained, and continues on another one")
             await self._leave()
 
     def _relieve(self) -> bool:

@@ -21,10 +21,10 @@ async def connected(address: Address, protocol: Callable[[], P], *, within_s: fl
     try:
         async with asyncio.timeout(within_s):
             if isinstance(address.place, str):
-                transport, waiting = await loop.create_unix_connection(_ForWelcome, address.place)
+                transport, waiting = await loop.create_unix_connection(_WelcomeHandshake, address.place)
             else:
                 tls = client_context() if address.tls else None
-                transport, waiting = await loop.create_connection(_ForWelcome, *address.place, ssl=tls)
+                transport, waiting = await loop.create_connection(_WelcomeHandshake, *address.place, ssl=tls)
             transport.writelines(pieces(TOKEN, address.token))
             await waiting.welcomed
     except BaseException:
@@ -55,23 +55,23 @@ class _Handshake(asyncio.BufferedProtocol, ABC):
         assert self._transport is not None, "it is connected"
         try:
             for _, payload in self._reader.received(nbytes):
-                self.took(bytes(payload))
+                self.payload_received(bytes(payload))
         except Garbage:
             self._transport.abort()
 
     @abstractmethod
-    def took(self, payload: bytes) -> None:
+    def payload_received(self, payload: bytes) -> None:
         """Take the frame's payload."""
 
 
-class _ForWelcome(_Handshake):
+class _WelcomeHandshake(_Handshake):
     """Waits for the welcome."""
 
     def __init__(self) -> None:
         super().__init__(WELCOME, 0)
         self.welcomed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def took(self, payload: bytes) -> None:  # noqa: ARG002 -- it is empty
+    def payload_received(self, payload: bytes) -> None:  # noqa: ARG002 -- it is empty
         if not self.welcomed.done():
             self.welcomed.set_result(None)
 
@@ -81,7 +81,7 @@ class _ForWelcome(_Handshake):
             self.welcomed.exception()
 
 
-class ForToken(_Handshake):
+class TokenHandshake(_Handshake):
     """Waits for the token, then continues with another protocol. Ends a connection without the token."""
 
     def __init__(
@@ -95,7 +95,7 @@ class ForToken(_Handshake):
         self._protocol = protocol
         self._timer = asyncio.get_running_loop().call_later(within_s, self._abort)
 
-    def took(self, payload: bytes) -> None:
+    def payload_received(self, payload: bytes) -> None:
         transport = self._transport
         assert transport is not None, "it is connected"
         self._timer.cancel()

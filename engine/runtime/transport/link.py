@@ -21,15 +21,15 @@ _FRAME_BYTES: Final = 4 * 1024 * 1024
 class Link(asyncio.BufferedProtocol):
     """Sends messages, batched per turn of the loop, and hands over the received ones.
 
-    While the peer does not read, nothing more is encoded. With `heeds`, nothing more is read from it either:
-    a peer that does not read its answers must not send more requests. Set `take` and `lost` before the first
-    message.
+    While the peer does not read, nothing more is encoded. With `back_pressure`, nothing more is read from it
+    either: a peer that does not read its answers must not send more requests. Set `take` and `lost` before
+    the first message.
     """
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[Any], *, heeds: bool = False) -> None:
+    def __init__(self, decoder: msgspec.msgpack.Decoder[Any], *, back_pressure: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._decoder = decoder
-        self._heeds = heeds
+        self._back_pressure = back_pressure
         self.take: Callable[[Sequence[Any]], None] = lambda _: None
         """Called with the received messages."""
         self.lost: Callable[[], None] = lambda: None
@@ -95,12 +95,12 @@ class Link(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writable = False
-        if self._heeds and self._transport is not None:
+        if self._back_pressure and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._writable = True
-        if self._heeds and self._transport is not None:
+        if self._back_pressure and self._transport is not None:
             self._transport.resume_reading()
         self._flush()
 

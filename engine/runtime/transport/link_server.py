@@ -89,7 +89,7 @@ class LinkServer:
 
     def link(self) -> Link:
         """Make the link to serve, for a connection that is about to be made."""
-        link = self._link = Link(requests, heeds=True)
+        link = self._link = Link(requests, back_pressure=True)
         link.take, link.lost = self._take, self._lost
         return link
 

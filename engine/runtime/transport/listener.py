@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process.temporary import TemporaryFolder
-from engine.runtime.transport.connecting import ForToken
+from engine.runtime.transport.connecting import TokenHandshake
 from engine.runtime.transport.frames import TOKEN_BYTES
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.tls import server_context
@@ -43,8 +43,8 @@ class Listener:
         """Listen on TCP at `host`, or on a Unix socket if it is None. Raises OSError."""
         token = secrets.token_bytes(TOKEN_BYTES)
 
-        def protocol() -> ForToken:
-            return ForToken(lambda sent: hmac.compare_digest(sent, token), link, token_s)
+        def protocol() -> TokenHandshake:
+            return TokenHandshake(lambda sent: hmac.compare_digest(sent, token), link, token_s)
 
         loop = asyncio.get_running_loop()
         if host is not None:

@@ -20,29 +20,33 @@ def images(run: str, sync: JournalSync = "always") -> None:
 
 SERVICE_DEFECTS: dict[str, Defect] = {
     "evaluations are answered before they are synced": Defect(
-        DetectorActor, "_make_last", 'if sync == "always" or any(', "if any(", partial(images, "activations")
+        DetectorActor,
+        "_make_durable",
+        'if sync == "always" or any(',
+        "if any(",
+        partial(images, "activations"),
     ),
     "changes of rules are answered before they are synced": Defect(
         DetectorActor,
-        "_make_last",
+        "_make_durable",
         "or any(not isinstance(entry, EVALUATED) for entry in entries)",
         "",
         partial(images, "activations", "interval"),
     ),
     "a batch is synced before it is written": Defect(
         DetectorActor,
-        "_make_last",
+        "_make_durable",
         "self._write(store, active.detector, tuple(entries), reached, now_us)",
         "store.sync(); self._write(store, active.detector, tuple(entries), reached, now_us); "
         "sync, entries = 'interval', ()",
         partial(images, "activations"),
     ),
     "nobody looks for a later owner": Defect(
-        DetectorActor, "_make_last", "store.check_owner()", "pass", partial(images, "two_owners")
+        DetectorActor, "_make_durable", "store.check_owner()", "pass", partial(images, "two_owners")
     ),
     "a later owner is looked for before the record is written": Defect(
         DetectorActor,
-        "_make_last",
+        "_make_durable",
         "    if entries:\n",
         "    check = store.check_owner; check()\n"
         "    store.check_owner = lambda: setattr(store, 'check_owner', check)\n"
@@ -57,7 +61,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "activations", "interval"),
     ),
     "batches of one operation are not written": Defect(
-        DetectorActor, "_make_last", "if entries:", "if len(entries) > 1:", partial(images, "activations")
+        DetectorActor, "_make_durable", "if entries:", "if len(entries) > 1:", partial(images, "activations")
     ),
     "answers come to no page": Defect(
         DetectorActor,

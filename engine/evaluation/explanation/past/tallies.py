@@ -76,7 +76,7 @@ def _panes(node: language.Sum | language.Avg, past: Past, now_us: int, number: f
         # What is ignored has expired. Without a window, nothing is.
         first = bisect_right(record.panes, past.since_us // width_us)
         panes, totals = list(record.panes[first:]), list(record.sums[first:])
-        # Those of a sum are not asked for.
+        # Nothing reads the numbers of a sum; the panes only fill their place.
         numbers = list((record.counts or record.panes)[first:])
     if number is not None:
         pane = 0 if window_us is None else now_us // width_us

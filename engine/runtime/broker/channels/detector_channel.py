@@ -240,7 +240,8 @@ class DetectorChannel:
             case None:
                 message = "detector %s: its process died during requests"
                 _log.warning(message, self.detector_id, extra={"fields": self._fields(batch)})
-                # One with a key is safe to send again: if it was executed, its first answer is returned.
+                # A request with a key is safe to send again: if it was executed, its first answer is
+                # returned.
                 self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
                 self._leave(epoch)
             case Moved():

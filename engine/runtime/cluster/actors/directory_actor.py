@@ -49,13 +49,13 @@ class DirectoryActor(ServingActor):
                 abandoned_s=self._settings.abandoned_s,
                 ended=lambda: os._exit(0),
             )
-            handler = _ToServices(self._serving.loop, self._service)
+            handler = _ServiceLogHandler(self._serving.loop, self._service)
             for name in _OWN_LOGS:
                 logging.getLogger(name).addHandler(handler)
         return self._service.link()
 
 
-class _ToServices(logging.Handler):
+class _ServiceLogHandler(logging.Handler):
     """Sends records to the services: nobody reads the log of an actor."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, service: DirectoryService) -> None:

@@ -89,7 +89,7 @@ class RayWorkerPort(RayActor, WorkerPort):
         return await self._client.ask("figures", WorkerAnswer)
 
     async def watch(self) -> None:
-        """Wait until the worker is dead, or its connection has ended, without which it is of no use."""
+        """Wait until the worker is dead, or useless because its connection has ended."""
         watches = [asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._ended.wait())]
         try:
             await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +129,7 @@ class RayWorkers(WorkerStarter):
     async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
         """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
 
-        Without a node, that may take until there is one with room: Ray's autoscaler sees that it is wanted.
+        Without a node, this may take until one has room: Ray's autoscaler sees the pending worker.
         """
         name = f"{self._prefix}{secrets.token_hex(4)}"
         asked = {"num_cpus": self._settings.worker_cpus, "memory": max(self._settings.worker_memory_bytes, 1)}

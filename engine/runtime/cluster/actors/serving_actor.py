@@ -53,7 +53,7 @@ class Serving:
 
 
 class ServingActor(ABC):
-    """A Ray actor that is called by connections: Ray starts it, ends it and reports its death."""
+    """A Ray actor whose callers use connections: Ray only starts it, ends it and reports its death."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -67,7 +67,7 @@ class ServingActor(ABC):
         return self._serving.listen(self._transport, self._on_node())
 
     def listen_for_beats(self) -> tuple[str, Address]:
-        """Answer beats in a thread that waits for no work. Return the node's id and where; raises OSError."""
+        """Answer beats in a thread of their own; return the node's id and the address. Raises OSError."""
         if self._beating is None:
             self._beating = Serving("beats", lambda _: LinkServer({"beat": _beat}).link())
         return self._on_node().id, self._beating.listen(self._transport, self.node)

@@ -83,8 +83,8 @@ class DetectorThread(DetectorPort):
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises StorageError if its answers would not be durable.
 
-        Waking a thread takes longer than a small batch does, so that one is executed in the event loop,
-        unless other detectors wait already, or would wait for long.
+        A small batch is executed in the event loop, because waking a thread takes longer, unless other
+        detectors wait already or would wait for long.
         """
         small = sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES
         if small and self._alone():

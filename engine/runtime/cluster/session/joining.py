@@ -1,4 +1,4 @@
-"""Whether a cluster can be joined: tried in a process that can be given up, for Ray may hang for minutes."""
+"""Tries to join a cluster, in a process that can be given up because Ray may hang for minutes."""
 
 import contextlib
 import os
@@ -30,10 +30,10 @@ class ClusterError(Exception):
 
 
 def try_joining(address: str, within_s: float) -> None:
-    """Join a cluster in a process of its own, and leave it again. Raises ClusterError, in words.
+    """Join a cluster in a process of its own, and leave it again. Raises ClusterError.
 
-    Failures are tried again until the time is over, for a node of the cluster may just have died. A signal
-    handler may raise meanwhile.
+    Tries again until the time is over, because a node of the cluster may just have died. A signal handler may
+    raise meanwhile.
     """
     give_up_s = time.monotonic() + within_s
     while True:

@@ -81,7 +81,7 @@ class Cluster:
 
 
 def _log_message(data: Any, ignore_prefix: bool) -> None:  # noqa: ARG001 -- as Ray calls it
-    """Log what Ray would print. That a worker died, the runtime itself reports."""
+    """Log what Ray would print, for debugging only: the runtime reports workers that died."""
     _log.debug("ray: %s", " ".join(data["lines"]))
 
 
@@ -116,7 +116,7 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
         }
     else:
         try_joining(address, join_within_s)
-    # Else Ray prints on this process's standard output, whatever it is told, that a worker was killed.
+    # Otherwise Ray prints on standard output that a worker was killed, whatever its other settings.
     ray_worker.print_to_stdstream = _log_message
     try:
         with processes.starting(), _patiently():

@@ -60,7 +60,7 @@ class Measures:
         """How often shadow rules fired, and the events of each kind in all comparisons."""
 
     def count_shadows(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-        """Count what a detector's tally has more after a batch than before it."""
+        """Add the increase of a detector's shadow counts during a batch."""
         for name, times in after.items():
             self.shadows[name] = self.shadows.get(name, 0) + times - before[name]
 

@@ -1,10 +1,10 @@
 """Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
 
 An answer takes 32 bytes: 16 of its key's digest, 8 of its request's digest, 4 of the index of its result in a
-list of distinct results, which is short for most detectors, and 4 of how late its event came, which hardly
-two have in common and is therefore no part of the result. Answers are grouped in generations, each of
-a quarter of the retention time. A generation is dropped as a whole when its newest answer expires. So an
-answer is stored for its retention time, and at most a quarter longer.
+list of distinct results, which is short for most detectors, and 4 of how late its event came: this differs
+from event to event, so as a part of the result it would make every result distinct. Answers are grouped in
+generations, each of a quarter of the retention time. A generation is dropped as a whole when its newest
+answer expires. So an answer is stored for its retention time, and at most a quarter longer.
 
 The answers since the last snapshot form the next *page*, a file beside that snapshot. No snapshot repeats
 earlier pages.

@@ -93,8 +93,8 @@ def restore(
 class _Diverged:
     """Records at which other rules fire now than originally. They are reported, and the replay goes on.
 
-    Answers that were given cannot be taken back, and later events are evaluated by this program anyway. To
-    stop would make the detector unavailable until the older program runs again.
+    Answers that were given cannot be taken back, and later events are evaluated by this program anyway.
+    Stopping would make the detector unavailable until the older program runs again.
     """
 
     def __init__(self) -> None:

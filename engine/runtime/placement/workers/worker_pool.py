@@ -213,7 +213,7 @@ class WorkerPool:
         return Occupancy(workers, detectors)
 
     def look_for_room(self) -> None:
-        """Repeat the pending starts if there is room again, perhaps on a node that Ray was told to avoid."""
+        """Repeat the pending starts if there is room again, perhaps on a node that Ray had to avoid."""
         if not self._nodes.accepts_workers(None):
             self._note_room(self._nodes.no_room)
         elif self.no_room is not None and self.node_for_worker() is not None:
