@@ -259,7 +259,7 @@ def explain(
     *,
     rule_id: str | None = None,
 ) -> Call[list[ExplainedRule]]:
-    """Tell what an event would do, and record nothing; for all rules, or for one."""
+    """Explain what an event would do, for all rules or for one; nothing is recorded."""
     body = _event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
     return Call("POST", _path("detectors", detector_id, "explain"), _listed(ExplainedRules), body)
 

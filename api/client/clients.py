@@ -24,7 +24,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class _Service:
-    """What both clients do, in coroutines. Those of Client never wait: what they await is done at once."""
+    """The methods of both clients as coroutines. For Client, everything that they await is done at once."""
 
     def __init__(self, token: str, options: dict[str, Any], **connection: Any) -> None:
         self.base: httpx.URL = options["base_url"]
@@ -96,8 +96,9 @@ class AsyncClient(_Service):
 class Client:
     """The service at a URL; a context manager. Use it in one thread at a time.
 
-    What is safe to repeat is retried for up to `patience_s` after the first failure: reads, what was not
-    done for certain, and whatever has an idempotency key. `transport` replaces the network, for tests.
+    Requests that are safe to repeat are retried for up to `patience_s` after the first failure: reads,
+    requests that were certainly not carried out, and those with an idempotency key. `transport` replaces the
+    network, for tests.
     """
 
     def __init__(

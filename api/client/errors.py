@@ -1,4 +1,4 @@
-"""What a call can fail with."""
+"""The error that a call raises."""
 
 from api.client.results import Entry
 

@@ -1,4 +1,4 @@
-"""What the service answers, as types. Members that a newer service adds are ignored."""
+"""The service's answers as types. Members that a newer service adds are ignored."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What is around every answer."""
+    """The envelope of every answer."""
 
     success: bool
     errors: list[Entry]
@@ -22,7 +22,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Identified(msgspec.Struct, frozen=True):
-    """What was created, deleted or revoked."""
+    """The id of what was created, deleted or revoked."""
 
     id: str
 

@@ -134,7 +134,7 @@ class Detector(RuleBook):
         return outcomes
 
     def forget_lookups(self) -> None:
-        """Drop what was cached of events, which may change from now on."""
+        """Drop the cached look-ups of events, which their owner may change from now on."""
         self.rule_set.lookups.forget()
 
     @property

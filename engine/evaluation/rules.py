@@ -40,7 +40,7 @@ def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limit
 
 
 def source_of(given: object, read: Condition) -> str | None:
-    """Return what a rule stores of a condition besides its meaning; see `Rule.source`."""
+    """Return the text of a condition that a rule stores beside its meaning; see `Rule.source`."""
     return given if isinstance(given, str) and given != canonical(read) else None
 
 

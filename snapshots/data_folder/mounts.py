@@ -14,7 +14,7 @@ _TABLE: Final = Path("/proc/self/mountinfo")
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _CACHE_TIMES: Final = ("acregmin", "acregmax", "acdirmin", "acdirmax")
 _DOUBTFUL: Final = re.compile(r"9p|afs|cifs|smb3|vboxsf|fuse(\..*)?")
-"""Types of which some implementations lack what the storage relies on."""
+"""Types with implementations that lack what the storage relies on."""
 
 
 @dataclass(frozen=True, slots=True)

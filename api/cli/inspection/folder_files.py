@@ -15,7 +15,7 @@ _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one look at a folder found. `recovered` is None if a recovery would fail."""
+    """The findings of one look at a folder. `recovered` is None if a recovery would fail."""
 
     storage: Storage
     recovered: Recovered | None = None

@@ -14,7 +14,7 @@ _UNIT: Final = 1024
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a file, with the offset if it is at one place."""
+    """A defect of a file, with the offset if it is at one place."""
 
     path: str
     offset: int | None = None

@@ -1,4 +1,4 @@
-"""An explanation as lines of text: for each rule the tree of its condition, and what would turn it."""
+"""An explanation as text: for each rule the tree of its condition, and what would change its verdict."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a command prints: a table for people, or the service's JSON for programs."""
+"""Prints the result of a command: a table for people, or the service's JSON for programs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -71,7 +71,7 @@ def shadow(
             "`--draft`, `--draft-file`, `--follow`, `--promote` and `--discard` exclude each other."
         )
     if explain and (draft is not None or draft_file is not None or promote or discard):
-        raise click.UsageError("`--explain` explains examples, or with `--follow` what comes.")
+        raise click.UsageError("`--explain` explains examples, or with `--follow` new differences.")
     detector_id = find_detector(client, detector).id
     found = find_rule(client, detector_id, rule)
     if draft_file is not None:

@@ -85,7 +85,7 @@ def state(
         return
     if listed is None:
         found = client.send(calls.state(chosen.id))
-        show(output, found, ["", ""], [[name, _told(name, value)] for name, value in found.items()])
+        show(output, found, ["", ""], [[name, _readable(name, value)] for name, value in found.items()])
         return
     page = {
         "prefix": prefix,
@@ -100,7 +100,7 @@ def state(
         click.echo(f"more: --after {found['after']}")
 
 
-def _told(name: str, value: Any) -> str:
+def _readable(name: str, value: Any) -> str:
     """Return a number, time or list as people read it."""
     if name.endswith("_ms"):
         return iso(round(value * 1_000))
@@ -109,7 +109,7 @@ def _told(name: str, value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(f"{' '.join(path['per'])}: {path['live']}" for path in value)
     if isinstance(value, dict):
-        return ", ".join(f"{part} {_told(part, told)}" for part, told in value.items() if told != [])
+        return ", ".join(f"{part} {_readable(part, held)}" for part, held in value.items() if held != [])
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""What in rules and recording does not fit together: fields, types and values that no event has."""
+"""Fields, types and values that rules name and no event of a recording has."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

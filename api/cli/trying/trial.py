@@ -41,7 +41,7 @@ class Firing:
 
 @dataclass(slots=True)
 class Tally:
-    """What one rule did."""
+    """The firings of one rule."""
 
     name: str
     fired: dict[str, int] = field(default_factory=lambda: {NEW: 0, OLD: 0, BOTH: 0})

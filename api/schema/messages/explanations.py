@@ -42,11 +42,11 @@ class ExplainedRule(Struct):
     node: ExplainedNode
     shadow: Literal[True] | UnsetType = UNSET
     why_not: list[str] | UnsetType = UNSET
-    """The smallest set of predicates of which the verdict turns; absent if none turns it."""
+    """The smallest set of predicates that, if negated, changes the verdict; absent if none does."""
 
 
 class Explanation(Struct):
-    """What an event would do, by priority."""
+    """The explanations of rules at an event, by priority."""
 
     rules: list[ExplainedRule]
 

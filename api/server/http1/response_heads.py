@@ -46,7 +46,7 @@ class ResponseHeads:
 def _lines(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)
     if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
-        # What follows it would be a header, or a response, of whoever gave the value.
+        # The text after it would be read as another header or response, made by whoever gave the value.
         raise ValueError("a header of the response has a line break")
     return b"HTTP/1.1 %d \r\n%b" % (status, lines)
 

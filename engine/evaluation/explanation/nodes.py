@@ -58,7 +58,7 @@ class ExplainedRule:
     rule: Rule
     node: Node
     why_not: tuple[Condition, ...] | None
-    """The smallest set of predicates such that the verdict would turn if each of them turned at this event.
+    """The smallest set of predicates that would change the verdict if each changed its truth at this event.
     None if no set turns it: the past decides, or a missing key."""
 
     @property

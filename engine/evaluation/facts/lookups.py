@@ -1,4 +1,4 @@
-"""Look-ups in large values that rules share: done once for an event, or once for the context of a batch.
+"""Look-ups in large values, shared by rules: done once for an event, or once for the context of a batch.
 
 Small values are searched directly. For a large value, results are cached until `forget`: the set of the
 elements of an array, the texts of `contains` in a string, the canonical text of an array or object. The cache

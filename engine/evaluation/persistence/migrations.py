@@ -169,7 +169,7 @@ _ADDED: Final[tuple[dict[str, Any], ...]] = (
     # From version 7 on, memories without a window may wait to join.
     {"joining": None},
 )
-"""What documents of version 4 and of those after it lack."""
+"""The members that documents of version 4 and each later version lack."""
 
 
 def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     for path, table in state.tables.items():
         table.columns = columns[path]
     state.globals.previous_us = document["previous_us"]
-    # The limits may have changed. The next event evicts what exceeds them, and reports it.
+    # The limits may have changed. The next event evicts keys beyond them, and reports it.
     state.due = state.live > state.live_max or state.keyed_bytes > state.bytes_max
     state.eviction.resume()
 

@@ -1,4 +1,4 @@
-"""What is known of the events that a row is evaluated at, and which conditions that decides."""
+"""Facts known of the events that a row is evaluated at, which decide some conditions beforehand."""
 
 from collections.abc import Hashable
 from typing import Any, NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""What a rule requires of its detector: memories, relations, patterns and literals."""
+"""The memories, relations, patterns and literals that a rule requires of its detector."""
 
 from typing import Final, NamedTuple
 

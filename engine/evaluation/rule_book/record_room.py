@@ -9,13 +9,13 @@ from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 
 SHARE: Final = 2
-"""These records may take one part of this many of the bound on a detector's memory, besides what keys may."""
+"""These records may take the bound on a detector's memory divided by this, in addition to what keys take."""
 
 _FULL: Final = 1400
 
 
 class RecordRoom:
-    """The most that the records without keys may take which the enabled rules of a detector read."""
+    """The most memory that the records without keys of a detector's enabled rules may take."""
 
     def __init__(self, state_bytes_max: int) -> None:
         self.bytes_max = state_bytes_max // SHARE

@@ -1,4 +1,4 @@
-"""A checksum of verdicts, which tells whether a replay repeats an evaluation."""
+"""A checksum of verdicts, which shows whether a replay repeats an evaluation."""
 
 import zlib
 from collections import Counter

@@ -80,7 +80,7 @@ class State:
         self.bytes = 0
         """The estimated size of all memories and keys; see `sizes.py`."""
         self.unkeyed_bytes = 0
-        """That of memories without keys, which are not evicted and count towards another bound."""
+        """The same for memories without keys, which are not evicted and have a bound of their own."""
         self.due = False
         """Whether a bound is passed, so that `settle` must be called after this event."""
         self.tracking = False
@@ -231,7 +231,7 @@ class State:
             self.eviction.renew()
 
     def free_expired(self, table: ColumnTable, slots: Iterable[int], now_us: int) -> None:
-        """Free the slots, of these, of expired keys without an entry."""
+        """Free those slots whose keys have expired and have no entry."""
         for slot in slots:
             if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
                 table.free(slot)
@@ -358,7 +358,7 @@ class State:
 
 
 def _begin_after(column: Column, time_us: int, tick: int) -> None:
-    """Have runs that started up to a time, that of event `tick` at the latest, start after it."""
+    """Have runs that started up to a time start after it. The time is not after that of event `tick`."""
     table = column.table
     slots = [slot for slot, taken in enumerate(table.taken) if taken]
     older = [slot for slot in slots if NEVER < column.past_us(slot) <= time_us]

@@ -189,5 +189,5 @@ def _literals(parts: Sequence[Part]) -> SpannedArray:
 
 
 def _comparison(window: Part | None, op: str, value: Part) -> dict[str, object]:
-    """Return what an aggregate has besides what it is computed from."""
+    """Return the members of an aggregate that say what its number is compared with."""
     return ({"window_secs": window} if window else {}) | {"op": op, "value": value}

@@ -1,4 +1,4 @@
-"""What a worker does for front ends and for the supervisor: calls on its detectors, and their activation."""
+"""Serves front ends and the supervisor in a worker: calls to its detectors, and their activation."""
 
 import asyncio
 import logging
@@ -146,7 +146,7 @@ class DetectorService:
         return activated
 
     def _look(self) -> None:
-        """Have a detector leave that takes too much from the others in this worker."""
+        """Have a detector leave if it takes too much from the others in this worker."""
         if len(self.queues) <= 1:
             self._looking, self._cpu_s = None, {}
             return

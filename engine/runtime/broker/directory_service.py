@@ -1,4 +1,4 @@
-"""What the directory's process does for the services of a data folder, on any number of machines."""
+"""Serves the services of a data folder, on any number of machines, in the directory's process."""
 
 import asyncio
 import itertools

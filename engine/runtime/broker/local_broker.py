@@ -244,7 +244,7 @@ class LocalBroker(Broker):
         return await self._rebalancer.drain(node, draining=draining)
 
     def _place(self, detector_id: str) -> PlacedDetector:
-        """Return the detector as it is placed, or as one that is active nowhere."""
+        """Return the placed detector; a new one, active nowhere, if it is not known yet."""
         placed = self._placed.get(detector_id)
         if placed is None:
             placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._forget)

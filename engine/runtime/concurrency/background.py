@@ -1,4 +1,4 @@
-"""Tasks that go on in the background: whoever started one may be gone before it ends."""
+"""Tasks in the background, which may outlive the code that started them."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""The data folder as a worker sees it, which may be another one than the service sees."""
+"""Checks that a worker sees the same data folder as the service."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the state of a detector says of its storage and its worker."""
+"""Adds storage and worker to the answer for a detector's state."""
 
 import os
 import platform

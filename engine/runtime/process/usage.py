@@ -1,4 +1,4 @@
-"""What this process uses: memory, CPU, and since when it runs."""
+"""The resources of this process: memory, CPU, and since when it runs."""
 
 import os
 import resource

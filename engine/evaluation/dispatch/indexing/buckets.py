@@ -216,7 +216,7 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, stage: int, table: ColumnTable, row: Row) -> Self:
-        """Return a turn by a row for events of which nothing is known."""
+        """Return a turn whose row assumes nothing about the event."""
         group = Group.like(stage, row)
         group.add(row.constants, [*row.rest, 0])
         return cls(stage, table, group)

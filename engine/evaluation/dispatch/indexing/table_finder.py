@@ -33,7 +33,7 @@ class TableFinder:
 
 
 def table_finders(tables: Collection[ColumnTable], *, every: bool) -> tuple[TableFinder, TableFinder | None]:
-    """Return the finder of tables without a `where`, and that of the others, whose `where` comes first."""
+    """Return two finders: of the tables without a `where`, and of those whose `where` comes first."""
     plain = [table for table in tables if not table.filtered]
     late = [table for table in tables if table.filtered]
     return TableFinder(plain, every=every), TableFinder(late, every=every) if late else None

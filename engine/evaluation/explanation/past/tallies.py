@@ -1,4 +1,4 @@
-"""What a comparison with a number over the past finds at an event, and how its verdict changes with time.
+"""The numbers that `count`, `distinct`, `sum` and `avg` find, and how their verdicts change with time.
 
 A record can hold 15 000 times or values, and a condition hundreds of records: all that is done with them is
 linear.

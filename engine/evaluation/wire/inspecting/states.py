@@ -40,7 +40,7 @@ class StateAsked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Ranked(msgspec.Struct):
-    """What one call has read of a long list, and where the next call continues."""
+    """The part of a long list that one call has read, and where the next call continues."""
 
     entries: list[tuple[int, int, msgspec.Raw]]
     """Two numbers to sort by, and the entry as it is shown. Of a key, they are the event at which it was seen

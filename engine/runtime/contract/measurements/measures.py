@@ -1,4 +1,4 @@
-"""What a worker measures of its detectors: histograms, by name, with their help texts and bounds."""
+"""The measurements of a worker: histograms by name, with their help texts and bounds."""
 
 from bisect import bisect_left
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is wrong with detectors and their files, for the log and the status."""
+"""The known problems of detectors and their files, for the log and the status."""
 
 import logging
 from typing import Final
