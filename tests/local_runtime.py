@@ -287,7 +287,7 @@ class LocalWorker(Mortal):
 
 
 class LocalNodes:
-    """The nodes that a test says there are, with so many CPUs each."""
+    """The nodes that a test says there are, with this many CPUs each."""
 
     here = "directory's"
 

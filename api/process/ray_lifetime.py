@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
 _SILENT_MOST_S: Final = 30.0
-"""A Ray that is silent for so long counts as lost: its processes would soon end by themselves."""
+"""A Ray that is silent for this long counts as lost: its processes would soon end by themselves."""
 
 
 def start_ray(address: str, join_within_s: float) -> cluster.Cluster:

@@ -25,8 +25,9 @@ HEAD_S = 15.0
 QUIET_S = 1.0
 """How long a connection may be idle before it is closed at shutdown.
 
-A caller who uses it more often learns of the end from a response. Others can see that it is closed before
-they use it again."""
+A caller who uses it more often learns of the end from a response; others notice the close before they use
+it again.
+"""
 
 LET_GO_S = 60.0
 """How long after the end of a connection its request may run on before it is cancelled. None should."""

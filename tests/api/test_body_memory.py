@@ -251,7 +251,7 @@ def partly(kind: str, sent: int = BODY_BYTES - 1) -> bytes:
 
 
 async def whole(wire: Wire, size: int) -> int:
-    """Send a body of so many bytes in pieces, and give the status of the reply."""
+    """Send a body of this many bytes in pieces, and give the status of the reply."""
     connection = await wire.connect()
     await connection.send(request("POST", EVALUATE, token=TOKEN, headers=(f"Content-Length: {size}",)))
     for at in range(0, size, 60_000):

@@ -184,7 +184,7 @@ class Busy:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_no_request_of_busy_callers_is_lost(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # However slow the machine is: nobody here is silent for so long.
+    # However slow the machine is: nobody here is silent for this long.
     monkeypatch.setattr(connections, "QUIET_S", 8)
     think_s = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3] * 3
 

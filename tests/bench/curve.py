@@ -79,7 +79,7 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def name_of(mix: str, count: int) -> str:
-    """Give the name of the row of a mix of so many rules."""
+    """Give the name of the row of a mix of this many rules."""
     return f"{mix}, {count} rules"
 
 

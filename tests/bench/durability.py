@@ -47,7 +47,7 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def _body(keys: int) -> bytes:
-    """Give what is saved of a detector with so many live keys."""
+    """Give what is saved of a detector with this many live keys."""
     detector = Detector(limits=_limits(keys))
     detector.add_rule("failed lately", RULE)
     detector.evaluate_many(

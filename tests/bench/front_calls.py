@@ -307,7 +307,7 @@ async def _batches(ours: Service, rounds: int, seconds: float) -> dict[str, floa
 
 
 async def _sent(ours: Service, path: str, form: Form, bodies: list[bytes], seconds: float) -> Tally:
-    """Send batches for so long; answers are counted in events, those that were late as `late`."""
+    """Send batches for this long; answers are counted in events, those that were late as `late`."""
     to = f"{path}/evaluate/batch"
     late = Counter[str]()
     if form.content_type == LINES:

@@ -50,7 +50,7 @@ class Stretches:
         self._cpu_s = Counter[str]()
 
     async def one(self, state: str, seconds: float = STRETCH_S) -> None:
-        """Ask for so long."""
+        """Ask for this long."""
         before_s = self._ours.front_cpu_s
         tally = await self._load.run(self._made, seconds)
         self._ours.evaluated(self._path, tally.kinds["200"])

@@ -113,7 +113,7 @@ class _Steady:
         self._loop = OpenLoop(front_world.single_requests(f"{self._path}/evaluate", ours.token))
 
     async def run(self, seconds: float) -> Tally:
-        """Ask for so long; all has to succeed."""
+        """Ask for this long; all has to succeed."""
         async with callers(self._ours.place, STEADY_CONNECTIONS) as made:
             tally = await self._loop.run(made, STEADY_PER_S, seconds)
         self._ours.evaluated(self._path, tally.kinds["200"])

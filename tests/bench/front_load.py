@@ -126,7 +126,7 @@ class Place(NamedTuple):
 
 @asynccontextmanager
 async def callers(place: Place, count: int) -> Any:
-    """Give so many connections; closed at the end."""
+    """Give this many connections; closed at the end."""
     loop = asyncio.get_running_loop()
     made: list[Caller] = []
     try:
@@ -155,7 +155,7 @@ class ClosedLoop:
         self._done: asyncio.Future[None]
 
     async def run(self, made: list[Caller], seconds: float) -> Tally:
-        """Ask for so long, and until all is answered. Raises Unexpected and Garbled."""
+        """Ask for this long, and until all is answered. Raises Unexpected and Garbled."""
         self._done = asyncio.get_running_loop().create_future()
         self._tally = tally = Tally(seconds=seconds)
         self._under_way = len(made)
@@ -234,7 +234,7 @@ class OpenLoop:
         self._done: asyncio.Future[None]
 
     async def run(self, made: list[Caller], per_s: float, seconds: float) -> Tally:
-        """Ask so often for so long, and until all is answered. Raises Unexpected and Garbled."""
+        """Ask so often for this long, and until all is answered. Raises Unexpected and Garbled."""
         self._loop = asyncio.get_running_loop()
         self._done = self._loop.create_future()
         self._tally = Tally(seconds=seconds)
@@ -304,7 +304,7 @@ class Stream(asyncio.Protocol):
         self._gone: asyncio.Future[None] = loop.create_future()
 
     async def run(self, place: Place, seconds: float) -> Tally:
-        """Send for so long, and until all is answered. Raises Unexpected and Garbled."""
+        """Send for this long, and until all is answered. Raises Unexpected and Garbled."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self, *place)
         self._tally = Tally(seconds=seconds)

@@ -36,7 +36,7 @@ CONNECTIONS: Final = 64
 """For each node: a detector has as many callers on one node as on four, so its batches are as large."""
 BATCH: Final = 1_000
 RESIDENT, ROTATING, CALLERS = 4, 16, 8
-"""Detectors that take turns, in so many processes, and their callers: each call activates one."""
+"""Detectors that take turns, in this many processes, and their callers: each call activates one."""
 QUIET_S: Final = 2.0
 START_S: Final = 60.0
 PARTS: Final = {
@@ -71,7 +71,7 @@ class Load:
     connections: int
 
     async def run(self, events: int, seconds: float) -> int:
-        """Send requests of so many events for some seconds; give the number of events answered."""
+        """Send requests of this many events for some seconds; give the number of events answered."""
         each = [Callers(one, self.connections // len(self.services)) for one in self.services]
         for callers in each:
             await callers.open()
@@ -94,7 +94,7 @@ class Load:
 
 
 def request(events: int) -> tuple[object, str]:
-    """Give the body of a request with so many events, and the end of its path."""
+    """Give the body of a request with this many events, and the end of its path."""
     made = [
         {
             "fields": {"user": f"u{number % 50}", "failed": number % 7 == 0},
@@ -143,7 +143,7 @@ def measure(what: str, roots: Sequence[int], load: Load, events: int, seconds: f
 
 
 def on_nodes(nodes: int, seconds: float, folder: Path) -> None:
-    """Measure single evaluations and batches on so many nodes."""
+    """Measure single evaluations and batches on this many nodes."""
     with ExitStack() as stack:
         cluster = stack.enter_context(ray_cluster(folder, nodes))
         more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled"}

@@ -72,7 +72,7 @@ class Share:
 
 @contextmanager
 def shares(count: int) -> Iterator[list[Share]]:
-    """Give so many groups that have no limit yet; at the end their processes have none any more."""
+    """Give this many groups that have no limit yet; at the end their processes have none any more."""
     root = FIRST_VERSION if FIRST_VERSION.exists() else SECOND_VERSION
     folders = [root / f"rule-detector-{number}" for number in range(count)]
     try:
@@ -87,7 +87,7 @@ def shares(count: int) -> Iterator[list[Share]]:
 
 
 def rate(count: int, share: float, size: Size, *, whole_nodes: bool) -> float:
-    """Give the evaluations a second of so many front ends, or of so many nodes, with such shares."""
+    """Give the evaluations a second of this many front ends, or of this many nodes, with such shares."""
     with tempfile.TemporaryDirectory() as temporary, shares(count) as groups, ExitStack() as stack:
         folder = Path(temporary)
         cluster = stack.enter_context(ray_cluster(folder, count if whole_nodes else 1))

@@ -53,7 +53,7 @@ def events_drawn(count: int) -> list[Event]:
 
 
 INDEXED_FROM = 1_000
-"""From so many rules on, whoever writes them by hand looks them up by country."""
+"""From this many rules on, whoever writes them by hand looks them up by country."""
 
 
 def floor(rules: list[ThreeLeaves]) -> Contestant:

@@ -2,7 +2,7 @@
 
     python -m tests.crash [SECONDS]
 
-Draws random schedules for so many seconds (60). Raises Lost at the first loss.
+Draws random schedules for this many seconds (60). Raises Lost at the first loss.
 """
 
 import random
@@ -38,7 +38,7 @@ from tests.crash.store.planted_defects import DEFECTS
 from tests.crash.store.runs import RUNS
 
 MANY_S = 600
-"""From so many seconds on, the runs that kill processes are ten times as long."""
+"""From this many seconds on, the runs that kill processes are ten times as long."""
 
 
 def main(seconds: float) -> None:

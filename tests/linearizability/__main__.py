@@ -28,7 +28,7 @@ def main() -> int:
     names = ", ".join(sorted(known))
     parser = argparse.ArgumentParser(prog="python -m tests.linearizability")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    parser.add_argument("--rounds", type=int, default=1, help="play the scenarios so many times")
+    parser.add_argument("--rounds", type=int, default=1, help="play the scenarios this many times")
     parser.add_argument("scenario", nargs="*", help=f"play only these: {names}")
     given = parser.parse_args()
     if unknown := set(given.scenario) - known:

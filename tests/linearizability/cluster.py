@@ -223,7 +223,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def cluster(folder: Path, count: int, *, partitions: bool, redis: bool = False) -> Iterator[Cluster]:
-    """Give a cluster of so many nodes, with front ends on the last two of them.
+    """Give a cluster of this many nodes, with front ends on the last two of them.
 
     With `redis`, which needs partitions, Ray's control store keeps what it knows there, and the head takes
     no workers and is known by a name.

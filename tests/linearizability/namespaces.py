@@ -98,7 +98,7 @@ class Namespace:
 
 @contextmanager
 def namespaces(count: int) -> Iterator[list[Namespace]]:
-    """Give so many nodes that reach each other; all of them and their processes are gone at the end."""
+    """Give this many nodes that reach each other; all of them and their processes are gone at the end."""
     sweep()
     own = f"{PREFIX}{os.getpid()}"
     third = _free_network()

@@ -14,7 +14,7 @@ from tests.linearizability.history import READS, Call, Evaluate
 S = TypeVar("S", bound=Hashable)
 
 STEPS_MAX = 200_000
-"""After so many steps of the model a search is given up. One that succeeds needs a few for each request."""
+"""After this many steps of the model a search is given up. One that succeeds needs a few for each request."""
 
 _IN_A_ROW = (1, 2, 4, 8)
 """How many requests without an answer were executed one directly after another: few, if few are enough."""

@@ -110,7 +110,7 @@ class BoundedReference:
         )
 
     def observe(self, event: Event, places: int) -> Answer:
-        """Give the verdict at each of so many places of rules, and whether keys were evicted."""
+        """Give the verdict at each of this many places of rules, and whether keys were evicted."""
         self.count += 1
         for path in {path for path, *_ in self.rules.values()}:
             key = (path, tuple(event[name] for name in path))

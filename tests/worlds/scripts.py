@@ -329,5 +329,5 @@ def conditions(draw: Draw, depth: int = 4) -> Condition:
 
 @st.composite
 def scripts(draw: Draw, depth: int = 4, steps_max: int = 18) -> list[Step]:
-    """Scripts of at most so many steps, with rules of at most this depth."""
+    """Scripts of at most this many steps, with rules of at most this depth."""
     return World(chooser(draw)).script(depth=depth, steps_max=steps_max)

@@ -77,7 +77,7 @@ class _Reader:
         folders = self._folders()
         catalogue, state = self._catalogue(directory, any_detector=bool(folders))
         named: dict[str, str | None] = dict.fromkeys(folders) if state is None else dict(state.detectors)
-        struck = frozenset[str]() if state is None else state.struck
+        removed = frozenset[str]() if state is None else state.removed
         others = [name for name in folders if name not in named]
         if only is not None:
             ids = (
@@ -93,9 +93,9 @@ class _Reader:
         self._warnings += [
             f"{self._detectors_folder / name}: its detector was deleted; the files go at the next start"
             for name in others
-            if name in struck
+            if name in removed
         ]
-        orphans = [self._detectors_folder / name for name in others if name not in struck]
+        orphans = [self._detectors_folder / name for name in others if name not in removed]
         return DataFolderReport(
             data=str(self._data),
             identity=identity,

@@ -11,7 +11,7 @@ SMALL_BYTES_MAX: Final = 64 * 1024
 """Bodies up to this size have a share of their own, so that large bodies cannot starve them."""
 
 STALLED_S: Final = 1.0
-"""A body that receives nothing for so long may lose its memory to others."""
+"""A body that receives nothing for this long may lose its memory to others."""
 PACE_S: Final = 10.0
 """A body that arrives too slowly to be complete within this time may lose its memory, too."""
 

@@ -28,8 +28,8 @@ from engine.language.condition import Aggregate, Condition, children
 from engine.language.operators import LARGEST
 
 FUSED_NODES_MAX: Final = 1_000
-"""With more nodes, rules are indexed whatever an event costs: each change of a rule compiles all of them into
-one function. That takes 10 to 40 µs a node, and 70 to 100 where no rule was compiled before."""
+"""With more nodes, rules are indexed whatever an event costs, because each change of a rule compiles all of
+them into one function. That takes 10 to 40 µs a node, and 70 to 100 if no rule was compiled before."""
 
 STAYS_SHARE: Final = 0.7
 """Indexed rules stay indexed until one function costs less than this share, so that rules that come and go do

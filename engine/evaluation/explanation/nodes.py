@@ -59,7 +59,7 @@ class ExplainedRule:
     node: Node
     why_not: tuple[Condition, ...] | None
     """The smallest set of predicates that would change the verdict if each changed its truth at this event.
-    None if no set turns it: the past decides, or a missing key."""
+    None if no set does, because the past or a missing key decides."""
 
     @property
     def verdict(self) -> bool:

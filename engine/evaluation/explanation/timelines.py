@@ -22,7 +22,7 @@ LOOKED_AT_S: Final = 30.0
 
 SHARE: Final = 0.1
 """The share of a processor that the timelines of a detector may take in the long run. An explanation takes
-a hundred times as long as an evaluation, so that looking would keep the detector from its events."""
+a hundred times as long as an evaluation, so without a limit, looking at timelines would hold up events."""
 BURST_S: Final = 0.5
 """The most processor time that they may take at once."""
 

@@ -73,9 +73,9 @@ class Joins:
         self.newborn |= dict.fromkeys(filter(self._state.has_older, names), now_us)
 
     def await_all(self, tick: int, now_us: int) -> None:
-        """Add all memories that do not wait yet, after event `tick` at `now_us`.
+        """Have all memories wait that do not yet, after event `tick` at `now_us`.
 
-        They do not when rules become indexed, or if a program saved them that did not have them join. Before
+        Needed when rules become indexed, and for states of programs in which memories did not join. Before
         rules are indexed, no memory has an older one.
         """
         known = {*self.newborn, *(each.name for each in self._waiting)}

@@ -21,10 +21,10 @@ class CatalogueState(msgspec.Struct):
     tokens: dict[str, StoredToken] = {}
     detectors: dict[str, str] = {}
     """Names by id."""
-    struck: set[str] = set()
+    removed: set[str] = msgspec.field(default_factory=set, name="struck")
     """Detectors that were removed and whose files may still exist."""
     tokens_used: dict[str, int] = {}
-    """When tokens were last used, in milliseconds, by id. It is no change of its own, so it is lost unless a
+    """When tokens were last used, in milliseconds, by id. This is not journaled, so it is lost unless a
     snapshot happens to be saved."""
 
 
@@ -51,7 +51,7 @@ class DetectorCreated(msgspec.Struct, frozen=True, array_like=True, tag="detecto
     name: str
 
 
-class DetectorStruck(msgspec.Struct, frozen=True, array_like=True, tag="detector struck"):
+class DetectorRemoved(msgspec.Struct, frozen=True, array_like=True, tag="detector struck"):
     """A detector was removed; its files may still exist."""
 
     id: str
@@ -63,7 +63,7 @@ class DetectorPurged(msgspec.Struct, frozen=True, array_like=True, tag="detector
     id: str
 
 
-Change = TokenAdded | TokenRevoked | DetectorCreated | DetectorStruck | DetectorPurged
+Change = TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved | DetectorPurged
 
 _decode: Final = msgspec.msgpack.Decoder(Change).decode
 
@@ -101,11 +101,11 @@ def apply(change: Change, state: CatalogueState) -> None:
             state.tokens_used.pop(change.id, None)
         case DetectorCreated():
             state.detectors[change.id] = change.name
-        case DetectorStruck():
+        case DetectorRemoved():
             state.detectors.pop(change.id, None)
-            state.struck.add(change.id)
+            state.removed.add(change.id)
         case DetectorPurged():
-            state.struck.discard(change.id)
+            state.removed.discard(change.id)
         case _:
             assert_never(change)
 

@@ -18,7 +18,7 @@ from engine.runtime.catalogue.catalogue_state import (
     Change,
     DetectorCreated,
     DetectorPurged,
-    DetectorStruck,
+    DetectorRemoved,
     TokenAdded,
     TokenRevoked,
     recovered_state,
@@ -162,13 +162,13 @@ class Directory:
     def _delete_unfinished(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
         warnings = []
-        for detector_id in list(self._state.struck):
+        for detector_id in list(self._state.removed):
             try:
                 self.purge_detector(detector_id)
             except StorageError as error:
                 # Leftover files must not keep the service from starting.
                 warnings.append(str(error))
-        known = self._state.detectors.keys() | self._state.struck
+        known = self._state.detectors.keys() | self._state.removed
         for name in self._files.names(self._detectors_folder):
             if name not in known:
                 folder = self._detectors_folder / name
@@ -285,7 +285,7 @@ class Directory:
         self.check_owner()
         if detector_id not in self._state.detectors:
             return None
-        self._change(DetectorStruck(detector_id))
+        self._change(DetectorRemoved(detector_id))
         return self._detectors.note(detector_id, None)
 
     def purge_detector(self, detector_id: str) -> None:
@@ -294,7 +294,7 @@ class Directory:
         if detector_id in self._state.detectors:
             return
         destroy_folder(self._detectors_folder / detector_id, self._files)
-        if detector_id in self._state.struck:
+        if detector_id in self._state.removed:
             self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str) -> Lease | None:

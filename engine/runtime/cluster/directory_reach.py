@@ -18,7 +18,7 @@ _PING_S: Final = 5.0
 _OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Errors that say what this service or its machine lacks, and nothing of the directory."""
 _ATTEMPTS: Final = 3
-"""After so many attempts in a row that this service alone can be blamed for, it gives up."""
+"""After this many attempts in a row that fail because of this service alone, it gives up."""
 
 
 class DirectoryReach:

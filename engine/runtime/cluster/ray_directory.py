@@ -35,7 +35,7 @@ _PINGS: Final = 4
 _PATIENCE_MAX: Final = 8
 """The longest timeout, as a multiple of the first, while one directory after the other is silent."""
 _TRUSTED_PINGS: Final = 30
-"""After so many answered pings, the timeout is the first again."""
+"""After this many answered pings, the timeout is back to its first value."""
 
 
 class RayDirectory:

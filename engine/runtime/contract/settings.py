@@ -74,17 +74,17 @@ class RuntimeSettings:
     unused_s: float = 10.0
     """How long more workers than twice the spares wait for detectors before they are ended."""
     activations_max: int = 10_000
-    """After so many activations of each of its detectors, a worker is replaced."""
+    """After this many activations of each of its detectors, a worker is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024
     """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
     it has none."""
     load_s: float = 5.0
     """How often a worker looks whether one of its detectors takes too much from the others."""
     node_timeout_s: float = 3.0
-    """A worker or a directory whose process has not answered for so long counts as dead, however busy it is:
+    """A worker or directory whose process has not answered for this long counts as dead, however busy it is:
     it was stopped, or its node is stopped, cut off or gone."""
     hung_s: float = 60.0
-    """A worker whose work has not gone on for so long is ended: its disk hangs."""
+    """A worker whose work has made no progress for this long is ended: its disk hangs."""
 
     activation_hung_s: float = 600.0
     """The same during an activation: a hundred thousand rules take half a minute."""
@@ -94,9 +94,9 @@ class RuntimeSettings:
     ask_s: float = 0.05
     """The minimum interval between such questions when an unknown token or detector causes one."""
     directory_hung_s: float = 10.0
-    """A directory whose disk has not answered for so long counts as dead, and is restarted."""
+    """A directory whose disk has not answered for this long counts as dead, and is restarted."""
     abandoned_s: float = 60.0
-    """A directory without any service for so long saves all detectors and ends. A worker that nobody is
+    """A directory without any service for this long saves all detectors and ends. A worker that nobody is
     connected to does the same after twice that time."""
     directory_answer_age_max_s: float = 15.0
     """Tokens are not trusted when the directory's last answer is older."""

@@ -30,9 +30,9 @@ T = TypeVar("T")
 _ANSWER_S: Final = 1.0
 """How long workers, Ray and the file system may take to answer."""
 _FRESH_S: Final = 1.0
-"""Figures are shared for so long, so that workers are asked at most once a second."""
+"""Figures are shared for this long, so that workers are asked at most once a second."""
 _FRONT_END_S: Final = 5.0
-"""A front end counts as gone after so long without figures, which it sends twice a second."""
+"""A front end counts as gone after this long without figures, which it sends twice a second."""
 
 
 class Census:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _MEASURE_S: Final = 5.0
 """The interval of measurements, where there are several nodes."""
 _IDLE_S: Final = 30.0
-"""Only detectors that have been idle for so long are moved to even the nodes out."""
+"""Only detectors that have been idle for this long are moved to even the nodes out."""
 
 
 class Rebalancer:

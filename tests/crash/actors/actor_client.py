@@ -93,7 +93,7 @@ class ActorProcess:
         self.tell("halt", moment, who, how)
 
     def quiet(self, seconds: float) -> bool:
-        """Whether nothing is said for so long."""
+        """Whether nothing is said for this long."""
         return not self._channel.waits(seconds)
 
     def wait_until_saved(self, within_s: float = ANSWER_WITHIN_S) -> bool:

@@ -326,7 +326,7 @@ WAYS: tuple[Callable[[KilledDetector], None], ...] = (
 
 
 def kill_actors(data: Path, seed: object, *, kills: int) -> Counts:
-    """Kill at least so many times, until a third of the kills met a moment that files show. Raises Lost."""
+    """Kill at least this many times, until a third of the kills met a moment that files show. Raises Lost."""
     counts = Counts()
     with actor_processes(data) as processes:
         number = 0

@@ -161,7 +161,7 @@ class Succession(KilledDetector):
 
 
 def successions(data: Path, seed: object, *, batches: int, snapshots: int, activations: int) -> Successions:
-    """Stop an owner at every moment of so many batches, snapshots and activations. Raises Lost."""
+    """Stop an owner at every moment of this many batches, snapshots and activations. Raises Lost."""
     came = Successions()
     with actor_processes(data) as processes:
         for kind, rounds in (

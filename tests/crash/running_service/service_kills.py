@@ -31,7 +31,7 @@ def planned(chance: random.Random, kills: int, services: int) -> list[str]:
 def kill_service_processes(
     data: Path, seed: object, *, kills: int, services: int, detectors: int = 4, pause_s: float = 0.3
 ) -> Tally:
-    """Kill so many processes, among them the whole service so many times. Raises Lost."""
+    """Kill this many processes, among them the whole service this many times. Raises Lost."""
     chance = random.Random(f"{seed}")
     tally = Tally()
     with running_service(data, tally) as running:

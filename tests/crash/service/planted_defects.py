@@ -157,9 +157,9 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a detector's folder goes before it is struck out": Defect(
         Directory,
         "delete_detector",
-        "self._change(DetectorStruck(detector_id))",
+        "self._change(DetectorRemoved(detector_id))",
         "destroy_folder(self._detectors_folder / detector_id, self._files); "
-        "self._change(DetectorStruck(detector_id))",
+        "self._change(DetectorRemoved(detector_id))",
         partial(images, "tokens_and_detectors"),
     ),
 }

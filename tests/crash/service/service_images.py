@@ -362,7 +362,7 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         raise Lost(f"tokens are {set(state.tokens)}; {run.tokens} were added and {run.revoked} revoked")
     if not run.entered <= state.detectors.keys() or run.struck & state.detectors.keys():
         raise Lost(f"detectors are {set(state.detectors)}, and {run.entered} were answered")
-    if leftovers := set(disk.names(DATA / "detectors")) - state.detectors.keys() - state.struck:
+    if leftovers := set(disk.names(DATA / "detectors")) - state.detectors.keys() - state.removed:
         raise Lost(f"the folders {leftovers} are no detector's")
     for detector_id in state.detectors:
         known = run.detectors[detector_id]

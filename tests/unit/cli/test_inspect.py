@@ -412,7 +412,7 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
-    body = encode_state(CatalogueState(struck={SECOND}))
+    body = encode_state(CatalogueState(removed={SECOND}))
     create_folder(tmp_path / "directory", body, version=STATE_VERSION)
     create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)

@@ -235,7 +235,7 @@ def test_unions_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -
 
 
 HALF = (1 << 16) - 16
-"""Two unions of so many rows take as much as all may."""
+"""Two unions of this many rows take as much as all may."""
 
 
 class Keeper:

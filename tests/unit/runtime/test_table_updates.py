@@ -11,7 +11,7 @@ from engine.runtime.catalogue.catalogue_state import (
     CatalogueState,
     DetectorCreated,
     DetectorPurged,
-    DetectorStruck,
+    DetectorRemoved,
 )
 from engine.runtime.catalogue.table_updates import UPDATES_MAX, TableCopy, TableVersions
 from engine.runtime.contract.catalogue_changes import TableUpdate
@@ -217,7 +217,7 @@ def a_catalogue_of(count: int) -> Callable[[], None]:
 
     def change() -> None:
         for number in range(200):
-            for made in (DetectorCreated(f"new {number}", ""), DetectorStruck(f"new {number}")):
+            for made in (DetectorCreated(f"new {number}", ""), DetectorRemoved(f"new {number}")):
                 catalogue_state.apply(made, state)
             catalogue_state.apply(DetectorPurged(f"new {number}"), state)
 

@@ -63,7 +63,7 @@ class Stream(Protocol):
 
 
 _FEW_NODES: Final = 64
-"""Rules of up to so many nodes count as few: their code takes some kilobytes."""
+"""Rules of up to this many nodes count as few: their code takes some kilobytes."""
 
 ObserveMany = Callable[[Iterable[Event], Stream, list[Fired]], None]
 """(events, detector, results): appends the rules that fire at each event to the results."""

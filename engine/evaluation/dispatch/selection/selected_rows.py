@@ -80,7 +80,7 @@ class Unions:
         return True
 
     def add(self, keeper: Keeper, rows: int) -> None:
-        """Add a new union of so many rows, in place of the keeper's last one."""
+        """Add a new union of this many rows, in place of the keeper's last one."""
         rows += UNION_ROWS
         _, before = self._made.pop(id(keeper), (keeper, 0))
         self._made[id(keeper)] = keeper, rows

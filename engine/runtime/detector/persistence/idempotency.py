@@ -175,7 +175,7 @@ class IdempotencyCache:
         self._generations: deque[_Generation] = deque()
         """The generations, the oldest first."""
         self._stretches: list[_Unpaged] = [_Unpaged()]
-        """The answers in no page. All stretches but the last are of a page that is pending or has failed."""
+        """The answers in no page. All stretches but the last are in a page that is pending or has failed."""
 
     def __len__(self) -> int:
         return sum(generation.rows for generation in self._generations)

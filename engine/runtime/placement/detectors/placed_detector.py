@@ -27,7 +27,7 @@ _FAST_S: Final = 0.25
 _OVER_S: Final = 1.0
 """How long to wait for the end of an activation that a front end cannot reach."""
 _BUSY_S: Final = 0.2
-"""A detector that has served requests so recently counts as busy."""
+"""A detector that has served requests this recently counts as busy."""
 
 
 class PlacedDetector:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 BEATS: Final = 4
-"""A silent worker counts as dead after so many beats."""
+"""A silent worker counts as dead after this many beats."""
 
 _AVOIDED_S: Final = 60.0
 """How long a silent node gets no workers. By then Ray has noticed if it is gone."""

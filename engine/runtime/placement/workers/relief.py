@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 from engine.runtime.placement.workers.node_choice import Demand, NodeLoad, fullness, has_room
 
 AGREE: Final = 3
-"""So many measurements in a row must find the same node full before a detector is moved."""
+"""This many measurements in a row must find the same node full before a detector is moved."""
 _FULL: Final = 0.9
 """A node is full if workers use this share of its CPUs."""
 _AFTERWARDS: Final = 0.7
 """A detector only goes where workers then use at most this share: that node is not full next, so nothing is
-moved back and forth. What needs a node for itself stays where it is."""
+moved back and forth. A detector that needs a node for itself stays where it is."""
 _WORTH: Final = 0.02
 """A detector that uses less than this share of its node relieves nothing."""
 

@@ -27,7 +27,7 @@ class _Need(NamedTuple):
     """What kind of worker a taker needs."""
 
     alone: bool
-    """One without other detectors."""
+    """Whether it must have no other detectors."""
     node: str | None
     """The node that it must be on; None for any."""
 
