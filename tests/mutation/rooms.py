@@ -196,6 +196,7 @@ ROOMS: Final = {
             "facts",
             "engine/evaluation/facts",
             tests=(
+                "unit/evaluation/test_texts.py",
                 "unit/evaluation/test_names.py",
                 "unit/evaluation/test_explanations.py",
                 "unit/evaluation/test_pattern_work.py",
@@ -297,18 +298,9 @@ ROOMS: Final = {
         ),
         Room(
             "placement",
-            "engine/runtime",
-            tests=(
-                "unit/runtime/test_node_choice.py",
-                "unit/runtime/test_relief.py",
-                "unit/runtime/test_table_updates.py",
-            ),
-            files=(
-                "placement/workers/node_choice.py",
-                "placement/workers/relief.py",
-                "catalogue/table_updates.py",
-                "catalogue/catalogue_state.py",
-            ),
+            "engine/runtime/placement/workers",
+            tests=("unit/runtime/test_node_choice.py", "unit/runtime/test_relief.py"),
+            files=("node_choice.py", "relief.py"),
         ),
     )
 }
