@@ -20,7 +20,7 @@ _core: Final[Any] = _raylet
 _TOKEN_BYTES: Final = 32
 _TOKEN_FILE_MODE: Final = 0o600
 
-_TOKEN_WARNINGS: Final = "ray._private.authentication.authentication_token_setup"
+_WARNS_OF_TOKENS: Final = "ray._private.authentication.authentication_token_setup"
 """The logger that warns at each start that a token is required."""
 
 _NO_PORT: Final = "-1"
@@ -38,7 +38,7 @@ def require_token(path: Path) -> None:
     # This process has read the environment already, when it imported ray.
     _core.Config.initialize("")
     _core.AuthenticationTokenLoader.instance().reset_cache()
-    logging.getLogger(_TOKEN_WARNINGS).setLevel(logging.ERROR)
+    logging.getLogger(_WARNS_OF_TOKENS).setLevel(logging.ERROR)
 
 
 def listen_on_loopback() -> None:
