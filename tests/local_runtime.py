@@ -21,7 +21,7 @@ from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
-from engine.runtime.contract.ports import NodesPort
+from engine.runtime.contract.ports import NodesPort, Survivor
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.requests.routes import Address
@@ -326,6 +326,7 @@ class LocalActors:
         self.before: Callable[[str], Awaitable[None]] = _no_fault
         self.left: list[LocalWorker] = []
         """The workers that have lost their broker, and wait for another."""
+        self.lost_on = ""
         self.refuse = False
         """Whether starting fails."""
         self.avoided: list[frozenset[str]] = []
@@ -349,10 +350,10 @@ class LocalActors:
         self.started.append(handle)
         return handle
 
-    async def survivors(self) -> list[Awaitable[LocalWorker]]:
+    async def survivors(self) -> list[Survivor]:
         """Every one that an earlier broker has left; a test says which."""
         left, self.left = self.left, []
-        return [self._found(worker) for worker in left]
+        return [Survivor(self._found(worker), worker.node) for worker in left]
 
     async def _found(self, worker: LocalWorker) -> LocalWorker:
         worker.supervise()

@@ -18,7 +18,9 @@ _log = logging.getLogger(__name__)
 _ANSWER_S = 5.0
 """How long such a worker may take to list its detectors."""
 _FIRST_S = 1.0
-"""How long the start waits for such workers. Those that are on a lost node never answer."""
+"""How long the start waits for such workers, if they may have detectors."""
+_FIRST_OF_LOST_S = 0.25
+"""The same for those on the node where the earlier broker was lost: if that is lost, they never answer."""
 
 _Adopted = Sequence[tuple[DetectorWorker, Held]]
 """Detectors, each with the worker in which it is active."""
@@ -48,12 +50,24 @@ class Adoption:
 
     async def begin(self) -> None:
         """Take over those that answer soon."""
-        adopting = {asyncio.create_task(self._adopted(one)) for one in await self._starter.survivors()}
+        survivors = await self._starter.survivors()
+        adopting = {asyncio.create_task(self._adopted(one.found)): one.node for one in survivors}
         if not adopting:
             return
-        soon, late = await asyncio.wait(adopting, timeout=_FIRST_S)
+        lost_on = self._starter.lost_on
+        if doubtful := lost_on != "" and lost_on in adopting.values():
+            # Ray may still believe in a lost node, and what it starts there would never answer.
+            self._workers.avoided.add(lost_on)
+        await asyncio.wait(adopting, timeout=_FIRST_OF_LOST_S)
+        if others := [one for one, node in adopting.items() if node not in ("", lost_on)]:
+            await asyncio.wait(others, timeout=_FIRST_S - _FIRST_OF_LOST_S)
+        if doubtful and any(worker.port.node == lost_on for worker in self._workers.all):
+            self._workers.avoided.remove(lost_on)
+        elif doubtful:
+            self._workers.avoid(lost_on)
+        soon = [one for one in adopting if one.done()]
         await self._take_over([held for one in soon for held in one.result()])
-        for one in late:
+        for one in adopting.keys() - set(soon):
             self._late.begin(self._take_over_late(one))
 
     async def end(self) -> None:

@@ -89,8 +89,9 @@ class LocalBroker(Broker):
         opened = await self._directory.start()
         for damage in opened.damage:
             self._problems.note(f"tokens and catalogue: set aside: {damage}")
-        await self._adoption.begin()
+        # Workers may be needed while others are adopted.
         await self._nodes.look()
+        await self._adoption.begin()
         self._workers.fill()
         self._rebalancer.start()
 

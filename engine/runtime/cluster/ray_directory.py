@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import ray
 from ray._private import worker as ray_worker
@@ -18,6 +18,7 @@ from engine.runtime.broker.remote_broker import Unreachable
 from engine.runtime.catalogue.directory import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach
+from engine.runtime.cluster.directory_watch import DirectoryWatch
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
@@ -30,13 +31,6 @@ from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
-_PINGS: Final = 4
-"""How often a directory is asked for a sign of life within the timeout."""
-_PATIENCE_MAX: Final = 8
-"""The longest timeout, as a multiple of the first, while one directory after the other is silent."""
-_TRUSTED_PINGS: Final = 30
-"""After this many answered pings, the timeout is back to its first value."""
-
 
 class RayDirectory:
     """Connects to the directory of a data folder."""
@@ -46,8 +40,6 @@ class RayDirectory:
         self._shared_settings = dict(shared_settings)
         self._other_settings: list[OtherSetting] = []
         """The settings of this service that are not in force."""
-        self._silent_s = settings.node_timeout_s
-        self._patience = 1
         data = settings.data.resolve()
         settings = dataclasses.replace(settings, data=data)
         directory = DirectorySettings(
@@ -70,6 +62,7 @@ class RayDirectory:
         self._getting: asyncio.Future[Any] | None = None
         self._actor: RayActor | None = None
         self._reach = DirectoryReach(settings.node_timeout_s)
+        self._watch = DirectoryWatch(settings.node_timeout_s)
         self._watching: asyncio.Task[None] | None = None
 
     async def connect(self) -> LinkClient:
@@ -84,7 +77,7 @@ class RayDirectory:
         self._lost_on = address.node
         if self._watching is not None:
             self._watching.cancel()
-        self._watching = asyncio.create_task(self._watch(actor, client))
+        self._watching = asyncio.create_task(self._end_if_lost(actor, client))
         try:
             folder: str = await client.ask("open", str, node)
             self._check_not_a_copy(folder)
@@ -147,34 +140,19 @@ class RayDirectory:
         here = ray.get_runtime_context().get_node_id()
         node = node_for_directory(look(), here, lost_on=self._lost_on)
         strategy = "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
-        return self._options(scheduling_strategy=strategy).remote(*self._arguments)
+        return self._options(scheduling_strategy=strategy).remote(*self._arguments, self._lost_on)
 
     def _got_over(self, getting: asyncio.Future[Any]) -> None:
         self._getting = None
         mark_retrieved(getting)
 
-    async def _watch(self, actor: RayActor, client: LinkClient) -> None:
-        """End the directory if its process does not answer; another one replaces it.
-
-        The timeout doubles if the next one is silent, too: replacing it costs a busy machine time.
-        """
-        answered = 0
-        while client.link.usable:
-            await asyncio.sleep(self._silent_s / _PINGS)
-            silent_s = self._silent_s * self._patience
-            try:
-                async with asyncio.timeout(silent_s):
-                    await client.ask("ping", int)
-                answered += 1
-                if answered == _TRUSTED_PINGS:
-                    self._patience = 1
-            except ActorDied:
-                return
-            except TimeoutError:
-                _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
-                self._patience = min(2 * self._patience, _PATIENCE_MAX)
-                await actor.end()
-                client.link.abort()
+    async def _end_if_lost(self, actor: RayActor, client: LinkClient) -> None:
+        """End the directory if its process does not answer; another one replaces it."""
+        silent_s = await self._watch.lost(client)
+        if silent_s is not None:
+            _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
+            await actor.end()
+            client.link.abort()
 
 
 def _cluster_id() -> str:

@@ -37,6 +37,13 @@ def not_on(avoid: Collection[str]) -> dict[str, Any]:
     return {"label_selector": {_NODE_LABEL: f"!in({','.join(bad)})"}}
 
 
+def nodes_of_actors() -> dict[str, str]:
+    """Return the nodes of the actors that Ray believes to be alive, by their names. Asks Ray."""
+    store: Any = state.state
+    actors: dict[str, dict[str, Any]] = store.actor_table(None, None, "ALIVE")
+    return {actor["Name"]: actor["Address"]["NodeID"] for actor in actors.values()}
+
+
 class RayNodes(NodesPort):
     """The nodes of the cluster that this process belongs to."""
 

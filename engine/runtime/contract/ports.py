@@ -1,7 +1,7 @@
 """Detectors, workers and nodes as others call them: few methods, implemented with Ray or by a fake."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
 from engine.runtime.contract.requests.calls import Activated, Held, Report
@@ -109,8 +109,20 @@ class WorkerPort(Protocol):
         """End the worker's process. Nothing is saved."""
 
 
+class Survivor(NamedTuple):
+    """A worker that an earlier supervisor has left."""
+
+    found: Awaitable[WorkerPort | None]
+    """Returns it once it answers; None if it does not, and was ended."""
+    node: str
+    """Its node; empty if it is still being started, and so has no detectors."""
+
+
 class WorkerStarter(Protocol):
     """Starts workers."""
+
+    lost_on: str
+    """The node on which the supervisor before was lost, perhaps with the node; empty if there was none."""
 
     async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
         """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
@@ -118,11 +130,8 @@ class WorkerStarter(Protocol):
         Without a node, this may take until one has room.
         """
 
-    async def survivors(self) -> Sequence[Awaitable[WorkerPort | None]]:
-        """Return the workers that an earlier supervisor of the data folder has left, each once it answers.
-
-        None stands for one that does not answer, and is ended.
-        """
+    async def survivors(self) -> Sequence[Survivor]:
+        """Return the workers that an earlier supervisor of the data folder has left."""
 
 
 class NodesPort(Protocol):

@@ -42,10 +42,11 @@ def lose_broker(service: LocalService) -> None:
 
 
 @asynccontextmanager
-async def succeeded(service: LocalService) -> AsyncIterator[LocalBroker]:
-    """A second broker, after the first one is lost."""
+async def succeeded(service: LocalService, lost_on: str = "") -> AsyncIterator[LocalBroker]:
+    """A second broker, after the first one is lost, perhaps with its node."""
     lose_broker(service)
     actors = LocalActors(service.settings)
+    actors.lost_on = lost_on
     actors.left = [worker for worker in service.actors.started if not worker.dead]
     broker = LocalBroker(service.settings, actors, LocalDirectories(service.settings))
     await broker.start()
@@ -216,6 +217,55 @@ async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts
             assert (await broker.route(late, 0)).worker == workers[late].name
             assert broker.counts[ACTIVATIONS] == 1
             assert isinstance(await service.fleet.call(late, event(2)), Done)
+
+
+async def test_workers_on_the_node_that_was_lost_with_the_broker_are_hardly_waited_for(tmp_path, monkeypatch):
+    async with serving(tmp_path) as service:
+        detector = await service.fleet.create_detector("one")
+        await service.fleet.call(detector, event(1))
+        found = LocalActors._found
+
+        async def silent(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
+            if worker.node == "n":
+                await asyncio.sleep(1000)
+            return await found(actors, worker)
+
+        monkeypatch.setattr(LocalActors, "_found", silent)
+        began_s = asyncio.get_running_loop().time()
+        async with succeeded(service, lost_on="n") as broker:
+            assert asyncio.get_running_loop().time() - began_s < 0.5
+            # Ray still believes in the node, but nothing is started there.
+            route = await broker.route(detector, 0)
+            assert route.address.node == "m"
+            assert broker.counts[ACTIVATIONS] == 1
+
+
+@pytest.mark.parametrize("lost_on", ["", "m"])
+async def test_workers_that_were_being_started_are_hardly_waited_for(tmp_path, monkeypatch, lost_on):
+    async with serving(tmp_path) as service:
+        await until(lambda: service.actors.started)
+
+        async def silent(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
+            await asyncio.sleep(1000)
+            return worker
+
+        monkeypatch.setattr(LocalActors, "_found", silent)
+        for worker in service.actors.started:
+            worker.node = ""
+        began_s = asyncio.get_running_loop().time()
+        async with succeeded(service, lost_on) as broker:
+            assert asyncio.get_running_loop().time() - began_s < 0.5
+            assert not broker._workers.avoided.now()
+
+
+async def test_a_node_whose_workers_answer_is_not_given_up_because_the_broker_was_lost_there(tmp_path):
+    async with serving(tmp_path) as service:
+        detector = await service.fleet.create_detector("one")
+        await service.fleet.call(detector, event(1))
+        async with succeeded(service, lost_on="n") as broker:
+            assert broker.active_detectors == 1
+            assert not broker._workers.avoided.now()
+            assert (await broker.route(detector, 0)).address.node == "n"
 
 
 async def test_what_is_adopted_late_is_saved_at_the_end_too(tmp_path, monkeypatch):

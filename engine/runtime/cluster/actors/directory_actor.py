@@ -25,19 +25,29 @@ class DirectoryActor(ServingActor):
     """The Ray actor of the directory: tokens, catalogue, leases and the placement of detectors."""
 
     def __init__(
-        self, settings: RuntimeSettings, directory: DirectorySettings, shared_settings: Mapping[str, str]
+        self,
+        settings: RuntimeSettings,
+        directory: DirectorySettings,
+        shared_settings: Mapping[str, str],
+        lost_on: str,
     ) -> None:
+        """`lost_on` is the node of the directory before this one, which may be lost with it."""
         super().__init__(settings.transport)
         self._shared_settings = shared_settings
         self._settings = settings
         self._directory = directory
+        self._lost_on = lost_on
         self._service: DirectoryService | None = None
 
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike
         if self._service is None:
             broker = LocalBroker(
                 self._settings,
-                RayWorkers(self._settings, lambda: broker.check_owner()),  # noqa: PLW0108 -- made below
+                RayWorkers(
+                    self._settings,
+                    lambda: broker.check_owner(),  # noqa: PLW0108 -- made below
+                    lost_on=self._lost_on,
+                ),
                 DirectoryThreads(self._directory, _give_up),
                 nodes=RayNodes(),
                 leave=lambda: os._exit(0),

@@ -14,12 +14,12 @@ from ray.exceptions import RayError
 from engine.runtime.activation.detector_service import MAKE_ROOM
 from engine.runtime.cluster.actors.worker import WorkerActor
 from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, created, first_line
-from engine.runtime.cluster.ray_nodes import not_on, on_node
+from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import WorkerAnswer
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
+from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
@@ -115,12 +115,15 @@ class RayWorkerPort(RayActor, WorkerPort):
 class RayWorkers(WorkerStarter):
     """Starts workers of a data folder in the cluster that this process belongs to."""
 
-    def __init__(self, settings: RuntimeSettings, may_end: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self, settings: RuntimeSettings, may_end: Callable[[], Awaitable[object]], *, lost_on: str = ""
+    ) -> None:
         """`may_end` returns once it is certain that this supervisor has no successor.
 
-        Raises DetectorUnavailable if that is not known.
+        It raises DetectorUnavailable if that is not known. `lost_on` is the node of the supervisor before.
         """
         self._may_end = may_end
+        self.lost_on = lost_on
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
         self._remote = ray.remote(**OPTIONS)(WorkerActor)
         self._endings = Background()
@@ -141,10 +144,15 @@ class RayWorkers(WorkerStarter):
             raise ActorDied(first_line(error)) from error
         return await self._connected(RayActor(actor, name), _START_S if node else _ROOM_S)
 
-    async def survivors(self) -> Sequence[Awaitable[WorkerPort | None]]:
-        """Return the workers that an earlier supervisor of the data folder has left, None if one is dead."""
+    async def survivors(self) -> Sequence[Survivor]:
+        """Return the workers that an earlier supervisor of the data folder has left."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
-        return [self._found(name) for name in names if name.startswith(self._prefix)]
+        nodes = await off_loop(nodes_of_actors, "ray names")
+        return [
+            Survivor(self._found(name), nodes.get(name, ""))
+            for name in names
+            if name.startswith(self._prefix)
+        ]
 
     async def _found(self, name: str) -> WorkerPort | None:
         try:

@@ -76,6 +76,10 @@ class AvoidedNodes:
         """Avoid a node from now on."""
         self._until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
 
+    def remove(self, node: str) -> None:
+        """Avoid a node no longer."""
+        self._until_s.pop(node, None)
+
     def now(self) -> frozenset[str]:
         """Return the nodes to avoid now."""
         now_s = asyncio.get_running_loop().time()

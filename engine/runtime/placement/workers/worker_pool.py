@@ -68,7 +68,7 @@ class WorkerPool:
         self._slow_starts: set[asyncio.Task[None]] = set()
         self._start_nodes: Counter[str] = Counter()
         """How many workers are starting on each node."""
-        self._avoided = AvoidedNodes()
+        self.avoided = AvoidedNodes()
         self._endings = Background()
         self._closed = False
         self._trimming: asyncio.TimerHandle | None = None
@@ -221,6 +221,11 @@ class WorkerPool:
             for start in self._starts.keys() | self._slow_starts:
                 start.cancel()
 
+    def avoid(self, node: str) -> None:
+        """Start no worker on a silent node for a while, as long as another one has room."""
+        _log.warning("no worker of the node %s answers; none is started there for a while", node)
+        self.avoided.add(node)
+
     def clear(self, node: str) -> bool:
         """Give the workers of a node no more detectors; return whether the node has no worker left."""
         for worker in [one for one in self._all if one.port.node == node and not one.worn]:
@@ -307,7 +312,7 @@ class WorkerPool:
             return
         self._start_nodes.update([node] if node else [])
         try:
-            port = await self._starter.start(self._nodes.draining | self._avoided.now(), node)
+            port = await self._starter.start(self._nodes.draining | self.avoided.now(), node)
         except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
             _log.warning("a detector worker did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
@@ -327,7 +332,7 @@ class WorkerPool:
         """Return the node for the next worker; None if only Ray can find one, now or later."""
         if not self._nodes.known:
             return None
-        node = self.node_for_worker(but=self._avoided.now()) or self.node_for_worker()
+        node = self.node_for_worker(but=self.avoided.now()) or self.node_for_worker()
         self._note_room(None if node else self._nodes.no_room)
         return node
 
@@ -367,7 +372,7 @@ class WorkerPool:
 
         def lost() -> bool:
             # If its node counts as gone, no activation explains the silence.
-            avoided = worker.port.node in self._avoided.now()
+            avoided = worker.port.node in self.avoided.now()
             return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
 
         def doubted() -> None:
@@ -380,11 +385,8 @@ class WorkerPool:
         except ActorDied as error:
             self._died(worker, f"cannot be reached: {error}")
             return
-        node, others = worker.port.node, self._all - {worker}
-        neighbours = [one for one in others if one.port.node == node]
-        if all(one.heartbeat.doubtful for one in neighbours):
-            _log.warning("no worker of the node %s answers; none is started there for a while", node)
-            self._avoided.add(node)
+        if all(one.heartbeat.doubtful for one in self._all if one.port.node == worker.port.node):
+            self.avoid(worker.port.node)
         self._died(worker, f"has not answered for {timeout_s:g} s")
 
     def _died(self, worker: DetectorWorker, how: str) -> None:

@@ -1,0 +1,78 @@
+"""A directory that gives no sign of life: how soon a service takes it for lost."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.runtime.cluster.directory_watch import DirectoryWatch
+from engine.runtime.contract.errors import ActorDied
+
+pytestmark = pytest.mark.skipping_clock
+
+TIMEOUT_S = 3.0
+INTERVAL_S = TIMEOUT_S / 12
+"""The time between two pings: the timeout begins no later than that after the last answer."""
+
+
+class Connection:
+    """A connection to a directory that answers until it falls silent or dies, on the clock of its loop."""
+
+    def __init__(
+        self, *, silent_after_s: float = 1e9, dead_after_s: float = 1e9, delay_s: float = 0.0
+    ) -> None:
+        self.link = SimpleNamespace(usable=True)
+        self._silent_s = now_s() + silent_after_s
+        self._dead_s = now_s() + dead_after_s
+        self._delay_s = delay_s
+
+    async def ask(self, method: str, kind: type) -> Any:
+        assert (method, kind) == ("ping", int)
+        await asyncio.sleep(self._delay_s)
+        if now_s() >= self._dead_s:
+            raise ActorDied("it died")
+        if now_s() >= self._silent_s:
+            await asyncio.Event().wait()
+        return 0
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def lost(watch: DirectoryWatch, **connection: float) -> tuple[float | None, float]:
+    """How long the directory was silent by the watch's account, and when that was noticed."""
+    began_s = now_s()
+    silent_s = await watch.lost(Connection(**connection))  # type: ignore[arg-type]
+    return silent_s, now_s() - began_s
+
+
+async def test_the_timeout_begins_soon_after_the_last_answer():
+    for silent_after_s in (0.0, 0.1, 0.3, 10.0, 100.3):
+        silent_s, noticed_s = await lost(DirectoryWatch(TIMEOUT_S), silent_after_s=silent_after_s)
+        assert silent_s == TIMEOUT_S
+        assert TIMEOUT_S <= noticed_s - silent_after_s <= TIMEOUT_S + INTERVAL_S + 0.05
+
+
+async def test_one_that_answers_late_is_not_lost():
+    async with asyncio.timeout(1000):
+        assert await lost(DirectoryWatch(TIMEOUT_S), delay_s=TIMEOUT_S - 0.1, dead_after_s=500) == (
+            None,
+            pytest.approx(500, abs=TIMEOUT_S + INTERVAL_S),
+        )
+
+
+async def test_one_after_the_other_that_is_silent_gets_more_time_until_one_has_answered_for_a_while():
+    watch = DirectoryWatch(TIMEOUT_S)
+    silent = [(await lost(watch, silent_after_s=0))[0] for _ in range(5)]
+    assert silent == [TIMEOUT_S * factor for factor in (1, 2, 4, 8, 8)]
+    assert (await lost(watch, silent_after_s=20))[0] == 8 * TIMEOUT_S
+    assert (await lost(watch, silent_after_s=25))[0] == TIMEOUT_S
+
+
+async def test_the_end_of_the_connection_is_no_silence():
+    assert (await lost(DirectoryWatch(TIMEOUT_S), dead_after_s=10))[0] is None
+    closed = Connection()
+    closed.link.usable = False
+    assert await DirectoryWatch(TIMEOUT_S).lost(closed) is None  # type: ignore[arg-type]
