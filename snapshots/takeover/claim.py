@@ -5,7 +5,7 @@ README.md has the argument; it rests on the order of the calls here.
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from snapshots.errors import ClaimRemoved, Fenced, NewerFormat, NothingUsable, StorageError
@@ -172,7 +172,8 @@ def _listed(
     claim, segment = segment_name(epoch, CLAIM_NUMBER), segment_name(epoch, FIRST_NUMBER)
     now = files.names(folder)
     if before is not None and {*now} == {*found, claim, segment}:
-        return replace(before, claims={**before.claims, epoch: claim})
+        before.claims[epoch] = claim
+        return before
     names = listing(now)
     if names.epoch > epoch:
         raise _fenced(folder, names, epoch)

@@ -20,7 +20,7 @@ from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNI
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, Weight, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.facts.texts import Texts
+from engine.evaluation.facts.texts import NO_TEXTS, Texts
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import membership_of
 from engine.evaluation.plan.ir import Memories
@@ -90,7 +90,7 @@ class RuleSet:
     def texts(self) -> "Texts":
         """The facts whose texts patterns are matched against."""
         if self._texts is None:
-            self._texts = Texts(self._bounds)
+            self._texts = Texts(self._bounds) if self._bounds else NO_TEXTS
         return self._texts
 
     @property

@@ -1,7 +1,7 @@
 """Finds the texts of an event that patterns are matched against."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from engine.evaluation.facts.names import FactNames
 
@@ -32,3 +32,7 @@ class Texts:
         """Return the facts whose values are texts, sorted, each with its bound and the text."""
         found = self._names.found_in(fields, sent)
         return sorted((fact, bytes_max, text) for (fact, bytes_max), text in found if type(text) is str)
+
+
+NO_TEXTS: Final = Texts(())
+"""Those of rules without patterns."""

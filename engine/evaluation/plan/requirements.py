@@ -1,5 +1,6 @@
 """The memories, relations, patterns and literals that a rule requires of its detector."""
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from engine.evaluation.memory import Kind, Recorded, Sharing, Traits, pane_us
@@ -25,6 +26,8 @@ class Requirements(NamedTuple):
     """Each text of a `contains`, after its fact."""
 
 
+# Whoever adds a rule asks twice, and detectors that take turns in a process come again.
+@lru_cache(64)
 def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
     """Return the requirements of a condition under a path, for rules of one birth."""
     nodes = list(walk(condition, ()))

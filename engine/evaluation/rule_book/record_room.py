@@ -28,8 +28,8 @@ class RecordRoom:
 
         It may replace an enabled rule, of which the condition and the birth are given.
         """
-        coming = [(node, birth) for node in _nodes(new)]
-        going = [] if before is None else [(node, before[1]) for node in _nodes(before[0])]
+        coming = [(node, birth) for node in _nodes(new, birth)]
+        going = [] if before is None else [(node, before[1]) for node in _nodes(*before)]
         more = sum(_bytes(each[0]) for each in coming if not self._uses[each])
         less = sum(_bytes(each[0]) for each in going if self._uses[each] == 1)
         # If the bound was lowered, a detector may exceed it and can still lose records.
@@ -42,22 +42,22 @@ class RecordRoom:
 
     def add(self, condition: Condition, birth: int) -> None:
         """Count the records of a rule."""
-        for node in _nodes(condition):
+        for node in _nodes(condition, birth):
             self._uses[node, birth] += 1
             if self._uses[node, birth] == 1:
                 self.bytes += _bytes(node)
 
     def remove(self, condition: Condition, birth: int) -> None:
         """Undo one `add` of the same rule."""
-        for node in _nodes(condition):
+        for node in _nodes(condition, birth):
             self._uses[node, birth] -= 1
             if not self._uses[node, birth]:
                 del self._uses[node, birth]
                 self.bytes -= _bytes(node)
 
 
-def _nodes(condition: Condition) -> frozenset[Condition]:
-    memories = requirements_of(condition).memories
+def _nodes(condition: Condition, birth: int) -> frozenset[Condition]:
+    memories = requirements_of(condition, birth).memories
     return frozenset(node for node, path in memories if not path and recorded_of(node) is not None)
 
 

@@ -116,10 +116,12 @@ class DetectorActor:
                 raise
             attempt.survived()
             detector = restored.detector
-            if detector.limits != settings.limits or not restored.tells_limits:
-                detector = journal_entries.under_limits(detector, settings.limits)
+            limits = settings.limits
+            same = detector.limits is limits or detector.limits == limits
+            if not (same and restored.tells_limits):
+                detector = journal_entries.under_limits(detector, limits)
                 # This record becomes durable with the next one; until then no answer depends on it.
-                self._write(store, detector, (LimitsSet(limits_document(settings.limits)),))
+                self._write(store, detector, (LimitsSet(limits_document(limits)),))
         except BaseException as error:
             store.close()
             if isinstance(error, OSError):
