@@ -12,7 +12,8 @@ from engine.evaluation.facts import lookups
 from engine.evaluation.plan import codegen
 from engine.evaluation.state import slices
 from engine.evaluation.state.removal import incremental_expiry
-from engine.evaluation.state.storage import columns, records, triggering
+from engine.evaluation.state.storage import columns, records
+from engine.evaluation.state.storage.slots import triggering
 from tests.differential import fused
 
 LOOKED_UP = (

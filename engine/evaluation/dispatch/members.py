@@ -5,7 +5,7 @@ from typing import NamedTuple
 from engine.evaluation.dispatch.weighing import Weight
 from engine.evaluation.plan.triggers import Triggers
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.node_names import NodeName
 
 
 class EnabledRule(NamedTuple):

@@ -30,7 +30,8 @@ from engine.evaluation.plan.triggers import Analysis, Holding, Triggers, Unstart
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
 from engine.evaluation.state.joining import Joins
-from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.views import Store
 from engine.language.limits import Limits
@@ -378,11 +379,8 @@ class RuleSet:
     def _memories(self, names: Iterable[NodeName]) -> Memories:
         """Return memories as rules read them: through a view, if they can be shared."""
         views = self._state.views
-        found = {}
-        for name in names:
-            store, regime = self._memory(name)
-            found[name[:2]] = views.get(name, store), regime, name in views
-        return found
+        each = ((name, *self._memory(name)) for name in names)
+        return {name[:2]: (views.get(name, store), regime, name in views) for name, store, regime in each}
 
     def _memory(self, name: NodeName) -> tuple[Store, Regime]:
         store = self._state.store_of(name)

@@ -15,7 +15,7 @@ from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.facts.values import Event
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.node_names import NodeName
 from engine.language.diagnostics import Entry, Refusal
 
 DIFFERENCES_KEPT: Final = 500

@@ -24,7 +24,7 @@ from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.plan.triggers import Comparison
 from engine.evaluation.rules import LiveRule
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.node_names import NodeName
 from engine.language import condition as language
 from engine.language.condition import Condition, ScaledFact
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted

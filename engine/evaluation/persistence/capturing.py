@@ -16,11 +16,12 @@ from engine.evaluation.paths import Path
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.state.joining import Joining
-from engine.evaluation.state.slices import Joined, NodeName, State
+from engine.evaluation.state.node_names import Joined, NodeName
+from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.records import Records
-from engine.evaluation.state.storage.starts import NO_BIRTH
+from engine.evaluation.state.storage.slots.starts import NO_BIRTH
 from engine.evaluation.state.storage.tables import Key
 
 T = TypeVar("T")

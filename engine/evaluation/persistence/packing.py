@@ -25,7 +25,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.state.aggregates.panes import Panes, Sum
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.storage.columns import PAGED_FROM
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.tables import Key

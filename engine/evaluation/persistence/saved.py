@@ -64,7 +64,7 @@ from engine.evaluation.state.aggregates.panes import Panes, Sum
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.joining import Joining
-from engine.evaluation.state.slices import Joined, NodeName
+from engine.evaluation.state.node_names import Joined, NodeName
 from engine.evaluation.state.storage.columns import PAGED_FROM, Column, ColumnTable
 from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records

@@ -4,7 +4,8 @@ What was read from a clock is written, and names that have joined another have a
 """
 
 from engine.evaluation.memory import FOREVER, NEVER, Regime
-from engine.evaluation.state.slices import Joined, NodeName, State
+from engine.evaluation.state.node_names import Joined, NodeName
+from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import Column
 from engine.evaluation.state.storage.records import Records
 
@@ -45,7 +46,7 @@ def fuse(state: State, tick: int, now_us: int) -> None:
 def _complete(column: Column) -> None:
     """Write the times that are read from the clock of the slices. From now on, the clock is not read."""
     table = column.table
-    for slot, taken in enumerate(table.taken):
+    for slot, taken in enumerate(table.free_slots.taken):
         if taken:
             column.keep(slot, column.past_us(slot), table.seen[slot])
     for slot in list(column.ticks):

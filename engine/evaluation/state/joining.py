@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from engine.evaluation.memory import FOREVER, NEVER, Sharing
 from engine.evaluation.state.aggregates.entries import Entries
-from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import Column
 from engine.evaluation.state.storage.records import Records
 
@@ -154,7 +155,7 @@ class Joins:
         state, name, since_us = self._state, due.name, due.since_us
         own, other = state.stores[name], state.stores[state.oldest(name)]
         if isinstance(own, Column) and isinstance(other, Column):
-            taken, end = own.table.taken, slot + COMPARED_AT_ONCE
+            taken, end = own.table.free_slots.taken, slot + COMPARED_AT_ONCE
             last = min(end, len(taken))
             if isinstance(own, Entries):
                 while slot < last and (not taken[slot] or own.earliest_us(slot) > since_us):

@@ -8,46 +8,28 @@ birth then join the oldest memory of the same node, as soon as it reads like the
 shared may read others inside it, of its own birth. Then it uses them, as a rule does.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from engine.evaluation.memory import FOREVER, NEVER, Regime, Sharing, Traits
 from engine.evaluation.paths import Path
+from engine.evaluation.state.node_names import Joined, NamesByBirth, NodeName
 from engine.evaluation.state.removal.eviction import Evicted, Eviction
 from engine.evaluation.state.removal.expiry import has_expired
 from engine.evaluation.state.removal.incremental_expiry import bloated, expire_some
 from engine.evaluation.state.storage.columns import Column, ColumnTable
-from engine.evaluation.state.storage.starts import NO_BIRTH, Starts
+from engine.evaluation.state.storage.slots.starts import NO_BIRTH, Starts
 from engine.evaluation.state.unkeyed import Globals, Keyless, new_records
 from engine.evaluation.state.views import Store, View
-from engine.language.condition import Condition
+
+if TYPE_CHECKING:
+    from engine.language.condition import Condition
 
 SWEPT_FROM: Final = 1 << 14
 """Up to this many live keys, expired keys are kept, so that a key that returns finds its slot."""
 
-_birth: Final = attrgetter("birth")
-
 SETTLE_EVERY: Final = 32
 """A detector tidies its tables, if they need it, every this many events."""
-
-
-class NodeName(NamedTuple):
-    """The name of a memory. Two nodes have equal names exactly if they always remember the same."""
-
-    condition: Condition
-    path: Path
-    birth: int
-    """The number of events that the detector had seen when the rule's history began."""
-
-
-class Joined(NamedTuple):
-    """The older memory that rules read in place of one of their own birth."""
-
-    name: NodeName
-    since_us: int
-    """Only later times in that memory count for these rules."""
 
 
 class State:
@@ -65,15 +47,15 @@ class State:
         """How many rules use each memory, and how many names have joined it."""
         self.joined: dict[NodeName, Joined] = {}
         """The names without a memory of their own."""
-        self.readers: dict[NodeName, list[NodeName]] = {}
-        """The names that have joined each memory, in order of birth."""
+        self.readers: NamesByBirth[NodeName] = NamesByBirth()
+        """The names that have joined each memory."""
         self.inner: dict[NodeName, tuple[NodeName, ...]] = {}
         """The names of the memories inside each memory that others have joined. It uses them too: its updates
         need them, whatever becomes of the rules of its birth."""
         self.views: dict[NodeName, View] = {}
         """The view of each memory that can be shared, once rules are indexed."""
-        self._shared: dict[tuple[Condition, Path], list[NodeName]] = {}
-        """The names of memories that can be shared, by node and path, in order of birth."""
+        self._shared: NamesByBirth[tuple[Condition, Path]] = NamesByBirth()
+        """The names of memories that can be shared, by node and path."""
         self.tables: dict[Path, ColumnTable] = {}
         self.live = 0
         """The number of live keys, over all paths. An expired key counts until it is dropped."""
@@ -140,8 +122,7 @@ class State:
         """
         oldest = self.oldest(name)
         assert oldest != name, name
-        readers = self.readers.get(oldest, [])
-        for younger in readers[bisect_left(readers, name.birth, key=_birth) :][:1]:
+        for younger in self.readers.from_birth_on(oldest, name)[:1]:
             # The time of this birth may not have been known, but it was no later than that of the next.
             if NEVER < (known_us := self.joined[younger].since_us) < since_us:
                 since_us = known_us
@@ -178,7 +159,7 @@ class State:
     def _set_joined(self, name: NodeName, joined: Joined, view: View) -> None:
         view.store, view.since_us = self.stores[joined.name], joined.since_us
         self.joined[name], self.views[name] = joined, view
-        insort(self.readers.setdefault(joined.name, []), name, key=_birth)
+        self.readers.add(joined.name, name)
 
     def release(self, name: NodeName, now_us: int) -> tuple[NodeName, ...]:
         """Give a memory back; the last one to do so drops it, and the keys that only it held.
@@ -203,11 +184,7 @@ class State:
         self.views.pop(name, None)
         if name in self.joined:
             oldest = self.joined.pop(name).name
-            readers = self.readers[oldest]
-            place = bisect_left(readers, name.birth, key=_birth)
-            del readers[place]
-            if not readers:
-                del self.readers[oldest]
+            place = self.readers.remove(oldest, name)
             self._release(oldest, now_us, first=not place)
         else:
             self._drop(name, now_us, keys=True)
@@ -233,17 +210,14 @@ class State:
     def free_expired(self, table: ColumnTable, slots: Iterable[int], now_us: int) -> None:
         """Free those slots whose keys have expired and have no entry."""
         for slot in slots:
-            if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
+            if table.free_slots.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
                 table.free(slot)
 
     def _drop(self, name: NodeName, now_us: int, *, keys: bool) -> None:
         """Drop a memory and, if `keys`, the keys that only it held."""
         store = self.stores.pop(name)
-        shared = self._shared.get(name[:2])
-        if shared:
-            del shared[bisect_left(shared, name.birth, key=_birth)]
-            if not shared:
-                del self._shared[name[:2]]
+        if name[:2] in self._shared:
+            self._shared.remove(name[:2], name)
         if isinstance(store, int):
             self.globals.drop(store)
             self._drop_starts(name)
@@ -263,7 +237,7 @@ class State:
             self.free_expired(table, slots, now_us)
         if not table.columns:
             for slot in range(len(table.keys)):
-                if table.taken[slot]:
+                if table.free_slots.taken[slot]:
                     table.free(slot)
             del self.tables[name.path]
         if keys:
@@ -333,7 +307,7 @@ class State:
     def _set_regime(self, name: NodeName, store: Store) -> None:
         regime = self.traits.regime_of(name.condition)
         if self.traits.sharing_of(name.condition) is not Sharing.NEVER:
-            insort(self._shared.setdefault(name[:2], []), name, key=_birth)
+            self._shared.add(name[:2], name)
             self.views[name] = View(store, NEVER)
         if isinstance(store, int):
             self.globals.regimes[store] = regime
@@ -360,7 +334,7 @@ class State:
 def _begin_after(column: Column, time_us: int, tick: int) -> None:
     """Have runs that started up to a time start after it. The time is not after that of event `tick`."""
     table = column.table
-    slots = [slot for slot, taken in enumerate(table.taken) if taken]
+    slots = [slot for slot, taken in enumerate(table.free_slots.taken) if taken]
     older = [slot for slot in slots if NEVER < column.past_us(slot) <= time_us]
     column.drop_until(time_us, tick)
     for slot in older:

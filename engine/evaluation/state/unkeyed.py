@@ -16,8 +16,9 @@ from engine.evaluation.state.storage.sizes import (
     VALUE_BYTES,
     steps_bytes,
 )
-from engine.evaluation.state.storage.starts import Starts
-from engine.evaluation.state.storage.triggering import TriggeringStores
+from engine.evaluation.state.storage.slots.free_slots import FreeSlots
+from engine.evaluation.state.storage.slots.starts import Starts
+from engine.evaluation.state.storage.slots.triggering import TriggeringStores
 
 
 class Globals:
@@ -107,28 +108,35 @@ class Globals:
         self.triggering.stop(cell)
 
 
+class _NotSparse:
+    """What records without keys have in place of `SparseEntries`: the slot has no key to drop."""
+
+    __slots__ = ()
+
+    def add(self, slot: int, records: object) -> None:
+        """Do nothing."""
+
+    def drop(self, slot: int, records: object) -> None:
+        """Do nothing."""
+
+
 class Keyless:
     """What records without keys have in place of a table: a single slot, 0."""
 
-    __slots__ = ("_globals", "held", "keys", "slot", "taken", "weigh")
+    __slots__ = ("_globals", "free_slots", "held", "keys", "slot", "sparse", "weigh")
 
     def __init__(self, weigh: Callable[[int], None], globals_: Globals) -> None:
         self.weigh = weigh
         self._globals = globals_
-        self.slot = 0
         self.held = [0]
         self.keys = (None,)
-        self.taken = (True,)
+        self.sparse = _NotSparse()
+        self.free_slots = FreeSlots()
+        self.slot = self.free_slots.take()
 
     def admit(self, key: object, tick: int, now_us: int) -> int:
         """Return the slot."""
         raise AssertionError((key, tick, now_us))
-
-    def hold_sparsely(self, slot: int, records: object) -> None:
-        """Do nothing: the slot has no key to drop."""
-
-    def drop_sparsely(self, slot: int, records: object) -> None:
-        """Do nothing."""
 
     def note_birth(self, records: object) -> None:
         """Do nothing: records have no runs."""

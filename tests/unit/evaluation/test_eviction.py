@@ -226,7 +226,11 @@ def test_how_long_a_key_is_live_is_the_same_told_by_page_and_one_by_one(mode: st
                 made.evaluate({"k": drawn.randrange(330), **fields}, number)
             (table,) = made.state.tables.values()
             one_by_one = [until_us(table, slot) for slot in range(len(table.keys))]
-            by_page = [until for number in range(len(table.room)) for until in page_until_us(table, number)]
+            by_page = [
+                until
+                for number in range(len(table.free_slots.room))
+                for until in page_until_us(table, number)
+            ]
             assert by_page == one_by_one
             # With the last rule, nearly all live for ever.
             assert len(set(one_by_one)) > 2 or count == len(rules)

@@ -12,9 +12,10 @@ from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.state import joining
+from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.removal.eviction import PAGES_AT_ONCE
 from engine.evaluation.state.removal.expiry import until_us
-from engine.evaluation.state.slices import SETTLE_EVERY, NodeName
+from engine.evaluation.state.slices import SETTLE_EVERY
 from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from engine.language.text.parser import parse
 from tests.differential import fused

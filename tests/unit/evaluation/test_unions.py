@@ -11,9 +11,14 @@ from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.selection import selected_rows
 from engine.evaluation.dispatch.selection.selected_rows import Unions
-from engine.evaluation.state.storage import columns, triggering
+from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import ColumnTable
-from engine.evaluation.state.storage.triggering import TriggeringColumns, TriggeringStores, WatchedColumns
+from engine.evaluation.state.storage.slots import triggering
+from engine.evaluation.state.storage.slots.triggering import (
+    TriggeringColumns,
+    TriggeringStores,
+    WatchedColumns,
+)
 from tests.differential import fused
 
 COUNT = 12

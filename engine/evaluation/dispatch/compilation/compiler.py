@@ -20,7 +20,8 @@ from engine.evaluation.plan.ir import Abstraction, Memories
 from engine.evaluation.plan.known import Known
 from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
 from engine.evaluation.rules import Fired
-from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.state.slices import State
 from engine.language.condition import Condition
 
 Values = Mapping[str, Any]

@@ -7,7 +7,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.plan.codegen import quantity_of
 from engine.evaluation.plan.ir import Abstraction
 from engine.evaluation.state.storage.pages import NO_SLOT
-from engine.evaluation.state.storage.shards import SHARDS
+from engine.evaluation.state.storage.slots.shards import SHARDS
 
 
 def fact_lookups(facts: Sequence[str], quantities: Collection[int], late: Collection[int]) -> list[str]:

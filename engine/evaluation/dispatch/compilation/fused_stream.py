@@ -14,7 +14,8 @@ from engine.evaluation.paths import Path, fact_of, is_filtered
 from engine.evaluation.plan.ir import Abstraction
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.plan.shapes import Predicate, Shape, Tally, walk
-from engine.evaluation.state.slices import SETTLE_EVERY, NodeName
+from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.state.slices import SETTLE_EVERY
 from engine.language.condition import Condition
 
 

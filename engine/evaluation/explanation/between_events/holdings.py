@@ -7,7 +7,7 @@ are read in several calls.
 from collections.abc import Iterator
 from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds
@@ -16,11 +16,14 @@ from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.rules import LiveRule
-from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.tables import NOT_SEEN
 from engine.evaluation.state.views import Store
 from engine.language.text.printer import format as format_condition
+
+if TYPE_CHECKING:
+    from engine.evaluation.state.node_names import NodeName
 
 SLOTS_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000

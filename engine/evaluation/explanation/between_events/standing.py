@@ -17,7 +17,7 @@ from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import key_of, split_name, value_of
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.triggers import Comparison
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.node_names import NodeName
 from engine.language import condition as language
 from engine.language.condition import Condition, ScaledFact
 from engine.language.diagnostics import quoted

@@ -6,7 +6,8 @@ from typing import Any
 from engine.evaluation.explanation.past.tallies import Past
 from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path
-from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.records import Records
 
 

@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.evaluation.state.storage.shards import SHARDS, shrink
 from engine.evaluation.state.storage.sizes import INTERNED_BYTES, key_bytes
+from engine.evaluation.state.storage.slots.shards import SHARDS, shrink
 
 _SHRUNK_EVERY: Final = 16
 

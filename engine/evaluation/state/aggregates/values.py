@@ -13,8 +13,8 @@ from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import row_length
-from engine.evaluation.state.storage.shards import SHARDS
 from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
+from engine.evaluation.state.storage.slots.shards import SHARDS
 
 _DICT_MAX: Final = 64
 """The longest plain dict. Longer ones are ordered dicts, since removing the first entry of a plain one takes

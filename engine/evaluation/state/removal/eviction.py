@@ -78,7 +78,7 @@ class _Tracked:
     def take_in(self, pages: int) -> None:
         """Track more pages."""
         table = self._table
-        for number in range(self._pages, min(self._pages + pages, len(table.room))):
+        for number in range(self._pages, min(self._pages + pages, len(table.free_slots.room))):
             first = number << PAGE_BITS
             self._reach(first)
             lasting = array("q", page_until_us(table, number))
@@ -197,7 +197,7 @@ class Eviction:
             if table.log:
                 tracked.update(dict.fromkeys(table.log))
                 table.log.clear()
-            tracked.take_in(len(table.room) if pages is None else pages)
+            tracked.take_in(len(table.free_slots.room) if pages is None else pages)
 
     def _drop_expired(self, now_us: int) -> bool:
         """Drop the key that expired first. Tell whether there was one."""

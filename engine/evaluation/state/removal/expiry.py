@@ -14,13 +14,13 @@ def until_us(table: ColumnTable, slot: int) -> int:
 
     It is NEVER if nothing is remembered, and FOREVER if the key does not expire or the slot is free.
     """
-    if not table.taken[slot]:
+    if not table.free_slots.taken[slot]:
         return FOREVER
     latest_us = NEVER
     for column in table.dense:
         if not column.clocked:
             latest_us = max(latest_us, column.until_us(slot))
-    for store in table.sparse_at(slot):
+    for store in table.sparse.at(slot):
         if not store.clocked:
             latest_us = max(latest_us, store.until_us(slot))
     return max(latest_us, _clocked_until_us(table, slot)) if table.stamped else latest_us
@@ -55,7 +55,7 @@ def page_until_us(table: ColumnTable, number: int) -> list[int]:
                 latest if time_us == NEVER else max(latest, min(time_us + window_us, FOREVER))
                 for latest, time_us in pairs
             ]
-    taken, sparse, stamped = table.taken, table.sparse, table.stamped
+    taken, sparse, stamped = table.free_slots.taken, table.sparse, table.stamped
     for offset, slot in enumerate(slots):
         if not taken[slot]:
             latest_us[offset] = FOREVER
@@ -72,13 +72,13 @@ def drop_expired(table: ColumnTable, number: int, now_us: int) -> None:
     last = min(first + PAGE_SLOTS, len(table.keys))
     if table.sparse:
         for slot in range(first, last):
-            for store in table.sparse_at(slot):
+            for store in table.sparse.at(slot):
                 store.drop_expired(slot, now_us)
     held = table.held[first:last]
-    if held.count(0) == table.room[number]:
+    if held.count(0) == table.free_slots.room[number]:
         # Every key of the page has an entry.
         return
-    both = zip(table.taken[first:last], held, strict=True)
+    both = zip(table.free_slots.taken[first:last], held, strict=True)
     for slot in [slot for slot, (taken, entries) in enumerate(both, first) if taken and not entries]:
         if not table.stamped or has_expired(table, slot, now_us):
             table.free(slot)
@@ -94,7 +94,7 @@ def forget(table: ColumnTable, slot: int) -> None:
     for column in table.dense[:]:
         if column.at(slot) != NEVER:
             column.close(slot)
-    for store in table.sparse_at(slot):
+    for store in table.sparse.at(slot):
         if store.few is not None and slot in store.few:
             store.close(slot)
     assert not table.held[slot], "each entry of a slot is on a page or in the `few` of a column"

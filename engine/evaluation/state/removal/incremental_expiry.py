@@ -29,7 +29,7 @@ def expire_some(table: ColumnTable, now_us: int, number: int) -> None:
 
     `number` counts the calls. Successive numbers visit every page.
     """
-    pages = len(table.room)
+    pages = len(table.free_slots.room)
     if not pages:
         return
     rounds, turn = divmod(number, _EVERY)
@@ -43,7 +43,7 @@ def expire_some(table: ColumnTable, now_us: int, number: int) -> None:
 def _seems_expired(table: ColumnTable, page: int, now_us: int) -> bool:
     """Return whether a sample slot of a page has expired."""
     slot = min((page << PAGE_BITS) + PAGE_SLOTS // 2, len(table.keys) - 1)
-    return bool(table.taken[slot]) and has_expired(table, slot, now_us)
+    return bool(table.free_slots.taken[slot]) and has_expired(table, slot, now_us)
 
 
 def bloated(table: ColumnTable) -> bool:
@@ -56,8 +56,8 @@ def _drop_free_pages(table: ColumnTable) -> None:
     for _ in range(_PAGES_DROPPED):
         page = (len(table.keys) - 1) >> PAGE_BITS
         first = page << PAGE_BITS
-        if page < 0 or table.room[page] < len(table.keys) - first:
+        if page < 0 or table.free_slots.room[page] < len(table.keys) - first:
             return
-        del table.room[page], table.roomy[page], table.taken[first:]
+        table.free_slots.drop_page(page)
         del table.keys[first:], table.seen[first:], table.held[first:]
         del table.times[first:], table.first_ticks[first:], table.first_times[first:]

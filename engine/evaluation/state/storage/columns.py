@@ -1,17 +1,16 @@
-"""The memory of one temporal node by key: a time for each slot of a key table.
+"""The memory of one temporal node by key: a time for each slot of a key table, and what events do to it."""
 
-With few entries it is a dict, with more an array in pages. So its size is proportional to the keys with
-entries, and an array never has to be copied to grow.
-"""
-
-from array import array
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
-from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS
 from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES
+from engine.evaluation.state.storage.slot_times import SlotTimes
 from engine.evaluation.state.storage.tables import KeyTable
+
+if TYPE_CHECKING:
+    from array import array
 
 PAGED_FROM: Final = 512
 """Up to this many entries, a column is a dict."""
@@ -20,52 +19,29 @@ SPARSE_SHARE: Final = 16
 """With more entries, it stays a dict while fewer than one slot of this many has one. An entry of a dict takes
 as much memory as this many of an array."""
 
-_BLANK: Final = array("q", [NEVER]) * PAGE_SLOTS
-
-# Empty columns share these, because there may be a hundred thousand of them.
-_NO_PAGES: Final = [_BLANK]
-_NO_COUNTS: Final[list[int]] = []
 _NO_TICKS: Final[dict[int, int]] = {}
+"""Columns without any share it, because there may be a hundred thousand of them."""
 
 
-class Column:
+class Column(SlotTimes):
     """The memory of one node for each slot of a table: a time in microseconds, or NEVER.
 
     Generated functions read and overwrite entries directly. They add them by `open` and remove them by
     `close`.
     """
 
-    __slots__ = (
-        "bucket",
-        "bytes",
-        "complete_at",
-        "counts",
-        "expires_after_us",
-        "few",
-        "held",
-        "pages",
-        "regime",
-        "table",
-        "ticks",
-    )
+    __slots__ = ("bucket", "complete_at", "expires_after_us", "regime", "ticks")
+
+    table: "KeyTable[Column]"
 
     needed = 1
     """How much a slot must hold for its events to meet the bucket; see `Entries`."""
 
     def __init__(self, table: "KeyTable[Column]", expires_after_us: int | None, complete_at: int) -> None:
-        self.table = table
-        self.bytes = 0
-        """The estimated size; see `sizes.py`."""
+        super().__init__(table)
         self.expires_after_us = expires_after_us
         self.complete_at = complete_at
         """The event up to which the entries are complete. A slot in `ticks` is complete up to a later one."""
-        self.few: dict[int, int] | None = {}
-        """The entries by slot, or None if they are in pages."""
-        self.pages = _NO_PAGES
-        """The entries by page, if they are many. The last page is blank; NO_SLOT reads it."""
-        self.counts = _NO_COUNTS
-        """The number of entries on each page."""
-        self.held = 0
         self.ticks = _NO_TICKS
         """If the column is clocked: by slot, the last event that changed the memory otherwise than its regime
         says. The entry is complete up to that event."""
@@ -74,11 +50,6 @@ class Column:
         time the previous event removed."""
         self.regime = Regime.SEEN
         """What an event does to the memory if it meets no trigger of it, once rules are indexed."""
-
-    def weigh(self, more_bytes: int) -> None:
-        """Add to the estimated size of the column, and so of the detector."""
-        self.bytes += more_bytes
-        self.table.weigh(more_bytes)
 
     def open(self, key: object, slot: int, now_us: int, tick: int) -> int:
         """Add an entry for a key, which is admitted if it is not live, and give its slot."""
@@ -97,7 +68,7 @@ class Column:
         if few is not None:
             few[slot] = time_us
             self.weigh(ENTRY_BYTES)
-            self.table.hold_sparsely(slot, self)
+            self.table.sparse.add(slot, self)
             if self.bucket is not None and self.needed == 1 and not self.begun:
                 self.table.start_triggering(slot, self)
         else:
@@ -154,25 +125,17 @@ class Column:
             self.ticks = ticks
             self.weigh(len(ticks) * TICK_BYTES)
         for slot in {**(few or {}), **ticks}:
-            table.hold_sparsely(slot, self)
+            table.sparse.add(slot, self)
         if few is not None:
             self.held = len(few)
             self.weigh(len(few) * ENTRY_BYTES)
         else:
             table.dense.append(self)
             self.weigh(len(pages) * PAGE_BYTES)
-            self.pages, self.counts = [_BLANK], []
-            self.grow((len(table.keys) + IN_PAGE) >> PAGE_BITS)
+            self._begin_pages()
             for number, (page, count) in pages.items():
                 self.pages[number], self.counts[number] = page, count
                 self.held += count
-
-    def grow(self, pages: int) -> None:
-        """Extend the column to this many pages, as the table has grown."""
-        if self.few is None:
-            more = pages - len(self.counts)
-            self.counts += [0] * more
-            self.pages += [_BLANK] * more
 
     # -- runs that start without an update, see `Regime.BEGUN` ----------------------------------------------
 
@@ -236,12 +199,6 @@ class Column:
 
     # -- entries --------------------------------------------------------------------------------------------
 
-    def at(self, slot: int) -> int:
-        """Return the entry of a slot, or NEVER."""
-        if self.few is not None:
-            return self.few.get(slot, NEVER)
-        return self.pages[slot >> PAGE_BITS][slot & IN_PAGE]
-
     def stamped_at(self, slot: int, now_us: int, tick: int) -> int:
         """Return the time that a STAMPED memory has for a slot after event `tick` of its slice."""
         return self.at(slot) if self.ticks.get(slot, self.complete_at) >= tick else now_us
@@ -255,12 +212,6 @@ class Column:
         if self.clocked and self.ticks.get(slot, self.complete_at) < self.table.seen[slot]:
             return self.table.times[slot]
         return self.at(slot)
-
-    def slots(self) -> list[int]:
-        """Return the slots with an entry, in the order of snapshots."""
-        if self.few is not None:
-            return list(self.few)
-        return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
 
     def until_us(self, slot: int) -> int:
         """Return the last time at which the memory of a slot has not expired.
@@ -310,7 +261,7 @@ class Column:
         table = self.table
         self.weigh(-TICK_BYTES)
         if self.few is None or slot not in self.few:
-            table.drop_sparsely(slot, self)
+            table.sparse.drop(slot, self)
         if self.begun and self.bucket is not None:
             table.stop_triggering(slot, self)
 
@@ -319,7 +270,7 @@ class Column:
             self.ticks = {}
         if slot not in self.ticks:
             self.weigh(TICK_BYTES)
-            self.table.hold_sparsely(slot, self)
+            self.table.sparse.add(slot, self)
         self.ticks[slot] = tick
 
     def drop_until(self, time_us: int, tick: int) -> None:
@@ -347,30 +298,14 @@ class Column:
             for slot in slots:
                 self._drop_few(slot)
 
-    def _slots_of(self, number: int) -> list[int]:
-        if not self.counts[number]:
-            return []
-        first = number << PAGE_BITS
-        return [first + offset for offset, time_us in enumerate(self.pages[number]) if time_us != NEVER]
-
-    def _put_in_page(self, slot: int, time_us: int) -> None:
-        number = slot >> PAGE_BITS
-        if not self.counts[number]:
-            self.pages[number] = _BLANK[:]
-            self.weigh(PAGE_BYTES)
-        self.pages[number][slot & IN_PAGE] = time_us
-        self.counts[number] += 1
-
     def _to_pages(self, few: dict[int, int]) -> None:
         """Move the entries to pages, which now take less memory."""
-        self.few = None
         for slot in few:
             self._drop_few(slot)
         self.table.dense.append(self)
         if self.bucket is not None and not self.begun:
             self.table.watched.append(self)
-        self.pages, self.counts = [_BLANK], []
-        self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
+        self._begin_pages()
         for slot, time_us in few.items():
             self._put_in_page(slot, time_us)
 
@@ -378,13 +313,9 @@ class Column:
         """Record that a slot has lost its entry in the dict."""
         self.weigh(-ENTRY_BYTES)
         if slot not in self.ticks:
-            self.table.drop_sparsely(slot, self)
+            self.table.sparse.drop(slot, self)
         if self.bucket is not None and self.needed == 1 and not self.begun:
             self.table.stop_triggering(slot, self)
-
-    def _give_page_back(self, number: int) -> None:
-        self.pages[number] = _BLANK
-        self.weigh(-PAGE_BYTES)
 
     def _to_few(self) -> None:
         """Turn an empty column into a dict."""
@@ -392,8 +323,7 @@ class Column:
             self.table.dense.remove(self)
             if self.bucket is not None and not self.begun:
                 self.table.watched.remove(self)
-        self.few = {}
-        self.pages, self.counts = _NO_PAGES, _NO_COUNTS
+        self._begin_few()
 
 
 ColumnTable = KeyTable[Column]

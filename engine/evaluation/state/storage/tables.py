@@ -9,11 +9,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.memory import FOREVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
-from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.shards import SHARDS, shrink
+from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
-from engine.evaluation.state.storage.starts import Starts
-from engine.evaluation.state.storage.triggering import TriggeringColumns, WatchedColumns
+from engine.evaluation.state.storage.slots.free_slots import FreeSlots
+from engine.evaluation.state.storage.slots.shards import SHARDS, shrink
+from engine.evaluation.state.storage.slots.sparse_entries import SparseEntries
+from engine.evaluation.state.storage.slots.starts import Starts
+from engine.evaluation.state.storage.slots.triggering import TriggeringColumns, WatchedColumns
 
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
@@ -82,6 +84,7 @@ class KeyTable(Generic[ColumnT]):
         "filtered",
         "first_ticks",
         "first_times",
+        "free_slots",
         "held",
         "key",
         "keys",
@@ -92,15 +95,12 @@ class KeyTable(Generic[ColumnT]):
         "path",
         "previous_tick",
         "previous_us",
-        "room",
-        "roomy",
         "seen",
         "shards",
         "slot",
         "sparse",
         "stamped",
         "starts",
-        "taken",
         "times",
         "triggering",
         "turn",
@@ -125,19 +125,12 @@ class KeyTable(Generic[ColumnT]):
         """For each slot, the last event of its key."""
         self.held = array("q")
         """For each slot, the number of columns with an entry."""
-        self.taken = bytearray()
-        """For each slot, whether it has a key. The integers of a list of free slots would be scattered over
-        memory, and prevent it from being freed."""
-        self.room = array("q")
-        """For each page, the number of free slots."""
-        self.roomy = bytearray()
-        """For each page, whether it has a free slot."""
+        self.free_slots = FreeSlots()
         self.live = 0
         self.columns: list[ColumnT] = []
         self.dense: list[ColumnT] = []
         """The paged columns."""
-        self.sparse: dict[int, ColumnT | dict[ColumnT, None]] = {}
-        """For each slot, the columns with an entry there in `few` or `ticks`; a single one without a dict."""
+        self.sparse: SparseEntries[ColumnT] = SparseEntries()
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
         self.triggering: defaultdict[int, TriggeringColumns] = defaultdict(TriggeringColumns)
@@ -229,9 +222,9 @@ class KeyTable(Generic[ColumnT]):
         slot = shard.get(key)
         if slot is not None:
             return slot
-        slot = self._free_slot()
-        if slot is None:
-            slot = self._new_slot(key, tick)
+        slot = self.free_slots.take()
+        if slot == len(self.keys):
+            self._add_slot(slot, key, tick)
         else:
             self.keys[slot] = key
             self.seen[slot] = tick
@@ -250,18 +243,6 @@ class KeyTable(Generic[ColumnT]):
         self.weigh(SLOT_BYTES + key_bytes(key))
         return slot
 
-    def _free_slot(self) -> int | None:
-        """Take a free slot of the lowest page, so that the highest pages become empty and can be freed."""
-        page = self.roomy.find(1)
-        if page < 0:
-            return None
-        self.room[page] -= 1
-        if not self.room[page]:
-            self.roomy[page] = 0
-        slot = self.taken.index(0, page << PAGE_BITS)
-        self.taken[slot] = 1
-        return slot
-
     def restore(self, keys: list[Key | None], held: "array[int]") -> None:
         """Restore the keys by slot, and for each slot the number of columns with an entry."""
         assert not self.keys, "a table is restored before it is used"
@@ -273,16 +254,11 @@ class KeyTable(Generic[ColumnT]):
         self._total.live += self.live
         self._total.bytes += self.live * SLOT_BYTES + sum(key_bytes(key) for key in keys if key is not None)
         self.keys, self.held = keys, held
-        self.taken = bytearray(key is not None for key in keys)
-        pages = range(0, len(keys), PAGE_SLOTS)
-        self.room = array("q", (self.taken.count(0, first, first + PAGE_SLOTS) for first in pages))
-        self.roomy = bytearray(map(bool, self.room))
+        self.free_slots.restore(bytearray(key is not None for key in keys))
         self.seen = array("q", bytes(8 * len(keys)))
 
-    def _new_slot(self, key: Key, tick: int) -> int:
-        slot = len(self.keys)
+    def _add_slot(self, slot: int, key: Key, tick: int) -> None:
         self.keys.append(key)
-        self.taken.append(1)
         self.seen.append(tick)
         self.held.append(0)
         if self.stamped:
@@ -291,11 +267,8 @@ class KeyTable(Generic[ColumnT]):
             self.first_ticks.append(0)
             self.first_times.append(0)
         if not slot & IN_PAGE:
-            self.room.append(0)
-            self.roomy.append(0)
             for column in self.columns:
                 column.grow((slot >> PAGE_BITS) + 1)
-        return slot
 
     # -- called by columns ----------------------------------------------------------------------------------
 
@@ -304,33 +277,6 @@ class KeyTable(Generic[ColumnT]):
         held = self.held
         for slot in slots:
             held[slot] -= 1
-
-    def hold_sparsely(self, slot: int, column: ColumnT) -> None:
-        """Record that a column has an entry in `few` or `ticks` at a slot."""
-        holders = self.sparse.get(slot)
-        if holders is None:
-            self.sparse[slot] = column
-        elif isinstance(holders, dict):
-            holders[column] = None
-        elif holders is not column:
-            self.sparse[slot] = {holders: None, column: None}
-
-    def drop_sparsely(self, slot: int, column: ColumnT) -> None:
-        """Undo `hold_sparsely`."""
-        holders = self.sparse[slot]
-        if holders is column:
-            del self.sparse[slot]
-        elif isinstance(holders, dict):
-            del holders[column]
-            if not holders:
-                del self.sparse[slot]
-
-    def sparse_at(self, slot: int) -> tuple[ColumnT, ...]:
-        """Return the columns with an entry in `few` or `ticks` at a slot."""
-        holders = self.sparse.get(slot)
-        if holders is None:
-            return ()
-        return tuple(holders) if isinstance(holders, dict) else (holders,)
 
     def start_triggering(self, slot: int, column: ColumnT) -> None:
         """Have the next events of a slice meet a column's bucket."""
@@ -372,7 +318,7 @@ class KeyTable(Generic[ColumnT]):
 
     def free(self, slot: int) -> None:
         """Free the slot of a key. No column may hold a time for it."""
-        for column in self.sparse_at(slot):
+        for column in self.sparse.at(slot):
             column.drop_tick(slot)
         self.starts.drop(slot)
         key = self.keys[slot]
@@ -382,10 +328,7 @@ class KeyTable(Generic[ColumnT]):
             shrink(shard)
         self.keys[slot] = None
         self.seen[slot] = NOT_SEEN
-        page = slot >> PAGE_BITS
-        self.taken[slot] = 0
-        self.room[page] += 1
-        self.roomy[page] = 1
+        self.free_slots.free(slot)
         self.live -= 1
         total = self._total
         total.live -= 1

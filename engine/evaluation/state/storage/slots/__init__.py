@@ -1,0 +1,1 @@
+"""What a key table keeps of its slots besides their columns."""
