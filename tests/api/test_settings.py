@@ -229,12 +229,13 @@ def test_settings_cannot_be_changed_afterwards() -> None:
 
 def test_variables_that_are_no_settings_are_found() -> None:
     environment = {
+        "RULE_DETECTOR_": "80",
         "RULE_DETECTOR_PROT": "80",
         "RULE_DETECTOR_PORT": "80",
         "RULE_DETECTOR_TEST_DATA": "x",
         "OTHER": "y",
     }
-    assert unknown_variables(environment) == ["RULE_DETECTOR_PROT"]
+    assert unknown_variables(environment) == ["RULE_DETECTOR_", "RULE_DETECTOR_PROT"]
 
 
 def test_people_are_shown_options_variables_and_defaults() -> None:
