@@ -74,7 +74,7 @@ class Joins:
         self.newborn |= dict.fromkeys(filter(self._state.has_older, names), now_us)
 
     def await_all(self, tick: int, now_us: int) -> None:
-        """Have all memories wait that do not yet, after event `tick` at `now_us`.
+        """Have every memory wait that does not wait yet, after event `tick` at `now_us`.
 
         Needed when rules become indexed, and for states of programs in which memories did not join. Before
         rules are indexed, no memory has an older one.
