@@ -21,7 +21,7 @@ from tests import process_table
 from tests.service_process import Served, environment, served
 
 TOKEN: Final = "rd_" + "t" * 43
-GIVE_UP_S: Final = 90.0
+GIVE_UP_S: Final = 120.0
 
 _CLUSTER: Final = """
 import json, sys
@@ -45,6 +45,8 @@ _RAY: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
     # As the page for operators says: otherwise whatever else runs leaves actors no time.
     "RAY_worker_niceness": "0",
+    # Ray itself finds a process that was stopped after an hour. The service finds it in time.
+    "RAY_health_check_failure_threshold": "1000",
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.node_deaths import (
+    GIVE_UP_S,
     Load,
     Nodes,
     cluster,
@@ -21,9 +22,6 @@ from tests.node_deaths import (
 )
 
 pytestmark = pytest.mark.ray
-
-WITHIN_S = 30.0
-"""Far more than it takes on a machine that has nothing else to do."""
 
 
 def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp_path):
@@ -56,7 +54,7 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
 
         check_counts(callers)
     for what, all_s in took_s.items():
-        check_times(what, all_s)
+        print_times(what, all_s)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +78,12 @@ def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost
             callers.all_answer()
             assert directory_after(nodes, data, node) != node
         check_counts(callers)
-    check_times(f"{number.name} to the directory's node", took_s)
+    print_times(f"{number.name} to the directory's node", took_s)
 
 
 def directory_after(nodes: Nodes, data: Path, node: str) -> str:
     """The node of the directory once it is another than the one given. Between two, nobody has the lock."""
-    give_up_s = time.monotonic() + WITHIN_S
+    give_up_s = time.monotonic() + GIVE_UP_S
     found = node
     while found == node and time.monotonic() < give_up_s:
         with contextlib.suppress(LookupError):
@@ -102,7 +100,7 @@ def check_counts(callers: Load) -> None:
         assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
 
 
-def check_times(what: str, all_s: list[float]) -> None:
+def print_times(what: str, all_s: list[float]) -> None:
+    """Print how long detectors were away. `tests.bench recovery` measures it; a busy machine takes longer."""
     median_s, longest_s = all_s[len(all_s) // 2], all_s[-1]
     print(f"{what}: detectors answer after {median_s:.1f} s in the middle, {longest_s:.1f} s at most")
-    assert longest_s < WITHIN_S

