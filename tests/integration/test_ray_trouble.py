@@ -5,6 +5,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray._private import services
 
 from tests import process_table
-from tests.service_process import END_WITHIN_S, Served, served
+from tests.service_process import END_WITHIN_S, Served, environment, served
 
 pytestmark = pytest.mark.ray
 
@@ -146,3 +149,42 @@ def test_a_service_that_is_killed_leaves_no_process_behind(tmp_path):
         assert len(front_ends) == 2
         service.send(signal.SIGKILL)
         until(lambda: not any(map(process_table.command, below - {service.process.pid})), 60)
+
+
+START = """
+import sys
+
+from ray._private import services
+
+services.RAYLET_EXECUTABLE = sys.argv[1]
+
+import ray
+
+from engine.runtime.cluster.session import ray_session
+
+cluster = ray_session.start()
+print(ray.get(ray.remote(lambda: "a task ran").remote()), sorted(cluster.processes.essential))
+print(ray_session.stop(cluster))
+"""
+FAILING_RAYLET = """#!/bin/sh
+if echo started >> "$0.starts"; [ "$(wc -l < "$0.starts")" -le {failures} ]; then exit 1; fi
+exec {raylet} "$@"
+"""
+
+
+@pytest.mark.parametrize(("failures", "starts"), [(1, 2), pytest.param(2, 2, marks=pytest.mark.long)])
+def test_a_ray_that_ends_while_it_starts_is_started_once_more(
+    tmp_path: Path, failures: int, starts: int
+) -> None:
+    """Another program took a port that it had chosen, for example."""
+    raylet = tmp_path / "raylet"
+    raylet.write_text(FAILING_RAYLET.format(raylet=services.RAYLET_EXECUTABLE, failures=failures))
+    raylet.chmod(0o755)
+    command = [sys.executable, "-c", START, str(raylet)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment())
+    if failures < starts:
+        assert run.stdout.splitlines() == ["a task ran ['gcs_server', 'raylet']", "True"], run.stderr
+        assert "ray is started a second time: raylet ended while it started" in run.stderr
+    else:
+        assert "ClusterError: ray cannot be used at `local`: raylet ended while it started" in run.stderr
+    assert raylet.with_name("raylet.starts").read_text().split() == starts * ["started"]

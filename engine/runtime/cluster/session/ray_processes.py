@@ -18,6 +18,7 @@ control store (gcs_server)."""
 _SHUTDOWN_MOST_S: Final = 5.0
 _KILLED_MOST_S: Final = 2.0
 _STOPPED: Final = "T"
+_ENDED: Final = "Z"
 
 _KILL_ORPHANS: Final = "trap '' TERM INT HUP; read line || kill -9 \"$@\" 2>/dev/null"
 """Kills processes when its standard input ends without a line: then this process was killed.
@@ -40,6 +41,8 @@ class RayProcesses:
     def __init__(self) -> None:
         self._essential: dict[str, _Process] = {}
         self._others: list[_Process] = []
+        self._earlier: set[int] = set()
+        """The children that this process had before Ray was started."""
         self._killer: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,19 +61,31 @@ class RayProcesses:
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
         """Start Ray within this context, in the main thread."""
-        earlier = _children(os.getpid())
+        self._earlier = _children(os.getpid())
         handlers = {number: signal.getsignal(number) for number in _HELD_BACK}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             yield
         finally:
-            self._remember(_children(os.getpid()) - earlier)
+            self._remember(_children(os.getpid()) - self._earlier)
             self._guard()
             # A signal that arrived meanwhile takes effect on unblocking, and must not meet Ray's handler,
             # which aborts.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def ended_early(self) -> list[str]:
+        """Return the names of the essential processes that have ended while Ray is starting."""
+        started = _children(os.getpid()) - self._earlier
+        return [name for pid in started if _state(pid) == _ENDED and (name := _name(pid)) in _ESSENTIAL]
+
+    def begin_again(self) -> None:
+        """Kill what was started so far, and reap it."""
+        for pid in _children(os.getpid()) - self._earlier:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
     def end(self, shutdown: Callable[[], None]) -> bool:
         """End Ray by `shutdown` in bounded time, and kill what is left of it; whether `shutdown` returned.
@@ -151,6 +166,14 @@ def _program(pid: int) -> str:
     except OSError:
         return ""
     return Path(os.fsdecode(command.split(b"\0")[0])).name
+
+
+def _name(pid: int) -> str:
+    """Return the name that the kernel has for a process, also after its end; empty if it was reaped."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def _state(pid: int) -> str:

@@ -119,8 +119,15 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
     # Otherwise Ray prints on standard output that a worker was killed, whatever its other settings.
     ray_worker.print_to_stdstream = _log_message
     try:
-        with processes.starting(), _patiently():
-            ray.init(address=address, **options)
+        with processes.starting(), _patiently(processes):
+            try:
+                ray.init(address=address, **options)
+            except _EndedEarlyError as error:
+                # Ray chooses ports, which another program may take before a process of Ray listens.
+                _log.warning("ray is started a second time: %s", error)
+                ray.shutdown()
+                processes.begin_again()
+                ray.init(address=address, **options)
         if address == LOCAL:
             ray_security.check_guarded()
     except BaseException as error:
@@ -135,9 +142,16 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
     return Cluster(ray.get_runtime_context().gcs_address, folder, processes, watch)
 
 
+class _EndedEarlyError(Exception):
+    """A process that Ray cannot do without has ended while Ray was starting."""
+
+
 @contextmanager
-def _patiently() -> Iterator[None]:
-    """Give Ray's processes more time to start than Ray's fixed 30 s: a busy machine takes longer."""
+def _patiently(processes: RayProcesses) -> Iterator[None]:
+    """Give Ray's processes more time to start than Ray's fixed 30 s: a busy machine takes longer.
+
+    Raises _EndedEarlyError as soon as one of them has ended.
+    """
     get_node: Any = ray_services.get_node
 
     def patient(*given: Any) -> Any:
@@ -147,6 +161,8 @@ def _patiently() -> Iterator[None]:
                 return get_node(*given)
             except RuntimeError:
                 # The raylet has not registered yet.
+                if ended := processes.ended_early():
+                    raise _EndedEarlyError(f"{' and '.join(ended)} ended while it started") from None
                 if time.monotonic() > give_up_s:
                     raise
             time.sleep(_START_POLL_S)
