@@ -114,8 +114,8 @@ class Load:
     def over(self) -> bool:
         return self._stop.is_set()
 
-    def until_all_answer(self, since_s: float, within_s: float, beside: str = "") -> float:
-        """Wait until every detector has answered since a moment; return how long the longest was away.
+    def until_all_answer(self, since_s: float, within_s: float, beside: str = "") -> None:
+        """Wait until every detector has answered since a moment.
 
         Answers through the front end `beside` do not count.
         """
@@ -124,7 +124,6 @@ class Load:
             assert not self.failed, self.failed
             assert time.monotonic() < give_up_s, f"no answers within {within_s} s: {self.outcomes}"
             time.sleep(0.05)
-        return max(subject.away_s(since_s, beside) for subject in self.subjects)
 
 
 class Client(threading.Thread):

@@ -9,11 +9,16 @@ from tests.linearizability.scenarios import SHORT, SHORT_OF_NAMESPACES
 pytestmark = pytest.mark.ray
 
 
-@pytest.mark.parametrize("partitions", [False, True], ids=["raylets", "namespaces"])
+NAMESPACES = pytest.param(True, id="namespaces")
+# Where there are namespaces, the scenarios of the other clusters are played in them too.
+RAYLETS = pytest.param(False, id="raylets", marks=[pytest.mark.long] if possible() else [])
+
+
+@pytest.mark.parametrize("partitions", [RAYLETS, NAMESPACES])
 def test_some_order_explains_all_answers_while_processes_and_nodes_fail(partitions, tmp_path, seed):
     if partitions and not possible():
         pytest.skip(WHY_NOT)
-    scenarios = SHORT_OF_NAMESPACES if partitions else SHORT
+    scenarios = SHORT + SHORT_OF_NAMESPACES if partitions else SHORT
     came = prove(
         tmp_path,
         scenarios,
