@@ -127,6 +127,9 @@ class LocalDetector:
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
 
+    def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        return self._worker.call_at_once("handle", lambda: self._actor.handle(batch), size=len(batch))
+
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         return await self._worker.call("handle", lambda: self._actor.handle(batch), size=len(batch))
 
@@ -270,6 +273,13 @@ class LocalWorker(Mortal):
         self.calls.append((what, 0))
         await self._alive(self._turn(what))
         return await self._alive(_run(work))
+
+    def call_at_once(self, what: str, work: Callable[[], T], size: int) -> T | None:
+        """Do it now, unless the test has something happen before."""
+        if self.before is not _no_fault or self.dead:
+            return None
+        self.calls.append((what, size))
+        return work()
 
     async def call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
         self.calls.append((what, size))

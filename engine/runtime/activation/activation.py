@@ -164,20 +164,16 @@ class Activation:
             self._read_only_until_s = now_s + wait_s
         return activated
 
+    def ask_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        """Execute a batch now if it is small; None if nothing was done. Raises as `ask` does."""
+        if self._read_only_until_s is not None:
+            return None
+        reply = self._port.handle_at_once(batch)
+        return None if reply is None else self._noted(reply)
+
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
-        try:
-            reply = await self._call(self._port.handle(batch))
-        finally:
-            self._asked = True
-            self.used_at_s = now_s = self._loop.time()
-            if now_s >= self._used_told_at_s + _USED_TOLD_S:
-                self._used_told_at_s = now_s
-                self.tell(used=True)
-        self._plan(reply)
-        self._note_room(reply)
-        self._note_missing(reply.missing)
-        return reply
+        return self._noted(await self._call(self._port.handle(batch)))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
@@ -274,10 +270,21 @@ class Activation:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _plan(self, reply: Reply) -> None:
+    def _noted(self, reply: Reply) -> Reply:
+        """Note what a batch means for the detector; return its reply."""
+        self._asked = True
+        self.used_at_s = now_s = self._loop.time()
+        if now_s >= self._used_told_at_s + _USED_TOLD_S:
+            self._used_told_at_s = now_s
+            self.tell(used=True)
+        self._plan(reply, now_s)
+        self._note_room(reply)
+        self._note_missing(reply.missing)
+        return reply
+
+    def _plan(self, reply: Reply, now_s: float) -> None:
         """Schedule the save and the sync that a batch requires, unless they are due earlier."""
         settings = self._settings
-        now_s = self._loop.time()
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced

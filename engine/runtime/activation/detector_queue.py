@@ -75,6 +75,12 @@ class DetectorQueue:
         self._since_ms = time.time_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
         self._signal = asyncio.Event()
+        self._asleep = False
+        """Whether the task waits for the signal."""
+        self._soon = False
+        """Whether what waits will be looked at without the task."""
+        self._failed: Exception | None = None
+        """What a batch that was executed without the task has raised."""
         self._due: asyncio.TimerHandle | None = None
         """Wakes the idle task when something is due, or earlier."""
         self._deleted = False
@@ -107,7 +113,11 @@ class DetectorQueue:
             return None
         submission = Submission(operations, settled, self._loop.time())
         self._waiting.append(submission)
-        self._signal.set()
+        # A task that is awake looks at what waits before it sleeps.
+        if self._asleep and not self._soon:
+            self._soon = True
+            # Not at once: batches of other front ends may arrive in the same turn of the loop.
+            self._loop.call_soon(self._serve_soon)
         return submission
 
     def figures(self) -> DetectorFigures:
@@ -207,6 +217,8 @@ class DetectorQueue:
         """Do the next thing due."""
         activation = self.activation
         try:
+            if self._failed is not None:
+                raise self._failed
             if activation.fenced:
                 raise ActorDied("a later owner has the detector")  # noqa: TRY301 -- as from a call
             now_s = self._loop.time()
@@ -259,22 +271,47 @@ class DetectorQueue:
                 self._due.cancel()
             self._due = self._loop.call_at(due_s, self._is_due)
         self._signal.clear()
+        self._asleep = True
         await self._signal.wait()
+        self._asleep = False
 
     def _is_due(self) -> None:
         # Requests may have put it off. Then the task sets another timer.
         self._due = None
         self._signal.set()
 
+    def _serve_soon(self) -> None:
+        """Execute what waits, if it is little: waking the task would take longer. The task does the rest."""
+        self._soon = False
+        if not self._asleep or self._signal.is_set() or not (taken := self._take()):
+            return
+        try:
+            reply = self.activation.ask_at_once(_operations(taken))
+        except Exception as error:  # noqa: BLE001 -- the task ends for it
+            _settle(taken, error)
+            self._failed = error
+        else:
+            if reply is None:
+                self._waiting.extendleft(reversed(taken))
+            else:
+                self._pass_on(taken, reply)
+                assert self._due is not None, "it is set before the task sleeps"
+                if (
+                    not self._waiting
+                    and self._ended is None
+                    and self.activation.next_due_s() >= self._due.when()
+                ):
+                    return
+        self._stir()
+
     async def _serve(self) -> None:
         """Execute what waits as the next batch, and pass the answers on."""
         taken = self._take()
         if not taken:
             return
-        operations = [operation for submission in taken for operation in submission.operations]
         self._in_flight = taken
         try:
-            reply = await self.activation.ask(operations)
+            reply = await self.activation.ask(_operations(taken))
         except ActorDied as error:
             _settle(taken, outcome_unknown(str(error)))
             raise
@@ -338,6 +375,10 @@ class DetectorQueue:
     def _refuse_waiting(self) -> None:
         while self._waiting:
             self._waiting.popleft().settle(self._gone())
+
+
+def _operations(taken: list[Submission]) -> list[Operation]:
+    return [operation for submission in taken for operation in submission.operations]
 
 
 def _settle(taken: list[Submission], outcome: Outcome) -> None:

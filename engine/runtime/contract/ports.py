@@ -21,6 +21,9 @@ class DetectorPort(Protocol):
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
 
+    def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        """Execute a batch now if it is small; None if nothing was done. Raises as `handle` does."""
+
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises StorageError if its answers would not be durable."""
 

@@ -72,7 +72,7 @@ async def test_small_and_large_batches_are_executed_in_order(detector):
 )
 async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method, arguments, beside):
     threads = []
-    setattr(detector._actor, method, lambda *_: threads.append(threading.current_thread()))
+    setattr(detector._actor, method, lambda *_: threads.append(threading.current_thread()) or "done")
     await getattr(detector, method)(*arguments)
     assert (threads != [threading.current_thread()]) is beside
 

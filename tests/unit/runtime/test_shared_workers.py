@@ -204,10 +204,10 @@ async def test_what_an_activation_that_failed_leaves_in_memory_is_dropped(tmp_pa
         worker = home(service, broken, other)
         (queue,) = [one for one in worker.service.queues.values() if one.detector_id == broken]
 
-        async def fails(_: Any) -> Any:
+        def fails(_: Any) -> Any:
             raise RuntimeError("the test")
 
-        queue.activation._port.handle = fails
+        queue.activation._port.handle_at_once = fails
         assert await outcome(service, broken, event(2)) == 1500
         await until(lambda: worker.hosts == {other})
         await until(lambda: not any(_has(actor, broken) for actor in worker.actors))

@@ -80,18 +80,23 @@ class DetectorThread(DetectorPort):
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
 
-    async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Execute a batch. Raises StorageError if its answers would not be durable.
+    def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        """Execute a small batch in the event loop, because waking a thread takes longer.
 
-        A small batch is executed in the event loop, because waking a thread takes longer, unless other
-        detectors wait already or would wait for long.
+        Returns None if it is large, or if other detectors wait already or would wait for long.
         """
-        small = sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES
-        if small and self._alone():
+        if sum([len(operation.payload) for operation in batch]) > _SMALL_BYTES:
+            return None
+        if self._alone():
             return self._actor.handle(batch)
-        if small and not self._slow and not self._others_wait():
-            return self._handle(batch)
-        return await self._threads.calls.call(partial(self._handle, batch))
+        if self._slow or self._others_wait():
+            return None
+        return self._handle(batch)
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Execute a batch. Raises StorageError if its answers would not be durable."""
+        reply = self.handle_at_once(batch)
+        return await self._threads.calls.call(partial(self._handle, batch)) if reply is None else reply
 
     async def sync(self) -> None:
         await self._threads.calls.call(self._actor.sync)
