@@ -50,10 +50,12 @@ class Link(asyncio.BufferedProtocol):
         """Whether the connection is open."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def send(self, message: Message) -> None:
-        """Send a message; does nothing if the peer is gone."""
+    def send(self, message: Message, *, at_once: bool = False) -> None:
+        """Send a message, with the others of this turn or at once; does nothing if the peer is gone."""
         self._outgoing.append(message)
-        if not self._flush_planned:
+        if at_once:
+            self._flush()
+        elif not self._flush_planned:
             self._flush_planned = True
             self._loop.call_soon(self._flush)
 

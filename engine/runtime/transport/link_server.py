@@ -106,9 +106,9 @@ class LinkServer:
         if self._link is not None:
             self._link.abort()
 
-    def _send(self, message: Response) -> None:
+    def _send(self, message: Response, *, at_once: bool = False) -> None:
         if self._link is not None:
-            self._link.send(message)
+            self._link.send(message, at_once=at_once)
 
     # -- incoming --------------------------------------------------------------------------------------------
 
@@ -135,11 +135,13 @@ class LinkServer:
 
     def _settle(self, number: int, outcome: Outcome) -> None:
         self._batches.pop(number, None)
-        match outcome:
-            case Reply():
-                self._send(Answered(number, outcome.answers, outcome.crash))
-            case error:
-                self._send(_raised(number, error))
+        message: Response = (
+            Answered(number, outcome.answers, outcome.crash)
+            if isinstance(outcome, Reply)
+            else _raised(number, outcome)
+        )
+        # Without batches there are no more answers that could go in the same frame.
+        self._send(message, at_once=not self._batches)
 
     def _withdraw(self, number: int) -> None:
         if (request := self._batches.pop(number, None)) is not None:
