@@ -122,16 +122,18 @@ class LocalDetector:
     def __init__(self, worker: "LocalWorker", actor: MeasuredActor) -> None:
         self._worker = worker
         self._actor = actor
+        self._under_way = False
         self.cpu_s = 0.0
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
 
     def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        assert not self._under_way, "one call at a time"
         return self._worker.call_at_once("handle", lambda: self._actor.handle(batch), size=len(batch))
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        return await self._worker.call("handle", lambda: self._actor.handle(batch), size=len(batch))
+        return await self._call("handle", lambda: self._actor.handle(batch), size=len(batch))
 
     async def sync(self) -> None:
         await self._call("sync", self._actor.sync)
@@ -157,8 +159,13 @@ class LocalDetector:
     def figures(self) -> DetectorFigures | None:
         return self._actor.figures()
 
-    async def _call(self, what: str, work: Callable[[], T]) -> T:
-        return await self._worker.call(what, work)
+    async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
+        assert not self._under_way, "one call at a time"
+        self._under_way = True
+        try:
+            return await self._worker.call(what, work, size)
+        finally:
+            self._under_way = False
 
 
 class LocalWorker(Mortal):

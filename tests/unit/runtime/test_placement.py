@@ -14,6 +14,7 @@ from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_server import Outcome
 from engine.runtime.transport.messages import Answered, Moved, Note, Response
 from tests.local_runtime import LocalActors, LocalWorker, local_service, newborn, until
 
@@ -197,3 +198,27 @@ async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp
         answer = await asyncio.wait_for(service.fleet.call(detector_id, event(2)), 10)
         assert isinstance(answer, Done)
         assert ended
+
+
+async def test_what_does_not_fit_with_other_batches_is_executed_after_them(tmp_path):
+    newborn(tmp_path, ONE)
+    worker = await LocalActors(RuntimeSettings(data=tmp_path, batch_operations_max=3)).start()
+    await worker.activate(ONE, 1)
+    # After the first one, the task has planned a snapshot, and sleeps.
+    await sent(worker.connected(), 1, event(1))
+    await asyncio.sleep(0.1)
+    answers = await asyncio.gather(*(sent(worker.connected(), 1, event(1), event(2)) for _ in range(3)))
+    assert [len(answer.answers) for answer in answers if isinstance(answer, Answered)] == [2, 2, 2]
+    assert [size for what, size in worker.calls if what == "handle"] == [1, 2, 2, 2]
+    await worker.service.queues[1].close()
+
+
+async def test_a_batch_waits_for_a_call_that_begins_in_the_same_turn(worker):
+    await worker.activate(ONE, 1)
+    await asyncio.sleep(0.1)
+    queue, outcomes = worker.service.queues[1], list[Outcome]()
+    forked = asyncio.ensure_future(queue.fork("3" * 32))
+    asyncio.get_running_loop().call_soon(queue.submit, [event(1)], outcomes.append)
+    assert await forked
+    await until(lambda: outcomes)
+    assert isinstance(outcomes[0], Reply)
