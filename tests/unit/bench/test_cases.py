@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from engine import Detector
 from tests.bench import (
     activation,
     curve,
@@ -20,6 +21,7 @@ from tests.bench import (
     stateless,
     temporal,
     transport,
+    worst,
 )
 from tests.bench.cases import CASES
 from tests.bench.effort import FULL, QUICK, TINY
@@ -73,6 +75,17 @@ def test_a_case_gives_rows_with_a_ratio(part: Part) -> None:
         assert row.ratio > 0 or row.unit == "bytes a key"
         # A curve has no floor: each row is compared with the one for a single rule.
         assert row.floor is not None or row.case == curve.CASE
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("shape", worst.SHAPES, ids=lambda shape: shape.name)
+def test_the_worst_that_is_measured_is_within_the_limits(shape: worst.Shape) -> None:
+    rules = shape.rules(1.0)
+    detector = Detector()
+    # Rules without records differ in nothing that a limit is about, but their number.
+    for number, rule in enumerate(rules[:1_000]):
+        detector.add_rule(f"{number} " + "n" * 240, rule)
+    assert len(rules) <= detector.limits.rules_max
 
 
 def test_full_and_quick_runs_have_the_same_parts() -> None:
