@@ -10,7 +10,11 @@ from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from engine.language.validation.document import condition_from_document, condition_from_json
+from engine.language.validation.document import (
+    condition_from_document,
+    condition_from_json,
+    condition_from_stored,
+)
 
 LEAF: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 
@@ -39,6 +43,17 @@ def test_the_text_is_bounded_in_bytes_of_utf8() -> None:
         assert codes_of(text.format("é" * (room // 2 + 1))) == [1303]
         assert codes_of(text.format("\ud800" * (room // 3))) == [1300]
         assert codes_of(text.format("\ud800" * (room // 3 + 1))) == [1303]
+
+
+def test_times_may_be_five_minutes_late_and_one_ahead() -> None:
+    assert (DEFAULT_LIMITS.late_ms_max, DEFAULT_LIMITS.ahead_ms_max) == (5 * 60_000, 60_000)
+
+
+def test_patterns_of_stored_conditions_are_not_judged_again() -> None:
+    """A later version may refuse patterns that a rule of an earlier one has."""
+    document = {"leaf": {"fact": "a", "op": "matches", "value": "("}}
+    assert condition_to_document(condition_from_stored(document)) == document
+    assert codes_of(document) == [1302]
 
 
 def test_blanks_and_comments_count_as_text() -> None:
