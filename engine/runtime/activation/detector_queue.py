@@ -5,11 +5,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
 from engine.runtime.activation.activation import Activation
+from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.measurements.figures import DetectorFigures
@@ -21,28 +21,6 @@ from engine.runtime.transport.link_server import MOVED, Outcome
 from snapshots.errors import ClaimRemoved, Fenced, StorageError
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False, slots=True)
-class Submission:
-    """A front end's batch, and the callback that is given its outcome once."""
-
-    operations: list[Operation]
-    settled: Callable[[Outcome], None]
-    since_s: float
-    """When it arrived, in the loop's time."""
-    done: bool = False
-    """Whether it is answered, or its front end is gone."""
-
-    def settle(self, outcome: Outcome) -> None:
-        """Answer the batch, unless that has been done."""
-        if not self.done:
-            self.done = True
-            self.settled(outcome)
-
-    def release(self) -> None:
-        """Drop the batch: its front end is gone."""
-        self.done = True
 
 
 class DetectorQueue:
@@ -68,7 +46,7 @@ class DetectorQueue:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self.activation = Activation(detector_id, epoch, port, settings, report=report, stir=self._stir)
-        self._waiting: deque[Submission] = deque()
+        self._waiting = WaitingBatches(settings)
         self._in_flight: list[Submission] = []
         self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
         """The ids of the detectors to make from this one, each with the future that tells when it is made."""
@@ -111,8 +89,7 @@ class DetectorQueue:
         if self._task is None or self._deleted:
             settled(self._gone())
             return None
-        submission = Submission(operations, settled, self._loop.time())
-        self._waiting.append(submission)
+        submission = self._waiting.add(Submission(operations, settled, self._loop.time()))
         # A task that is awake looks at what waits before it sleeps.
         if self._asleep and not self._soon:
             self._soon = True
@@ -122,7 +99,7 @@ class DetectorQueue:
 
     def figures(self) -> DetectorFigures:
         """Return what waits, and what the detector holds as far as that is known."""
-        unanswered = [one for one in (*self._in_flight, *self._waiting) if not one.done]
+        unanswered = [one for one in (*self._in_flight, *self._waiting.submissions) if not one.done]
         held = self.activation.figures() or DetectorFigures(self.detector_id, self.epoch)
         return msgspec.structs.replace(
             held,
@@ -283,16 +260,16 @@ class DetectorQueue:
     def _serve_soon(self) -> None:
         """Execute what waits, if it is little: waking the task would take longer. The task does the rest."""
         self._soon = False
-        if not self._asleep or self._signal.is_set() or not (taken := self._take()):
+        if not self._asleep or self._signal.is_set() or not (taken := self._waiting.take()):
             return
         try:
-            reply = self.activation.ask_at_once(_operations(taken))
+            reply = self.activation.ask_at_once(operations_of(taken))
         except Exception as error:  # noqa: BLE001 -- the task ends for it
-            _settle(taken, error)
+            settle(taken, error)
             self._failed = error
         else:
             if reply is None:
-                self._waiting.extendleft(reversed(taken))
+                self._waiting.put_back(taken)
             else:
                 self._pass_on(taken, reply)
                 assert self._due is not None, "it is set before the task sleeps"
@@ -306,23 +283,23 @@ class DetectorQueue:
 
     async def _serve(self) -> None:
         """Execute what waits as the next batch, and pass the answers on."""
-        taken = self._take()
+        taken = self._waiting.take()
         if not taken:
             return
         self._in_flight = taken
         try:
-            reply = await self.activation.ask(_operations(taken))
+            reply = await self.activation.ask(operations_of(taken))
         except ActorDied as error:
-            _settle(taken, outcome_unknown(str(error)))
+            settle(taken, outcome_unknown(str(error)))
             raise
         except StorageError as error:
-            _settle(taken, error)
+            settle(taken, error)
             raise
         except asyncio.CancelledError:
-            _settle(taken, outcome_unknown("the detector's process ended"))
+            settle(taken, outcome_unknown("the detector's process ended"))
             raise
         except Exception as error:  # noqa: BLE001 -- front ends log it and answer their callers
-            _settle(taken, error)
+            settle(taken, error)
             # Its state is unknown now.
             self._lose(f"an internal error: {type(error).__name__}: {error}")
             return
@@ -330,40 +307,9 @@ class DetectorQueue:
             self._in_flight = []
         self._pass_on(taken, reply)
 
-    def _take(self) -> list[Submission]:
-        """Return the batches to execute together, within the bounds: at least one if any waits."""
-        taken: list[Submission] = []
-        operations_left = self._settings.batch_operations_max
-        bytes_left = self._settings.batch_bytes_max
-        while self._waiting:
-            submission = self._waiting[0]
-            if not submission.done:
-                operations_left -= len(submission.operations)
-                bytes_left -= sum(len(operation.payload) for operation in submission.operations)
-                if taken and (operations_left < 0 or bytes_left < 0):
-                    break
-                taken.append(submission)
-            self._waiting.popleft()
-        return taken
-
     def _pass_on(self, taken: list[Submission], reply: Reply) -> None:
-        """Give each batch its answers. A batch without any was not begun, and is the first one next time."""
-        answers, crash = reply.answers, reply.crash
-        assert answers or crash is not None, "a reply has at least one answer"
-        begin = 0
-        for number, submission in enumerate(taken):
-            end = begin + len(submission.operations)
-            own = answers[begin:end]
-            crashed = crash if len(own) < len(submission.operations) else None
-            if not own and crashed is None:
-                self._waiting.extendleft(reversed(taken[number:]))
-                break
-            submission.settle(Reply(own, crashed))
-            if crashed is not None:
-                self._waiting.extendleft(reversed(taken[number + 1 :]))
-                break
-            begin = end
-        if crash is not None:
+        self._waiting.answer(taken, reply)
+        if reply.crash is not None:
             self._lose("an operation broke the engine")
 
     def _gone(self) -> Exception:
@@ -373,14 +319,4 @@ class DetectorQueue:
         return shutting_down() if self._shut_down else MOVED
 
     def _refuse_waiting(self) -> None:
-        while self._waiting:
-            self._waiting.popleft().settle(self._gone())
-
-
-def _operations(taken: list[Submission]) -> list[Operation]:
-    return [operation for submission in taken for operation in submission.operations]
-
-
-def _settle(taken: list[Submission], outcome: Outcome) -> None:
-    for submission in taken:
-        submission.settle(outcome)
+        self._waiting.refuse(self._gone())

@@ -9,8 +9,9 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from engine.runtime.activation.detector_queue import DetectorQueue, Submission
+from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.loads import Load, leaver
+from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.errors import ActorDied
