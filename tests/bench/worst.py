@@ -223,6 +223,12 @@ SHAPES = (
         lambda share: _batch(int(10_000 * share), x=1),
     ),
     Shape(
+        # Each window is a memory of its own, which each event changes.
+        "100 events, 5 000 rules that count in windows of their own",
+        _many("per k (count(x == 1) within 1{}s >= 3)", 5_000),
+        lambda share: _batch(int(100 * share) + 1, x=1, k="a"),
+    ),
+    Shape(
         "10 000 events, 30 counts of 10 000",
         _many("count(x >= {}) >= 10000", 30),
         partial(_passing, step_ms=1),
