@@ -135,3 +135,22 @@ def test_each_operator_has_its_terminal_in_the_grammar() -> None:
     terminals.pop("BETWEEN")  # An anonymous terminal of the grammar.
     for terminal, text in terminals.items():
         assert re.search(rf'^{terminal}: "{text}"', GRAMMAR, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (1, "1", False),
+        ([1, 2], [1.0, 2], True),
+        ([1, 2], [2, 1], False),
+        ([1, 2], ["1", "2"], False),
+    ],
+)
+def test_conditions_are_equal_if_their_values_are_types_included(one: Any, other: Any, equal: bool) -> None:
+    first, second = (
+        parse({"not": {"leaf": {"fact": "a", "op": "eq", "value": value}}}) for value in (one, other)
+    )
+    assert (first == second) is equal
+    assert not equal or hash(first) == hash(second)
