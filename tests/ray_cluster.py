@@ -49,7 +49,7 @@ def ray_cluster(folder: Path, nodes: int = 2, **variables: str) -> Iterator[RayC
                 RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1",
                 # As the page for operators says: otherwise other programs leave actors no time.
                 RAY_worker_niceness="0",
-                # Ray itself finds a process that was stopped after an hour. The service finds it in time.
+                # Ray then takes most of an hour to notice a stopped process, so it is the service that must.
                 RAY_health_check_failure_threshold="1000",
                 **variables,
             ),

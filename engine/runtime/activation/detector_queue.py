@@ -292,17 +292,12 @@ class DetectorQueue:
         except ActorDied as error:
             settle(taken, outcome_unknown(str(error)))
             raise
-        except StorageError as error:
-            settle(taken, error)
-            raise
         except asyncio.CancelledError:
             settle(taken, outcome_unknown("the detector's process ended"))
             raise
-        except Exception as error:  # noqa: BLE001 -- front ends log it and answer their callers
+        except Exception as error:
             settle(taken, error)
-            # Its state is unknown now.
-            self._lose(f"an internal error: {type(error).__name__}: {error}")
-            return
+            raise
         finally:
             self._in_flight = []
         self._pass_on(taken, reply)

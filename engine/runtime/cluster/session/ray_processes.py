@@ -80,7 +80,7 @@ class RayProcesses:
         started = _children(os.getpid()) - self._earlier
         return [name for pid in started if _state(pid) == _ENDED and (name := _name(pid)) in _ESSENTIAL]
 
-    def begin_again(self) -> None:
+    def kill_started(self) -> None:
         """Kill what was started so far, and reap it."""
         for pid in _children(os.getpid()) - self._earlier:
             with contextlib.suppress(OSError):

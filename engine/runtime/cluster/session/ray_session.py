@@ -126,7 +126,7 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
                 # Ray chooses ports, which another program may take before a process of Ray listens.
                 _log.warning("ray is started a second time: %s", error)
                 ray.shutdown()
-                processes.begin_again()
+                processes.kill_started()
                 ray.init(address=address, **options)
         if address == LOCAL:
             ray_security.check_guarded()
@@ -150,7 +150,7 @@ class _EndedEarlyError(Exception):
 def _patiently(processes: RayProcesses) -> Iterator[None]:
     """Give Ray's processes more time to start than Ray's fixed 30 s: a busy machine takes longer.
 
-    Raises _EndedEarlyError as soon as one of them has ended.
+    Raises _EndedEarlyError if one of them has ended. Ray's query for the node takes up to 30 s to show that.
     """
     get_node: Any = ray_services.get_node
 
