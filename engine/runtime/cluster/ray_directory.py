@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import ray
 from ray._private import worker as ray_worker
@@ -30,6 +30,9 @@ from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
+
+_PREPARED_S: Final = 10.0
+"""How long a process may take to start; the next directory does not wait for it."""
 
 
 class RayDirectory:
@@ -60,6 +63,7 @@ class RayDirectory:
         self._lost_on = ""
         """The node of the last directory, which may be gone with it."""
         self._getting: asyncio.Future[Any] | None = None
+        self._preparing: asyncio.Future[None] | None = None
         self._actor: RayActor | None = None
         self._reach = DirectoryReach(settings.node_timeout_s)
         self._watch = DirectoryWatch(settings.node_timeout_s)
@@ -136,11 +140,24 @@ class RayDirectory:
             raise ActorDied(first_line(error)) from error
 
     def _get(self) -> Any:
-        """Return the actor; start it, if there is none, where it is most likely to stay."""
+        """Return the actor; start it, if there is none."""
+        return self._options(scheduling_strategy=self._where()).remote(*self._arguments, self._lost_on)
+
+    def _where(self) -> Any:
+        """Return Ray's option for where the next directory is most likely to stay."""
         here = ray.get_runtime_context().get_node_id()
         node = node_for_directory(look(), here, lost_on=self._lost_on)
-        strategy = "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
-        return self._options(scheduling_strategy=strategy).remote(*self._arguments, self._lost_on)
+        return "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
+
+    def _prepare(self) -> None:
+        """Have Ray start the process that the next directory would need, which takes a second or more."""
+        if self._preparing is None or self._preparing.done():
+            self._preparing = off_loop(self._start_process, "ray process")
+            self._preparing.add_done_callback(mark_retrieved)
+
+    def _start_process(self) -> None:
+        task: Any = ray.remote(num_cpus=0, max_retries=0)(_import_modules)
+        ray.get(task.options(scheduling_strategy=self._where()).remote(), timeout=_PREPARED_S)
 
     def _got_over(self, getting: asyncio.Future[Any]) -> None:
         self._getting = None
@@ -148,11 +165,18 @@ class RayDirectory:
 
     async def _end_if_lost(self, actor: RayActor, client: LinkClient) -> None:
         """End the directory if its process does not answer; another one replaces it."""
-        silent_s = await self._watch.lost(client)
+        silent_s = await self._watch.lost(client, self._prepare)
         if silent_s is not None:
             _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
             await actor.end()
             client.link.abort()
+
+
+def _import_modules() -> None:
+    """Do nothing: a process that can run this has imported this module, and with it the directory's.
+
+    Ray keeps it for the next actor or task of this service on its node.
+    """
 
 
 def _cluster_id() -> str:

@@ -44,8 +44,20 @@ def now_s() -> float:
 async def lost(watch: DirectoryWatch, **connection: float) -> tuple[float | None, float]:
     """How long the directory was silent by the watch's account, and when that was noticed."""
     began_s = now_s()
-    silent_s = await watch.lost(Connection(**connection))  # type: ignore[arg-type]
+    silent_s = await watch.lost(Connection(**connection), lambda: None)  # type: ignore[arg-type]
     return silent_s, now_s() - began_s
+
+
+async def prepared(**connection: float) -> list[float]:
+    """When the next directory was prepared, until the directory counted as lost."""
+    began_s = now_s()
+    prepared_s: list[float] = []
+    watched = DirectoryWatch(TIMEOUT_S).lost(
+        Connection(**connection),  # type: ignore[arg-type]
+        lambda: prepared_s.append(now_s() - began_s),
+    )
+    await watched
+    return prepared_s
 
 
 async def test_the_timeout_begins_soon_after_the_last_answer():
@@ -63,6 +75,15 @@ async def test_one_that_answers_late_is_not_lost():
         )
 
 
+async def test_the_next_one_is_prepared_once_a_third_of_the_timeout_has_passed_without_an_answer():
+    for silent_after_s in (0.0, 10.0):
+        (at_s,) = await prepared(silent_after_s=silent_after_s)
+        assert TIMEOUT_S / 3 <= at_s - silent_after_s <= TIMEOUT_S / 3 + INTERVAL_S + 0.05
+    assert await prepared(delay_s=TIMEOUT_S / 3 - 0.1, dead_after_s=500) == []
+    # Each late answer is a new suspicion.
+    assert len(await prepared(delay_s=TIMEOUT_S / 3 + 0.1, dead_after_s=4)) == 3
+
+
 async def test_one_after_the_other_that_is_silent_gets_more_time_until_one_has_answered_for_a_while():
     watch = DirectoryWatch(TIMEOUT_S)
     silent = [(await lost(watch, silent_after_s=0))[0] for _ in range(5)]
@@ -75,4 +96,4 @@ async def test_the_end_of_the_connection_is_no_silence():
     assert (await lost(DirectoryWatch(TIMEOUT_S), dead_after_s=10))[0] is None
     closed = Connection()
     closed.link.usable = False
-    assert await DirectoryWatch(TIMEOUT_S).lost(closed) is None  # type: ignore[arg-type]
+    assert await DirectoryWatch(TIMEOUT_S).lost(closed, lambda: None) is None  # type: ignore[arg-type]
