@@ -8,6 +8,7 @@ import pytest
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.compilation import fused_stream
 from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.dispatch.selection import ranges
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import codegen
 from engine.evaluation.state import slices
@@ -35,9 +36,10 @@ UNITED = (
 
 MODES = {
     "fused": (),
-    "indexed": ((rule_set, "index_pays", fused.up_to(0)),),
+    "indexed": ((rule_set, "index_pays", fused.up_to(0)), (ranges, "FEW_MAX", 0)),
     "becoming indexed": (
         (rule_set, "index_pays", fused.up_to(1)),
+        (ranges, "FEW_MAX", 2),
         (triggering, "UNITED_FROM", 2),
         (triggering, "CALM_EVENTS", 1),
     ),

@@ -6,10 +6,10 @@ measured with `python -m tests.bench curve`; only their ratios matter.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.memory import PANES, Sharing
+from engine.evaluation.memory import PANES, Regime, Sharing
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.plan.requirements import recorded_of, requirements_of, sharing_of
 from engine.evaluation.plan.triggers import (
@@ -22,6 +22,7 @@ from engine.evaluation.plan.triggers import (
     Trigger,
     Triggers,
     may_meet_several,
+    regime_of,
 )
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, children
@@ -47,6 +48,11 @@ _AFTER_FIRST: Final = 0.3
 
 _UPDATE: Final = 60.0
 _KEYED_UPDATE: Final = 55.0
+_STAMP: Final = 60.0
+"""The time to write a memory that nearly every event changes, as its regime says. Indexed rules need not."""
+_KEYED_STAMP: Final = 120.0
+_UNSTAMPED: Final = 400.0
+"""The time to write it at an event that changes it otherwise, once rules are indexed."""
 
 _RECORDED: Final = 800.0
 """The time to add to a record, at an event that does so."""
@@ -81,6 +87,15 @@ _HOLDING_MORE_PER_ADDED: Final = 12.0
 """The same for the several times or values that a comparison needs."""
 _RANGES: Final = 10_000.0
 """The time to search the ranges of a fact, which mostly have some ten different lengths."""
+_FEW_RANGES: Final = 700.0
+"""The same for a fact with few ranges, which are compared one by one."""
+_FEW_ENDS_MAX: Final = 16
+_END: Final = 30.0
+"""The time for each end of those."""
+_PRESENT_MAX: Final = 8
+"""How many of the facts that rules name an event has, unless rules name fewer. If rules name a hundred and
+an event has all, rules are indexed too early and take up to three times as long; if it has two and they were
+not indexed, half as long."""
 _IN_RANGE: Final = 100.0
 """The time to evaluate a rule that a search of ranges selects."""
 _OPEN_ENDS: Final = (-LARGEST, LARGEST)
@@ -94,6 +109,8 @@ class Member(NamedTuple):
     triggers: Triggers | None
     shape: Hashable
     """A value that is equal for members that share a loop, roughly."""
+    by_fact: bool = False
+    """Whether those that ranges of different facts select do not share one."""
 
 
 class Update(NamedTuple):
@@ -133,7 +150,7 @@ def weight_of(condition: Condition, birth: int, memories: Collection[tuple[Condi
     paths = frozenset(path for _, path in memories if path)
     return Weight(
         tests_ns,
-        Member(_row_ns(triggers) + tests_ns + reads_ns, triggers, paths),
+        Member(_row_ns(triggers) + tests_ns + reads_ns, triggers, paths, by_fact=True),
         tuple(_update(node, path, birth, analysis) for node, path in memories),
         paths,
     )
@@ -146,17 +163,17 @@ def _row_ns(triggers: Triggers | None) -> float:
 
 
 def _update(node: Condition, path: Path, birth: int, analysis: Analysis) -> Update:
-    fused_ns = _update_ns(node, path)
+    fused_ns = indexed_ns = _update_ns(node, path)
+    if isinstance(node, Aggregate):
+        indexed_ns += _RECORDED
+    elif regime_of(node) is not Regime.UNCHANGED:
+        indexed_ns += _UNSTAMPED
     joins = sharing_of(node) is not Sharing.NEVER
     return Update(
         (node, path, birth),
         fused_ns,
         (node, path, None if joins else birth),
-        Member(
-            fused_ns + (_RECORDED if isinstance(node, Aggregate) else 0.0),
-            analysis.of_memory(node, path),
-            (type(node), path),
-        ),
+        Member(indexed_ns, analysis.of_memory(node, path), (type(node), path)),
     )
 
 
@@ -202,21 +219,29 @@ def indexed_ns(weights: Collection[Weight]) -> float:
         {name[:2]: member.triggers for name, member in updates.items()},
     )
     met_ns = sum(member.ns * index.share_met(member.triggers) for member in members)
-    loops = {(member.shape, place) for member in members for place in _places(member.triggers)}
-    loops_ns = sum(_LOOP * (1.0 if isinstance(place, str) else index.share_met(place)) for _, place in loops)
+    loops = {(member.shape, place) for member in members for place in _places(member)}
+    loops_ns = sum(_LOOP * index.share_of(place) for _, place in loops)
     searches_ns = sum(min(_SEARCH, len(of_fact) * _PATTERN) for of_fact in index.patterns.values())
-    searches_ns += _RANGES * len(index.ends)
+    searches_ns += index.present * sum(map(_ranges_ns, index.ends.values()))
     tables = len(frozenset().union(*(weight.paths for weight in weights)))
     return _INDEX + _TABLE * tables + searches_ns + loops_ns + met_ns
 
 
-def _places(triggers: Triggers | None) -> list[Triggers | str | None]:
+def _ranges_ns(ends: Sequence[Any]) -> float:
+    """Estimate the time to find the ranges with these ends that contain a value."""
+    return _FEW_RANGES + _END * len(ends) if len(ends) <= _FEW_ENDS_MAX else _RANGES
+
+
+def _places(member: Member) -> list[Triggers | str | None]:
     """Return where a member is a row of a loop: by each trigger, or by the fact whose ranges select it."""
-    if may_meet_several(triggers):
+    if may_meet_several(member.triggers):
         return []
-    if triggers is None:
+    if member.triggers is None:
         return [None]
-    return [each.fact if isinstance(each, Range) else frozenset({each}) for each in triggers]
+    return [
+        (each.fact if member.by_fact else "") if isinstance(each, Range) else frozenset({each})
+        for each in member.triggers
+    ]
 
 
 class _Indexed:
@@ -242,9 +267,18 @@ class _Indexed:
                 self._ends(trigger).extend(end for end in trigger[1:3] if end not in _OPEN_ENDS)
         for ends in self.ends.values():
             ends.sort()
+        facts = self.patterns.keys() | self._values.keys() | {fact for fact, _ in self.ends}
+        self.present = min(1.0, _PRESENT_MAX / max(1, len(facts)))
+        """The share of the facts that an event has."""
 
     def _ends(self, trigger: Range) -> list[Any]:
         return self.ends.setdefault((trigger.fact, isinstance(trigger.low, str)), [])
+
+    def share_of(self, place: Triggers | str | None) -> float:
+        """Estimate the share of events at which the loop of a place is begun; see `_places`."""
+        if isinstance(place, str):
+            return self.present if place else 1.0
+        return self.share_met(place)
 
     def share_met(self, triggers: Triggers | None) -> float:
         """Estimate the share of events that meet a trigger.
@@ -255,12 +289,13 @@ class _Indexed:
 
     def _share(self, trigger: Trigger) -> float:
         if isinstance(trigger, Found):
-            return 1 / (1 + len(self.patterns[trigger.fact]))
+            return self.present / (1 + len(self.patterns[trigger.fact]))
         if isinstance(trigger, Hit | Element):
-            return 1.0 if trigger.value is PRESENT else 1 / (1 + len(self._values[trigger.fact]))
+            return self.present / (1 if trigger.value is PRESENT else 1 + len(self._values[trigger.fact]))
         if isinstance(trigger, Range):
             ends = self._ends(trigger)
-            return (bisect_left(ends, trigger.high) - bisect_left(ends, trigger.low)) / max(1, len(ends))
+            within = bisect_left(ends, trigger.high) - bisect_left(ends, trigger.low)
+            return self.present * within / max(1, len(ends))
         name = trigger.node, trigger.path
         if name not in self._held:
             self._held[name] = self._share_holding(*name)
@@ -293,7 +328,10 @@ def _share_alone(trigger: Trigger) -> float:
 
 
 def _update_ns(node: Condition, path: Path) -> float:
-    return (_KEYED_UPDATE if path else _UPDATE) + sum(map(_tests_ns, children(node)))
+    update_ns = (_KEYED_UPDATE if path else _UPDATE) + sum(map(_tests_ns, children(node)))
+    if regime_of(node) is not Regime.UNCHANGED:
+        update_ns += _KEYED_STAMP if path else _STAMP
+    return update_ns
 
 
 def _tests_ns(node: Condition) -> float:

@@ -29,8 +29,8 @@ class DirectoryWatch:
     async def lost(self, client: LinkClient, prepare: Callable[[], object]) -> float | None:
         """Wait until a directory counts as lost; return how long it was silent, None if the link has ended.
 
-        `prepare` is called each time it is silent for a part of the timeout. The timeout doubles if the next one
-        is silent, too: replacing it costs a busy machine time.
+        `prepare` is called each time it is silent for a part of the timeout. The timeout doubles if the next
+        one is silent, too: replacing it costs a busy machine time.
         """
         loop = asyncio.get_running_loop()
         answered = 0

@@ -12,6 +12,7 @@ from engine.evaluation.explanation.past.futures import LATEST_US, Future, every,
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX, shown
 from engine.evaluation.wire.inspecting import explanations
 from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.language.condition import Avg
 
 
 def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:
@@ -168,6 +169,15 @@ def test_a_run_becomes_long_enough_just_after_the_time_given() -> None:
     (explained,) = explain(detector, {"cpu": 95}, 1_000).rules
     assert (explained.verdict, explained.node.witness_us) == (False, 0)
     assert explained.node.until_us == 300_000_000 - 1
+
+
+def test_a_mean_over_a_window_that_is_longer_than_all_time_has_all_values() -> None:
+    detector = Detector()
+    detector.add_rule("mean", Avg("a", None, 1e300, "lt", 1.0))
+    detector.evaluate({"a": 0}, -100)
+    (explained,) = explain(detector, {"a": 1}, 100).rules
+    assert (explained.verdict, explained.node.found) == (True, 0.5)
+    assert detector.evaluate({"a": 1}, 100)
 
 
 def test_a_late_event_is_explained_at_the_clock() -> None:

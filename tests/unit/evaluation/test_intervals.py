@@ -10,8 +10,11 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.selection import ranges
 from engine.evaluation.dispatch.selection.intervals import Intervals
-from engine.evaluation.dispatch.selection.ranges import ordinal
+from engine.evaluation.dispatch.selection.ranges import Ranges, ordinal
+from engine.evaluation.dispatch.selection.selected_rows import SelectedRows
+from engine.evaluation.plan.triggers import Range
 from engine.language.condition import Leaf
 from engine.language.operators import LARGEST
 from tests.differential import fused
@@ -56,6 +59,40 @@ def test_intervals_that_come_and_go_in_any_order_leave_the_others(bits: int, see
     assert not intervals
 
 
+def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_many(seed: int) -> None:
+    drawn = random.Random(seed)
+    of_fact = Ranges(SelectedRows(lambda member, _: (member, None)))
+    there = dict[int, tuple[list[Range], tuple[int, bool]]]()
+    sizes = set()
+    for number in range(3_000):
+        # Waves, so that few become many and many become few.
+        if there and drawn.random() < (0.2 if number // 150 % 2 else 0.8):
+            member = drawn.choice(list(there))
+            triggers, place = there.pop(member)
+            of_fact.remove(triggers, member, place)
+        else:
+            values = drawn.choice((range(-20, 20), "abcdefgh"))
+            ends = {tuple(sorted(drawn.choices(values, k=2))) for _ in range(drawn.randint(1, 2))}
+            triggers = [Range("x", low, high) for low, high in ends]
+            place = drawn.randrange(3), len(triggers) > 1
+            there[number] = triggers, place
+            of_fact.add(triggers, number, place)
+        value = drawn.choice((drawn.randrange(-20, 20), drawn.uniform(-20, 20), drawn.choice("abcdefgh")))
+        # Another fact has selected something.
+        found: dict[tuple[int, bool], list[Any]] = {(0, False): [(-1, None)]}
+        of_fact.select(value, found)
+        expected: dict[tuple[int, bool], set[int]] = {(0, False): {-1}}
+        for member, (triggers, place) in there.items():
+            alike = [each for each in triggers if isinstance(each.low, str) is isinstance(value, str)]
+            if any(each.low <= value <= each.high for each in alike):
+                expected.setdefault(place, set()).add(member)
+        assert {place: {row[-2] for row in rows} for place, rows in found.items()} == expected
+        assert bool(of_fact) is bool(there)
+        sizes.add(len(there))
+    assert min(sizes) == 0
+    assert max(sizes) > 3 * ranges.FEW_MAX
+
+
 @pytest.mark.parametrize("values", [NUMBERS, TEXTS], ids=["numbers", "texts"])
 def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) -> None:
     ordered = sorted(values)
@@ -73,8 +110,8 @@ def _evaluated(detector: Detector, **fields: object) -> int:
     selected = sum(
         len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
     )
-    of_loops = (group for bucket in met for group in bucket.groups.values())
-    return selected + sum(len(group.rest) // group.width for group in of_loops)
+    of_loops = (loop for bucket in met for loop in bucket.groups.values())
+    return selected + sum(len(rest) // (width or 1) for _, _, _, rest, width in of_loops)
 
 
 def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,11 +133,13 @@ def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch
         assert _evaluated(detector, x=value) == 0
 
 
+@pytest.mark.parametrize("few_max", [0, 1_000], ids=["many", "few"])
 @pytest.mark.parametrize("ends", [NUMBERS, TEXTS], ids=["numbers", "texts"])
 def test_ranges_are_exact_wherever_they_end(
-    ends: tuple[str | float, ...], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[str | float, ...], few_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    monkeypatch.setattr(ranges, "FEW_MAX", few_max)
     detector = Detector()
     possible = [end for end in ends if -LARGEST <= end <= LARGEST] if ends is NUMBERS else TEXTS_OF_RULES
     rules = {

@@ -96,6 +96,21 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
         lambda number: f"amount between {5 * number % 500} and {5 * number % 500 + 500}",
         False,
     ),
+    "few histories that nearly every event breaks": (
+        50,
+        lambda number: f'kind == "k{number}" and historically for 5m load_{number} between 0 and 90',
+        False,
+    ),
+    "histories that nearly every event breaks": (
+        110,
+        lambda number: f'kind == "k{number}" and historically for 5m load_{number} between 0 and 90',
+        True,
+    ),
+    "histories of one fact that half of all events break": (
+        120,
+        lambda number: f'kind == "k{number}" and per user once within {number + 1}m not ok == true',
+        False,
+    ),
     "regular expressions": (10, lambda number: f'path matches "/dir{number}/[a-f]+x"', True),
 }
 

@@ -6,14 +6,16 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compilation.compiler import Fire, Observe, Row
-from engine.evaluation.dispatch.selection.ranges import Selected
 from engine.evaluation.dispatch.selection.selected_rows import (
     PENDING_MAX,
     Keeper,
+    Loop,
+    Selected,
     SelectedRow,
     SelectedRows,
     Shapes,
     each_once,
+    loop_over,
 )
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.known import Known
@@ -85,10 +87,6 @@ class Group(NamedTuple):
             del column[row]
         del self.rest[row * self.width : (row + 1) * self.width]
         return True
-
-
-Loop: TypeAlias = tuple[int, Observe, list[Numbers], Iterable[Any], int]
-"""A group, or the selected rows of one shape in the form of a group."""
 
 
 def _kind(value: Any) -> str | None:
@@ -188,7 +186,7 @@ class Bucket:
                     mine.setdefault(observe, {}).update(rows)
         selected = sum(len(rows) for shapes in several.values() for rows in shapes.values())
         self._selected.unions.add(keeper, len(groups) + selected)
-        return Selected(several, groups=groups)
+        return Selected(several, groups)
 
     def take_in(self) -> None:
         """Compile the members that are pending."""
@@ -281,9 +279,8 @@ def _due(groups: list[Loop], selections: dict[int, list[Shapes]], turn: Turn | N
         groups[:] = [group for group in groups if group[0] > turn.stage]
         stages = [stage for stage in selections if stage <= turn.stage]
     for stage in stages:
-        due += [(stage, observe, _NO_COLUMNS, rows, 0) for observe, rows in each_once(selections.pop(stage))]
+        due += [loop_over(stage, observe, rows) for observe, rows in each_once(selections.pop(stage))]
     return due
 
 
 _stage: Final = itemgetter(0)
-_NO_COLUMNS: Final[list[Numbers]] = []

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from engine.evaluation.dispatch.indexing.buckets import Bucket
-from engine.evaluation.dispatch.selection.ranges import Ranges, Selected
-from engine.evaluation.dispatch.selection.selected_rows import SelectedRows
+from engine.evaluation.dispatch.selection.ranges import Ranges
+from engine.evaluation.dispatch.selection.selected_rows import RowsByPlace, Selected, SelectedRows
 from engine.evaluation.dispatch.selection.selectivity import Selectivity
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.names import FactNames
@@ -37,7 +37,17 @@ PatternsOf = Callable[[str], FactPatterns]
 class _Fact:
     """The buckets of one fact, by value, by element, by pattern and for any value; and its ranges."""
 
-    __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "more", "patterns", "present", "ranges")
+    __slots__ = (
+        "by_element",
+        "by_pattern",
+        "by_value",
+        "has_ranges",
+        "lookup",
+        "more",
+        "patterns",
+        "present",
+        "ranges",
+    )
 
     def __init__(self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows) -> None:
         self.by_value: dict[Any, Bucket] = {}
@@ -49,13 +59,15 @@ class _Fact:
         self.present: dict[Any, Bucket] = {}
         """The bucket for any value, by PRESENT."""
         self.ranges = Ranges(selected)
+        self.has_ranges = False
         self.more = False
-        """Whether there is anything but `by_value`."""
+        """Whether there is anything but `by_value` and `ranges`."""
 
     def count_again(self) -> bool:
-        """Set `more` after a change, and return whether there is anything."""
-        self.more = bool(self.by_element or self.by_pattern or self.present or self.ranges)
-        return self.more or bool(self.by_value)
+        """Set `has_ranges` and `more` after a change, and return whether there is anything."""
+        self.has_ranges = bool(self.ranges)
+        self.more = bool(self.by_element or self.by_pattern or self.present)
+        return self.more or self.has_ranges or bool(self.by_value)
 
     def place_of(self, trigger: Hit | Element | Found) -> tuple[dict[Any, Bucket], Any]:
         """Return where the bucket of a trigger is: the dict, and the key in it."""
@@ -127,7 +139,7 @@ class Index:
                 self._bucket(trigger).add(member, stage, several=several)
         for said, ranges in _ranges_by_fact(triggers).items():
             fact = self._fact(said)
-            fact.ranges.add(ranges, member, stage)
+            fact.ranges.add(ranges, member, (stage, several))
             fact.count_again()
 
     def remove(self, member: int, triggers: Triggers | None, stage: int, *, several: bool) -> None:
@@ -140,18 +152,24 @@ class Index:
                 self._bucket(trigger).remove(member, stage, several=several)
                 self._drop_if_empty(trigger)
         for said, ranges in _ranges_by_fact(triggers).items():
-            self._facts[said].ranges.remove(ranges, member, stage)
+            self._facts[said].ranges.remove(ranges, member, (stage, several))
             self._drop_if_unused(said)
 
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
         """Return the buckets that an event meets, and what it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
+        selected: RowsByPlace = {}
         for fact, value in self._names.found_in(fields, sent):
-            bucket = fact.by_value.get(value if type(value) is str else key_of(value))
-            if bucket is not None:
-                met.append(bucket)
+            if fact.by_value:
+                bucket = fact.by_value.get(value if type(value) is str else key_of(value))
+                if bucket is not None:
+                    met.append(bucket)
+            if fact.has_ranges:
+                fact.ranges.select(value, selected)
             if fact.more:
                 _meet_more(fact, value, met)
+        if selected:
+            met.append(Selected.of(selected))
         return met
 
     def _fact(self, said: str) -> _Fact:
@@ -192,16 +210,12 @@ def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
 
 
 def _meet_more(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
-    """Add what an event with this value of a fact meets, except for the bucket of the value."""
+    """Add what an event with this value of a fact meets, except for the bucket of the value and ranges."""
     if fact.present:
         met += fact.present.values()
     if fact.by_pattern and type(value) is str:
         found = fact.patterns.found_among(fact.by_pattern, value)
         met += [fact.by_pattern[pattern] for pattern in found]
-    if fact.ranges:
-        selected = fact.ranges.met_by(value)
-        if selected is not None:
-            met.append(selected)
     if fact.by_element:
         met += _met_elements(fact, value)
 

@@ -10,9 +10,8 @@ from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.dispatch.compilation.compiler import Observe
-from engine.evaluation.dispatch.indexing.buckets import Bucket, Group, Turn
-from engine.evaluation.dispatch.selection.ranges import Selected
-from engine.evaluation.dispatch.selection.selected_rows import member_of
+from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
+from engine.evaluation.dispatch.selection.selected_rows import Loop, Selected, member_of
 
 SAMPLED_EVERY: Final = 251
 """A prime number, so that streams with a period are sampled evenly."""
@@ -21,7 +20,7 @@ SAMPLED_EVERY: Final = 251
 class _Timed(NamedTuple):
     """A bucket whose loops are timed."""
 
-    groups: dict[tuple[int, Observe], Group]
+    groups: dict[Any, Loop]
     several: dict[int, dict[Observe, Any]]
     pending: tuple[()] = ()
 
@@ -64,7 +63,7 @@ class Samples:
                 bucket.take_in()
             found.append(
                 _Timed(
-                    {name: self._of_group(group) for name, group in bucket.groups.items()},
+                    {name: self._of_loop(*loop) for name, loop in bucket.groups.items()},
                     {
                         stage: {
                             of_rows.setdefault(observe, self._of_rows(observe)): rows
@@ -76,13 +75,13 @@ class Samples:
             )
         return found
 
-    def _of_group(self, group: Group) -> Group:
+    def _of_loop(self, stage: int, observe: Observe, constants: list[Any], rest: Any, width: int) -> Loop:
         def timed(constants: list[Any], rest: Any, *event: Any) -> None:
             begun_ns = perf_counter_ns()
-            group.observe(constants, rest, *event)
-            self._share(perf_counter_ns() - begun_ns, rest[group.width - 1 :: group.width])
+            observe(constants, rest, *event)
+            self._share(perf_counter_ns() - begun_ns, rest[width - 1 :: width])
 
-        return group._replace(observe=timed)
+        return stage, timed if width else self._of_rows(observe), constants, rest, width
 
     def _of_rows(self, observe: Observe) -> Observe:
         def timed(constants: list[Any], rest: Any, *event: Any) -> None:

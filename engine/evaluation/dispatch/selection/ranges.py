@@ -2,17 +2,15 @@
 
 import math
 import struct
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
-from engine.evaluation.dispatch.compilation.compiler import Observe
 from engine.evaluation.dispatch.selection.intervals import Intervals
 from engine.evaluation.dispatch.selection.selected_rows import (
     PENDING_MAX,
-    Rows,
+    Place,
+    RowsByPlace,
     SelectedRow,
     SelectedRows,
-    Selection,
     member_of,
 )
 from engine.evaluation.plan.known import Within
@@ -23,6 +21,8 @@ _TEXT_BYTES: Final = 32
 """How many of a text's first bytes tell it from others. A range selects too much rather than too little."""
 
 _NUMBER_BITS: Final = 64
+FEW_MAX: Final = 16
+"""Comparing a value with so many ranges takes about as long as finding those that contain it."""
 _EXACT_MAX: Final = (1 << 53) - 1
 """The largest whole number up to which no two have the same ordinal."""
 
@@ -34,98 +34,109 @@ _unpack = struct.Struct("<q").unpack
 _pack_text = struct.Struct(f"{_TEXT_BYTES}sB").pack
 
 
-class Selected(NamedTuple):
-    """What an event selects, in the form of a bucket."""
-
-    several: Selection
-    pending: tuple[()] = ()
-    groups: dict[Any, Any] = {}  # noqa: RUF012 -- it stays empty
-
-
 class Ranges:
     """The ranges of one fact, each with the member that it selects."""
 
-    __slots__ = ("_numbers", "_pending", "_repeated", "_rows", "_texts")
+    __slots__ = ("_numbers", "_pending", "_rows", "_texts")
 
     def __init__(self, rows: SelectedRows) -> None:
         self._rows = rows
-        self._numbers: dict[int, Intervals] = {}
-        """The ranges of numbers, by stage."""
-        self._texts: dict[int, Intervals] = {}
-        self._repeated = 0
-        """How many members have several ranges."""
-        self._pending: dict[int, tuple[list[Range], int]] = {}
-        """The ranges and stages of members that are not compiled yet."""
+        self._numbers = _OfKind(_NUMBER_BITS)
+        self._texts = _OfKind(8 * (_TEXT_BYTES + 1))
+        self._pending: dict[int, tuple[list[Range], Place]] = {}
+        """The ranges and places of members that are not compiled yet."""
 
     def __bool__(self) -> bool:
         return bool(self._numbers or self._texts or self._pending)
 
-    def add(self, ranges: list[Range], member: int, stage: int) -> None:
-        """Add all ranges of a member; see `Bucket.add`."""
-        self._repeated += len(ranges) > 1
-        self._pending[member] = ranges, stage
+    def add(self, ranges: list[Range], member: int, place: Place) -> None:
+        """Add all ranges of a member."""
+        self._pending[member] = ranges, place
         if len(self._pending) >= PENDING_MAX:
             self._compile_pending()
 
-    def remove(self, ranges: list[Range], member: int, stage: int) -> None:
+    def remove(self, ranges: list[Range], member: int, place: Place) -> None:
         """Undo `add`."""
-        self._repeated -= len(ranges) > 1
         if self._pending.pop(member, None) is not None:
             return
         for trigger in ranges:
-            by_stage = self._texts if isinstance(trigger.low, str) else self._numbers
-            by_stage[stage].remove(ordinal(trigger.low), ordinal(trigger.high), member)
-            if not by_stage[stage]:
-                del by_stage[stage]
+            self._of_kind(trigger).remove(trigger, member, place)
 
-    def met_by(self, value: Any) -> Selected | None:
-        """Return what an event with this value of the fact selects, or None."""
+    def select(self, value: Any, found: RowsByPlace) -> None:
+        """Add what an event with this value of the fact selects."""
         if self._pending:
             self._compile_pending()
         kind = type(value)
         if kind is str:
-            by_stage = self._texts
+            self._texts.select(value, found)
         elif kind is float or (kind is int and -_MOST <= value <= _MOST):
-            by_stage = self._numbers
-        else:
-            return None
-        found: dict[int, dict[Observe, Rows]] = {}
-        if by_stage:
-            number = ordinal(value)
-            for stage, intervals in by_stage.items():
-                rows = intervals.containing(number)
-                if rows:
-                    found[stage] = _by_shape(rows if not self._repeated else _each_once(rows))
-        return Selected(found) if found else None
+            self._numbers.select(value, found)
+
+    def _of_kind(self, trigger: Range) -> "_OfKind":
+        return self._texts if isinstance(trigger.low, str) else self._numbers
 
     def _compile_pending(self) -> None:
         """Compile the members that are pending."""
-        for member, (ranges, stage) in self._pending.items():
+        for member, (ranges, place) in self._pending.items():
             (trigger, *_) = ranges
             exact = _is_exact(trigger.low, -LARGEST) and _is_exact(trigger.high, LARGEST)
             row = self._rows.row(member, Within(*trigger[:3]) if exact else None)
             for trigger in ranges:
-                is_text = isinstance(trigger.low, str)
-                by_stage = self._texts if is_text else self._numbers
-                if stage not in by_stage:
-                    by_stage[stage] = Intervals(8 * (_TEXT_BYTES + 1) if is_text else _NUMBER_BITS)
-                by_stage[stage].add(ordinal(trigger.low), ordinal(trigger.high), row)
+                self._of_kind(trigger).add(trigger, row, place)
         self._pending.clear()
 
 
-def _by_shape(rows: Iterable[SelectedRow]) -> dict[Observe, Rows]:
-    found: dict[Observe, list[SelectedRow]] = {}
-    for row in rows:
-        of_shape = found.get(row[-1])
-        if of_shape is None:
-            found[row[-1]] = [row]
-        else:
-            of_shape.append(row)
-    return cast("dict[Observe, Rows]", found)
+class _OfKind:
+    """The ranges of numbers or those of texts: one by one while there are few, otherwise as intervals."""
 
+    __slots__ = ("_bits", "_few", "_many")
 
-def _each_once(rows: list[SelectedRow]) -> Iterable[SelectedRow]:
-    return {member_of(row): row for row in rows}.values()
+    def __init__(self, bits: int) -> None:
+        """`bits` is the most bits that an ordinal has."""
+        self._bits = bits
+        self._few: list[tuple[Any, Any, Place, SelectedRow]] = []
+        self._many: dict[Place, Intervals] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._few or self._many)
+
+    def add(self, trigger: Range, row: SelectedRow, place: Place) -> None:
+        if not self._many:
+            self._few.append((trigger.low, trigger.high, place, row))
+            if len(self._few) > FEW_MAX:
+                for few in self._few:
+                    self._add(*few)
+                self._few.clear()
+            return
+        self._add(trigger.low, trigger.high, place, row)
+
+    def _add(self, low: Any, high: Any, place: Place, row: SelectedRow) -> None:
+        if place not in self._many:
+            self._many[place] = Intervals(self._bits)
+        self._many[place].add(ordinal(low), ordinal(high), row)
+
+    def remove(self, trigger: Range, member: int, place: Place) -> None:
+        for number, (*_, row) in enumerate(self._few):
+            if member_of(row) == member:
+                del self._few[number]
+                return
+        self._many[place].remove(ordinal(trigger.low), ordinal(trigger.high), member)
+        if not self._many[place]:
+            del self._many[place]
+
+    def select(self, value: Any, found: RowsByPlace) -> None:
+        for low, high, place, row in self._few:
+            if low <= value <= high:
+                rows = found.get(place)
+                if rows is None:
+                    found[place] = [row]
+                else:
+                    rows.append(row)
+        if self._many:
+            number = ordinal(value)
+            for place, intervals in self._many.items():
+                if rows := intervals.containing(number):
+                    found[place] = found[place] + rows if place in found else rows
 
 
 def _is_exact(end: str | float, open_end: float) -> bool:

@@ -6,7 +6,7 @@ kept here, as a tuple. The members that an event selects are collected first and
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from engine.evaluation.dispatch.compilation.compiler import Observe
 from engine.evaluation.plan.known import Known
@@ -22,6 +22,16 @@ Shapes: TypeAlias = Mapping[Observe, Rows]
 
 Selection: TypeAlias = Mapping[int, Shapes]
 """The rows by stage and by the function of their shape; see `requirements.update_stage`."""
+
+Place: TypeAlias = tuple[int, bool]
+"""The stage of a member, and whether an event may select it more than once."""
+
+RowsByPlace: TypeAlias = dict[Place, list[SelectedRow]]
+"""The rows that an event has selected, by place."""
+
+Loop: TypeAlias = tuple[int, Observe, list[Any], Iterable[Any], int]
+"""The stage, function, columns and rest of the rows of one shape; and the length of a row in the rest, 0 if
+each is a tuple."""
 
 CompileSelected = Callable[[int, Known | None], SelectedRow]
 
@@ -128,6 +138,46 @@ class SelectedRows:
         for member in self._pending:
             self._rows[member] = self._compile(member, None)
         self._pending.clear()
+
+
+class Selected(NamedTuple):
+    """What an event selects, in the form of a bucket."""
+
+    several: Selection
+    groups: Mapping[Any, Loop]
+    pending: tuple[()] = ()
+
+    @classmethod
+    def of(cls, found: RowsByPlace) -> Self:
+        """Return what was found."""
+        several: dict[int, Shapes] = {}
+        groups: dict[Any, Loop] = {}
+        for (stage, repeated), rows in found.items():
+            if repeated:
+                several[stage] = _by_shape({member_of(row): row for row in rows}.values())
+            else:
+                for observe, of_shape in _by_shape(rows).items():
+                    groups[stage, observe] = loop_over(stage, observe, of_shape)
+        return cls(several, groups)
+
+
+def _by_shape(rows: Iterable[SelectedRow]) -> dict[Observe, list[SelectedRow]]:
+    found: dict[Observe, list[SelectedRow]] = {}
+    for row in rows:
+        of_shape = found.get(row[-1])
+        if of_shape is None:
+            found[row[-1]] = [row]
+        else:
+            of_shape.append(row)
+    return found
+
+
+def loop_over(stage: int, observe: Observe, rows: Iterable[SelectedRow]) -> Loop:
+    """Return the loop over rows that are selected one by one."""
+    return stage, observe, _NO_COLUMNS, rows, 0
+
+
+_NO_COLUMNS: Final[list[Any]] = []
 
 
 def each_once(selected: Sequence[Shapes]) -> Iterable[tuple[Observe, Collection[SelectedRow]]]:

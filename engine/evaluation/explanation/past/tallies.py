@@ -73,11 +73,10 @@ def _panes(node: language.Sum | language.Avg, past: Past, now_us: int, number: f
     numbers: list[int] = []
     record = past.record
     if record is not None:
-        # What is ignored has expired. Without a window, nothing is.
-        first = bisect_right(record.panes, past.since_us // width_us)
-        panes, totals = list(record.panes[first:]), list(record.sums[first:])
-        # Nothing reads the numbers of a sum; the panes only fill their place.
-        numbers = list((record.counts or record.panes)[first:])
+        # All panes count that the window has: what `since_us` would leave out has expired. Nothing reads the
+        # numbers of a sum; the panes only fill their place.
+        panes, totals = list(record.panes), list(record.sums)
+        numbers = list(record.counts or record.panes)
     if number is not None:
         pane = 0 if window_us is None else now_us // width_us
         if not (panes and panes[-1] == pane):
