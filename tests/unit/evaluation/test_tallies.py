@@ -70,20 +70,21 @@ def numbers(past: Past, node: Comparison, now_us: int, value: Any, *, adds: bool
     return (last, totals, counts) if isinstance(node, Avg) else (last, totals)
 
 
-def test_of_numbers_all_panes_count_since_what_is_ignored_has_expired() -> None:
+def test_of_numbers_the_panes_after_those_that_are_ignored_count() -> None:
     sums, counts = array("d", [1.0, 2.0]), array("q", [3, 4])
     mean = panes.Sum(array("q", [3, 5]), sums, counts)
     total = panes.Sum(array("q", [3, 5]), sums, None)
     avg, sum_ = Avg("t", None, 1, "gt", 1), Sum("t", None, 1, "gt", 1)
     now_us = 6 * PANE_US - 1
-    for since_us in (NEVER, 3 * PANE_US):
+    for since_us, first in ((NEVER, 0), (3 * PANE_US - 1, 0), (3 * PANE_US, 1)):
+        all_panes, all_sums, all_counts = [3, 5][first:], [1.0, 2.0][first:], [3, 4][first:]
         past = Past(mean, since_us)
-        assert numbers(past, avg, now_us, 8, adds=False) == ([3, 5], [1.0, 2.0], [3, 4])
-        assert numbers(past, avg, now_us, "8") == ([3, 5], [1.0, 2.0], [3, 4])
-        assert numbers(past, avg, now_us, 8) == ([3, 5], [1.0, 10.0], [3, 5])
-        assert numbers(past, avg, now_us + 1, 8) == ([3, 5, 6], [1.0, 2.0, 8.0], [3, 4, 1])
-        assert numbers(Past(total, since_us), sum_, now_us, 8) == ([3, 5], [1.0, 10.0])
-        assert numbers(Past(total, since_us), sum_, now_us + 1, 8) == ([3, 5, 6], [1.0, 2.0, 8.0])
+        assert numbers(past, avg, now_us, 8, adds=False) == (all_panes, all_sums, all_counts)
+        assert numbers(past, avg, now_us, "8") == (all_panes, all_sums, all_counts)
+        assert numbers(past, avg, now_us, 8) == (all_panes, [*all_sums[:-1], 10.0], [*all_counts[:-1], 5])
+        assert numbers(past, avg, now_us + 1, 8) == ([*all_panes, 6], [*all_sums, 8.0], [*all_counts, 1])
+        assert numbers(Past(total, since_us), sum_, now_us, 8) == (all_panes, [*all_sums[:-1], 10.0])
+        assert numbers(Past(total, since_us), sum_, now_us + 1, 8) == ([*all_panes, 6], [*all_sums, 8.0])
     assert numbers(Past(None, NEVER), avg, now_us, 8) == ([5], [8.0], [1])
     assert numbers(Past(None, NEVER), avg, now_us, None) == ([], [], [])
     assert list(sums) == [1.0, 2.0]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
 from engine.evaluation.facts.values import double, scaled, slice_key_of
-from engine.evaluation.memory import pane_us
+from engine.evaluation.memory import NEVER, pane_us
 from engine.evaluation.plan.requirements import recorded_of
 from engine.evaluation.plan.triggers import COMPARISONS, Comparison
 from engine.language import condition as language
@@ -73,10 +73,12 @@ def _panes(node: language.Sum | language.Avg, past: Past, now_us: int, number: f
     numbers: list[int] = []
     record = past.record
     if record is not None:
-        # All panes count that the window has: what `since_us` would leave out has expired. Nothing reads the
-        # numbers of a sum; the panes only fill their place.
-        panes, totals = list(record.panes), list(record.sums)
-        numbers = list(record.counts or record.panes)
+        # What is ignored has expired. Without a window, nothing is.
+        ignores = past.since_us != NEVER
+        first = bisect_right(record.panes, past.since_us // width_us) if ignores else 0
+        panes, totals = list(record.panes[first:]), list(record.sums[first:])
+        # Nothing reads the numbers of a sum; the panes only fill their place.
+        numbers = list((record.counts or record.panes)[first:])
     if number is not None:
         pane = 0 if window_us is None else now_us // width_us
         if not (panes and panes[-1] == pane):
