@@ -147,7 +147,7 @@ class Caller:
                 if not code:
                     self.acknowledged += 1
                     self.answers.append((began_s, time.monotonic()))
-                time.sleep(0.02)
+                time.sleep(0.05)
 
     def answered_after(self, since_s: float) -> float | None:
         """When the first request was answered that was begun after a time; None if none was."""
