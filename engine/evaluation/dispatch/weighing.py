@@ -233,7 +233,10 @@ def _ranges_ns(ends: Sequence[Any]) -> float:
 
 
 def _places(member: Member) -> list[Triggers | str | None]:
-    """Return where a member is a row of a loop: by each trigger, or by the fact whose ranges select it."""
+    """Return where a member is a row of a loop: by each trigger, or by the fact whose ranges select it.
+
+    The latter is empty for a member that shares one loop with those that other facts select.
+    """
     if may_meet_several(member.triggers):
         return []
     if member.triggers is None:
