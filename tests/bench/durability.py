@@ -168,7 +168,7 @@ def _plain_dict(data: bytes) -> dict[Any, int]:
 
 def measure_pause(effort: Effort) -> list[Row]:
     """Give by how much the slowest evaluation is slower than usual while a snapshot is made."""
-    runs = [call(__name__, "pause", keys=effort.keys) for _ in range(effort.key_runs)]
+    runs = [call(__name__, "pause", keys=effort.keys) for _ in range(effort.long_runs)]
     runs.sort(key=_beyond_ms)
     run, worst = runs[len(runs) // 2], runs[-1]
     beyond_ms = _beyond_ms(run)

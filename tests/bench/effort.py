@@ -32,7 +32,7 @@ class Effort:
     tried_events: int
     narrow_rules: int
     keys_of_narrow_rule: int
-    key_runs: int
+    long_runs: int
     worst_share: float
     """The share of the largest bodies and numbers of rules that is tried."""
     transport_calls: int
@@ -76,7 +76,7 @@ FULL = Effort(
     tried_events=1_000_000,
     narrow_rules=1_000,
     keys_of_narrow_rule=100,
-    key_runs=3,
+    long_runs=3,
     worst_share=1.0,
     transport_calls=3_000,
     transport_s=6,
@@ -111,7 +111,7 @@ QUICK = Effort(
     tried_events=50_000,
     narrow_rules=100,
     keys_of_narrow_rule=100,
-    key_runs=1,
+    long_runs=1,
     worst_share=0.2,
     transport_calls=500,
     transport_s=2,
@@ -146,7 +146,7 @@ TINY = Effort(
     tried_events=2_000,
     narrow_rules=5,
     keys_of_narrow_rule=10,
-    key_runs=1,
+    long_runs=1,
     worst_share=0.002,
     transport_calls=20,
     transport_s=0.1,

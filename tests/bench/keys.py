@@ -204,7 +204,7 @@ def _timed(act: Callable[[int], Callable[[dict[str, Any]], object]], count: int)
 def measure_memory(effort: Effort) -> list[Row]:
     """Give what a key takes, and what is still held after all have expired."""
     # How much of a page of memory is free in the end depends on what else came to lie in it.
-    runs = [call(__name__, "keep", keys=effort.keys) for _ in range(effort.key_runs)]
+    runs = [call(__name__, "keep", keys=effort.keys) for _ in range(effort.long_runs)]
     kept = runs[0]
     plain = call(__name__, "keep_in_a_dict", keys=effort.keys)
     ratio = kept["taken_bytes"] / plain["taken_bytes"]
@@ -273,7 +273,7 @@ def measure_pauses(effort: Effort) -> list[Row]:
             kind=kind,
             keys=effort.keys,
             keys_max=effort.keys_max,
-            runs=effort.key_runs,
+            runs=effort.long_runs,
         )
         for kind in kinds
     }
@@ -299,7 +299,7 @@ def measure_pauses(effort: Effort) -> list[Row]:
             ),
             tolerance=2.0,
             remark=f"p99.99 {runs[kind]['rare_ms']:.3f}, {runs[kind]['keys']:.0f} calls; "
-            f"in each of {effort.key_runs} runs at the same event {runs[kind]['own_ms']:.3f}; "
+            f"in each of {effort.long_runs} runs at the same event {runs[kind]['own_ms']:.3f}; "
             f"empty loop {longest['idle']:.3f}, at worst {runs['idle']['worst_ms']:.3f}",
         )
         for kind, name in names.items()
