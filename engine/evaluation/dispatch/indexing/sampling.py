@@ -66,7 +66,7 @@ class Samples:
                     {name: self._of_loop(*loop) for name, loop in bucket.groups.items()},
                     {
                         stage: {
-                            of_rows.setdefault(observe, self._of_rows(observe)): rows
+                            of_rows.setdefault(observe, self._observing(observe, 0)): rows
                             for observe, rows in shapes.items()
                         }
                         for stage, shapes in bucket.several.items()
@@ -76,18 +76,16 @@ class Samples:
         return found
 
     def _of_loop(self, stage: int, observe: Observe, constants: list[Any], rest: Any, width: int) -> Loop:
+        return stage, self._observing(observe, width), constants, rest, width
+
+    def _observing(self, observe: Observe, width: int) -> Observe:
+        """Return the function of a loop, timed; for the width see `Loop`."""
+
         def timed(constants: list[Any], rest: Any, *event: Any) -> None:
             begun_ns = perf_counter_ns()
             observe(constants, rest, *event)
-            self._share(perf_counter_ns() - begun_ns, rest[width - 1 :: width])
-
-        return stage, timed if width else self._of_rows(observe), constants, rest, width
-
-    def _of_rows(self, observe: Observe) -> Observe:
-        def timed(constants: list[Any], rest: Any, *event: Any) -> None:
-            begun_ns = perf_counter_ns()
-            observe(constants, rest, *event)
-            self._share(perf_counter_ns() - begun_ns, list(map(member_of, rest)))
+            took_ns = perf_counter_ns() - begun_ns
+            self._share(took_ns, rest[width - 1 :: width] if width else list(map(member_of, rest)))
 
         return timed
 

@@ -82,7 +82,7 @@ class Ranges:
             exact = _is_exact(trigger.low, -LARGEST) and _is_exact(trigger.high, LARGEST)
             row = self._rows.row(member, Within(*trigger[:3]) if exact else None)
             for trigger in ranges:
-                self._of_kind(trigger).add(trigger, row, place)
+                self._of_kind(trigger).add(trigger, place, row)
         self._pending.clear()
 
 
@@ -100,20 +100,14 @@ class _OfKind:
     def __bool__(self) -> bool:
         return bool(self._few or self._many)
 
-    def add(self, trigger: Range, row: SelectedRow, place: Place) -> None:
-        if not self._many:
-            self._few.append((trigger.low, trigger.high, place, row))
-            if len(self._few) > FEW_MAX:
-                for few in self._few:
-                    self._add(*few)
-                self._few.clear()
-            return
-        self._add(trigger.low, trigger.high, place, row)
-
-    def _add(self, low: Any, high: Any, place: Place, row: SelectedRow) -> None:
-        if place not in self._many:
-            self._many[place] = Intervals(self._bits)
-        self._many[place].add(ordinal(low), ordinal(high), row)
+    def add(self, trigger: Range, place: Place, row: SelectedRow) -> None:
+        self._few.append((trigger.low, trigger.high, place, row))
+        if self._many or len(self._few) > FEW_MAX:
+            for low, high, its_place, its_row in self._few:
+                if its_place not in self._many:
+                    self._many[its_place] = Intervals(self._bits)
+                self._many[its_place].add(ordinal(low), ordinal(high), its_row)
+            self._few.clear()
 
     def remove(self, trigger: Range, member: int, place: Place) -> None:
         for number, (*_, row) in enumerate(self._few):
