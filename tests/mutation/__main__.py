@@ -123,7 +123,7 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
     if chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
             recording = record(options.effort) if room.replayed else None
-            judging = Judge(room, product, recording, Path(folder), cpu_s=600)
+            judging = Judge(room, product, recording, Path(folder), 600, room.test_files())
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())
             for mutant, outcome in judging.judged(chosen, options.jobs):
                 counts[outcome] += 1

@@ -48,6 +48,8 @@ class Judge(NamedTuple):
     recording: Recording | None
     folder: Path
     cpu_s: float
+    test_files: list[Path]
+    """Those that killed most recently come first, as the next mutant is near the last one."""
 
     def judge(self, mutant: Mutant | None) -> int:
         """Judge a mutant, or the product as it is, in a new process; give the id of that process."""
@@ -75,11 +77,14 @@ class Judge(NamedTuple):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         code = 1
         with contextlib.suppress(BaseException):
-            code = int(self.noticed(copy))
+            code = self.noticed(copy)
         os._exit(code)
 
-    def noticed(self, copy: Path) -> bool:
-        """Tell whether the recording or a test shows that the product in this folder is broken."""
+    def noticed(self, copy: Path) -> int:
+        """Tell what shows that the product in this folder is broken.
+
+        0 is nothing, 2 and more are test files, counted by name, and 1 is anything else.
+        """
         sys.path.insert(0, str(copy))
         sys.dont_write_bytecode = True
         if self.recording is None:
@@ -92,13 +97,14 @@ class Judge(NamedTuple):
             from tests.mutation.replay import differences  # noqa: PLC0415 -- finds the copy's engine
 
             if next(differences(self.recording), None) is not None:
-                return True
+                return 1
         assert str(sys.modules[self.room.package].__file__).startswith(str(copy))
         options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "--rootdir", str(ROOT))
-        return (
-            pytest.main([*options, "-m", self.room.marks, *map(str, self.room.test_files())])
-            != pytest.ExitCode.OK
-        )
+        first = FirstFailure()
+        code = pytest.main([*options, "-m", self.room.marks, *map(str, self.test_files)], [first])
+        if first.path in self.test_files:
+            return 2 + sorted(self.test_files).index(first.path)
+        return int(code != pytest.ExitCode.OK)
 
     def sound(self) -> float:
         """Give the processor seconds that the product needs as it is. If it fails, nothing can be judged."""
@@ -118,8 +124,23 @@ class Judge(NamedTuple):
                 mutant = waiting.pop()
                 running[self.judge(mutant)] = mutant
             process, status = os.wait()
-            outcome = TIMEOUT if os.WIFSIGNALED(status) else KILLED if os.WEXITSTATUS(status) else SURVIVED
+            code = 0 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if code >= 2:
+                killer = sorted(self.test_files)[code - 2]
+                self.test_files.remove(killer)
+                self.test_files.insert(0, killer)
+            outcome = TIMEOUT if os.WIFSIGNALED(status) else KILLED if code else SURVIVED
             yield Judged(running.pop(process), outcome)
+
+
+class FirstFailure:
+    """A plugin of pytest that remembers the file of the first test that fails."""
+
+    path: Path | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self.path is None:
+            self.path = ROOT / report.location[0]
 
 
 def _forget(*names: str, exactly: bool = False) -> None:
