@@ -16,19 +16,15 @@ Keys: TypeAlias = tuple["str | FilteredKey", ...]
 """The keys of the `Keyed` conditions around a condition, outermost first."""
 
 
-def typed(value: object) -> object:
-    """Return a hashable form of a JSON value. Two forms are equal exactly if the values are, types included.
+def _typed(value: object) -> object:
+    """Return a form of a member that is equal to others only if the types are, too.
 
-    `true` differs from `1`, `"5"` differs from `5`, and `1` equals `1.0`.
+    `true` differs from `1`, and `1` equals `1.0`.
     """
-    if type(value) is str:
-        return value
     if isinstance(value, bool):
         return ("boolean", value)
-    if isinstance(value, list | tuple):
-        return ("array", *map(typed, value))
-    if isinstance(value, dict):
-        return ("object", frozenset((name, typed(member)) for name, member in value.items()))
+    if isinstance(value, tuple):
+        return ("array", *map(_typed, value))
     return value
 
 
@@ -47,7 +43,7 @@ class ConditionNode:
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     def _identity(self) -> tuple[object, ...]:
-        return (type(self).__name__, *[typed(getattr(self, name)) for name in self.__match_args__])
+        return (type(self).__name__, *[_typed(getattr(self, name)) for name in self.__match_args__])
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -117,8 +117,8 @@ def enumerated(phrases: Sequence[str], conjunction: str = "or") -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` most probably misspells, or None."""
-    distances = [(edit_distance(word, other), other) for other in known]
-    return min((pair for pair in distances if pair[0] <= typos_max(word)), default=(0, None))[1]
+    distance, near = min(((edit_distance(word, other), other) for other in known), default=(3, None))
+    return near if distance <= typos_max(word) else None
 
 
 def typos_max(word: str) -> int:
@@ -186,8 +186,6 @@ def _unfit(char: str) -> bool:
 def _excerpt(line: str, index: int) -> tuple[str, int]:
     """Return the part of a line around an index, and the index in that part."""
     line = "".join("\t" if char == "\t" else printable(char) for char in line)
-    if len(line) <= LINE_CHARS_MAX:
-        return line, index
     start = max(0, min(index - LINE_CHARS_MAX // 2, len(line) - LINE_CHARS_MAX))
     stop = start + LINE_CHARS_MAX
     head, tail = _ELLIPSIS if start else "", _ELLIPSIS if stop < len(line) else ""

@@ -117,7 +117,7 @@ def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth
 def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_ending(tmp_path):
     with served(tmp_path / "data") as service, calling(service) as callers:
         # Nobody needs it.
-        os.kill(process_of(service, "log_monitor"), signal.SIGKILL)
+        os.kill(process_of(service, "dashboard"), signal.SIGKILL)
         for name in ("raylet", "gcs_server"):
             pid = process_of(service, name)
             until(lambda: service.request("GET", "/readyz").status_code == 200)

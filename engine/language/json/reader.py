@@ -20,7 +20,6 @@ class NotJson(Exception):
     """The text is not JSON from `offset` on. `partial` is the value of what precedes it."""
 
     def __init__(self, offset: int, sentence: str) -> None:
-        super().__init__(sentence)
         self.offset = offset
         self.sentence = sentence
         self.partial: object = None

@@ -40,6 +40,7 @@ def test_lines_and_columns_count_from_one() -> None:
         ("abc", 3, "abc", "   ^"),
         ("", 0, "", "^"),
         ("a\nbcd\ne", 4, "bcd", "  ^"),
+        ("\nab", 0, "", "^"),
         ("a\r\nbc\r\n", 1, "a", " ^"),
         ("\ta\tb", 3, "\ta\tb", "\t \t^"),
         ("東京 x", 3, "東京 x", "     ^"),
@@ -62,6 +63,16 @@ def test_of_a_long_line_the_part_around_the_place_is_shown(offset: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("offset", "start", "stop"),
+    [(0, 0, 160), (80, 0, 160), (250, 170, 330), (420, 340, 500), (500, 340, 500)],
+)
+def test_what_is_left_out_of_a_long_line_is_marked(offset: int, start: int, stop: int) -> None:
+    text = "".join(chr(ord("a") + index % 26) for index in range(500))
+    shown = Source(text).annotated(offset, "no").split("\n")[1]
+    assert shown == "…" * (start > 0) + text[start:stop] + "…" * (stop < 500)
+
+
+@pytest.mark.parametrize(
     ("text", "end"), [("", 0), (" ", 0), ("a \n", 1), ("a # c\n", 5), ("a\xa0", 2), ("\r\n a\t\r\n", 4)]
 )
 def test_the_end_is_past_the_last_character_that_is_no_blank(text: str, end: int) -> None:
@@ -81,6 +92,8 @@ def test_the_end_is_past_the_last_character_that_is_no_blank(text: str, end: int
         ("wthn", "within", 2),
         ("ca", "abc", 3),
         ("a", "historically", 3),
+        ("x", "left", 3),
+        ("aaa", "a", 2),
         ("", "in", 2),
     ],
 )

@@ -405,6 +405,7 @@ def test_equality_of_conditions_keeps_types_apart_as_json_does() -> None:
     for other in (True, "1", [1], 2**53 + 1.0):
         assert leaf(1) != leaf(other)
     assert leaf(2**53 + 1) != leaf(2.0**53)
+    assert InRelation("r", (True,)) == InRelation("r", (True,)) != InRelation("r", (1,))
     assert historically_for() != historically_for(boundary="weak")
     assert isinstance(historically_for(), HistoricallyFor)
 

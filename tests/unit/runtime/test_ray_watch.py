@@ -108,7 +108,7 @@ def rays(children: list[subprocess.Popen[bytes]]) -> RayProcesses:
     with processes.starting():
         children += [
             subprocess.Popen([name, "1000"], executable="/bin/sleep")
-            for name in ("gcs_server", "raylet", "log_monitor")
+            for name in ("gcs_server", "raylet", "dashboard")
         ]
     return processes
 

@@ -23,8 +23,6 @@ _TOKEN_FILE_MODE: Final = 0o600
 _WARNS_OF_TOKENS: Final = "ray._private.authentication.authentication_token_setup"
 """The logger that warns at each start that a token is required."""
 
-_NO_PORT: Final = "-1"
-
 
 def require_token(path: Path) -> None:
     """Make Ray require a new token, and write it to `path`, which must not exist yet.
@@ -48,9 +46,6 @@ def listen_on_loopback() -> None:
     """
     os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"
     ray_constants.ENABLE_RAY_CLUSTER = False
-    # Ray's autoscaler serves metrics on a fixed port to anyone, and cannot be told not to. It continues
-    # without them if it cannot bind the port.
-    os.environ["AUTOSCALER_METRIC_PORT"] = _NO_PORT
 
 
 def check_guarded() -> None:

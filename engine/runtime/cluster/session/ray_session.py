@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 # Set before importing ray, which reads them then.
@@ -19,6 +20,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 
 import ray
+from ray._private import parameter as ray_parameter
 from ray._private import services as ray_services
 from ray._private import worker as ray_worker
 from ray.job_config import JobConfig
@@ -119,7 +121,7 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
     # Otherwise Ray prints on standard output that a worker was killed, whatever its other settings.
     ray_worker.print_to_stdstream = _log_message
     try:
-        with processes.starting(), _patiently(processes):
+        with processes.starting(), _patiently(processes), _few_processes():
             try:
                 ray.init(address=address, **options)
             except _EndedEarlyError as error:
@@ -172,6 +174,20 @@ def _patiently(processes: RayProcesses) -> Iterator[None]:
         yield
     finally:
         ray_services.get_node = get_node
+
+
+@contextmanager
+def _few_processes() -> Iterator[None]:
+    """Have Ray start neither its autoscaler nor the process that copies workers' output to drivers.
+
+    An embedded Ray needs neither. `ray start` has options for this, and `ray.init` has none.
+    """
+    parameters: Any = ray_parameter.RayParams
+    ray_parameter.RayParams = partial(parameters, no_monitor=True, include_log_monitor=False)  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        ray_parameter.RayParams = parameters  # type: ignore[misc]
 
 
 def stop(cluster: Cluster) -> bool:
