@@ -21,7 +21,7 @@ REVOKED_WITHIN_S = 1.5
 """A second, in which a revoked token is refused everywhere, and some time for a busy machine."""
 DEADLINE_S = 120
 """The deadline of a request. On a busy machine, Ray takes a while to start a worker."""
-_OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_", "AUTOSCALER_")
+_OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_")
 
 
 def refused_in_time(ask: Callable[[], int]) -> None:

@@ -91,8 +91,6 @@ def kind(pid: int) -> str:
         ("raylet/raylet", "raylet"),
         ("runtime_env", "Ray's runtime environment agent"),
         ("dashboard", "Ray's other agents"),
-        ("log_monitor", "Ray's other agents"),
-        ("monitor.py", "Ray's other agents"),
         ("api.process.front_end_process", "front end"),
         ("rule-detector", "main process"),
     ):

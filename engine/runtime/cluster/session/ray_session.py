@@ -182,12 +182,13 @@ def _few_processes() -> Iterator[None]:
 
     An embedded Ray needs neither. `ray start` has options for this, and `ray.init` has none.
     """
-    parameters: Any = ray_parameter.RayParams
-    ray_parameter.RayParams = partial(parameters, no_monitor=True, include_log_monitor=False)  # type: ignore[misc]
+    module: Any = ray_parameter
+    parameters = module.RayParams
+    module.RayParams = partial(parameters, no_monitor=True, include_log_monitor=False)
     try:
         yield
     finally:
-        ray_parameter.RayParams = parameters  # type: ignore[misc]
+        module.RayParams = parameters
 
 
 def stop(cluster: Cluster) -> bool:
