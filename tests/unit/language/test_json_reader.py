@@ -47,6 +47,8 @@ def test_a_value_is_read_as_json_reads_it_with_its_depth(text: str, depth: int) 
         ('{"a": }', 6, "expected a value, got `}`"),
         ('{"a": True}', 6, "expected a value, got `True`"),
         ("[1}", 2, 'expected "," or "]", got `}`'),
+        ('["a\\n\\ud800"]', 5, "expected a whole surrogate pair, got only `\\ud800`"),
+        ('["a\ud800"]', 3, "expected a whole surrogate pair, got half of one"),
         ("01", 0, "expected a value, got `01`"),
     ],
 )

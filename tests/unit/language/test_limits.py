@@ -45,8 +45,13 @@ def test_the_text_is_bounded_in_bytes_of_utf8() -> None:
         assert codes_of(text.format("\ud800" * (room // 3 + 1))) == [1303]
 
 
-def test_times_may_be_five_minutes_late_and_one_ahead() -> None:
-    assert (DEFAULT_LIMITS.late_ms_max, DEFAULT_LIMITS.ahead_ms_max) == (5 * 60_000, 60_000)
+def test_the_defaults_of_a_detector_are_those_that_are_documented() -> None:
+    limits = DEFAULT_LIMITS
+    assert (limits.late_ms_max, limits.ahead_ms_max) == (5 * 60_000, 60_000)
+    assert (limits.body_depth_max, limits.body_values_max) == (64, 1_000_000)
+    assert (limits.digits_max, limits.batch_events_max) == (4_000, 10_000)
+    assert (limits.rules_max, limits.keys_max) == (100_000, 1_000_000)
+    assert (limits.answer_bytes_max, limits.state_bytes_max) == (67_108_864, 1_073_741_824)
 
 
 def test_patterns_of_stored_conditions_are_not_judged_again() -> None:
