@@ -46,7 +46,7 @@ class _Headed(click.Group):
                 formatter.write_dl([(one.name or "", one.get_short_help_str(100)) for one in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Ctrl-C ends it without a word: those that follow something have no other end."""
+        """Run a command. Ctrl-C ends it silently: a command that follows a stream ends in no other way."""
         try:
             return super().invoke(ctx)
         except (ServiceError, StorageError) as error:

@@ -1,4 +1,4 @@
-"""Detectors and rules of the running service as people name them, and rules of a file added to them."""
+"""Finds detectors and rules of a running service by id or name, and adds the rules of a file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
@@ -62,10 +62,10 @@ def _with_id_or_name(things: list[N], wanted: str, kind: str) -> N | None:
 
 
 def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]) -> list[str]:
-    """Create the rules that the detector does not have yet and give their ids: all or, on an error, none.
+    """Create the rules that the detector does not have yet, and return their ids. On an error, none is left.
 
-    Drafts come behind the rules that they are drafts of. Raises ServiceError, naming the rule that was
-    refused, that exists in another form, or of which a draft is wanted and that does not exist.
+    Drafts are created after the other rules. Raises ServiceError, which names a rule that was refused, that
+    exists in another form, or that is a draft of a rule that does not exist.
     """
     created: list[str] = []
     stored = client.send(calls.list_rules(detector_id))
@@ -100,7 +100,7 @@ def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) 
 
 
 def _missing(stored: list[Rule], conditions: list[NamedCondition]) -> list[NamedCondition]:
-    """Return the rules that are not stored yet. One of the same name that differs is a ServiceError."""
+    """Return the rules that are not stored yet. Raises ServiceError if two rules of one name differ."""
     there = {rule.name: condition_from_document(rule.condition) for rule in stored}
     by_name = {rule.name: rule for rule in stored}
     names = {rule.id: rule.name for rule in stored}
@@ -120,7 +120,7 @@ def _missing(stored: list[Rule], conditions: list[NamedCondition]) -> list[Named
 
 
 def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str]) -> None:
-    """Raise ServiceError if a stored rule is other than the file says. What it leaves open may be any."""
+    """Raise ServiceError if a stored rule differs from the file in a member that the file names."""
     members = wanted.members
     of = None if rule.draft_of is None else names.get(rule.draft_of)
     pairs = [

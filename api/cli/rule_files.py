@@ -18,7 +18,7 @@ from engine.language.operators import FORMS
 from engine.language.text.parser import parse
 
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
-"""How a line begins that continues the condition of the line before."""
+"""Matches the beginning of a line that continues the condition of the line before."""
 
 _YAML_HINTS: Final = {
     "mapping values are not allowed": "; quote a name or condition with `: `",
@@ -41,7 +41,7 @@ class NamedCondition(NamedTuple):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that refuses a duplicate key, where the last one would silently win."""
+    """A YAML loader that refuses duplicate keys, of which the last one would silently win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[str] = set()
@@ -146,7 +146,7 @@ def named_conditions(text: str, file: str) -> dict[str, str]:
 
 
 def _is_condition(text: str) -> bool:
-    """Return whether JSON is one condition, not rules: its only member is one of a condition."""
+    """Return whether a text is one condition as JSON, not rules: its only member is a condition's."""
     try:
         document = msgspec.json.decode(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A rule of a file that says more than its condition: whether it notifies, is a shadow rule, or a draft."""
+"""The members of a rule in a file: its condition, and whether it notifies, is a shadow rule, or a draft."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ _NOTHING_ELSE: Final = "a rule has `condition`, `notify`, `shadow` and `draftOf`
 
 
 class RuleMembers(msgspec.Struct, frozen=True):
-    """What a file says about a rule apart from its name. None stands for what it leaves out."""
+    """The members of a rule in a file. None stands for a member that the file leaves out."""
 
     condition: str
     """The condition as it is sent to the service: text or JSON."""
@@ -63,7 +63,7 @@ def _read(given: dict[str, Any]) -> RuleMembers:
 
 
 def draft_defects(rules: Mapping[str, RuleMembers]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each rule that cannot be a draft as it says, and why not."""
+    """Yield the name of each rule whose `draftOf` is invalid, and why."""
     drafts: dict[str, str] = {}
     for name, rule in rules.items():
         of = rule.draft_of

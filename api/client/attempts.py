@@ -1,4 +1,4 @@
-"""Carries out a call: when to repeat it, how long to wait before, and when to give up."""
+"""Carries out a call: decides when to repeat it, how long to wait before that, and when to give up."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _RETRY_AFTER_S_MAX: Final = 10.0
 
 @dataclass(slots=True)
 class Connection:
-    """The way to the service at one address, and what is known of it."""
+    """Sends calls to the service at one address, and repeats them while that is safe."""
 
     url: str
     request: Callable[..., Awaitable[httpx.Response]]
@@ -36,9 +36,9 @@ class Connection:
     has_answered: bool = False
 
     async def carry_out(self, call: Call[T]) -> T:
-        """Send a call until it is answered, as long as that is safe and `patience_s` has not passed.
+        """Return the result of a call, which is repeated while that is safe.
 
-        The time counts from the first failure on. Raises ServiceError.
+        It is not repeated later than `patience_s` after the first failure. Raises ServiceError.
         """
         key = call.key
         failed_at_s: float | None = None
@@ -62,7 +62,7 @@ class Connection:
 
     def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
         if not error.sent:
-            # The address may be wrong if nothing ever answered there.
+            # If nothing ever answered at the address, it may be wrong.
             return self.has_answered or has_key
         return error.code in NOT_DONE or (error.in_doubt and can_repeat)
 

@@ -29,7 +29,7 @@ from api.client.results import (
 T = TypeVar("T")
 
 PAGE: Final = 1_000
-"""Detectors in a page of their list; the service gives no more."""
+"""The number of detectors in a page of their list; the service gives no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Call(Generic[T]):
 
 
 def raw(call: Call[Any]) -> Call[bytes]:
-    """Return a call whose result is the JSON of the service as it came."""
+    """Return the same call, whose result is the JSON exactly as the service sent it."""
     return replace(call, read=lambda envelope: bytes(envelope.result))
 
 
@@ -178,7 +178,7 @@ def change_rule(
     notify: bool | None = None,
     shadow: bool | None = None,
 ) -> Call[Rule]:
-    """Change the given parts of a rule, those that are not None, and give the rule."""
+    """Change the members of a rule that are given, and return the rule."""
     asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
     body = encoded({member: value for member, value in asked.items() if value is not None})
     return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _typed(Rule), body)
@@ -192,7 +192,7 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
     """Return how the firings of a rule and its draft differ.
 
-    With `after`, the differences are watched, and those behind the event with that number are given.
+    With `after`, the service keeps the differences, and returns those after the event with that number.
     """
     path = _path("detectors", detector_id, "rules", rule_id, "comparison")
     return Call("GET", path if after is None else f"{path}?after={after}", _typed(Comparison))
@@ -218,7 +218,7 @@ def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, A
 
 
 def drain_node(node: str) -> Call[dict[str, Any]]:
-    """Move all detectors off a node, and start none there."""
+    """Move all detectors off a node, and activate none there until `undrain_node`."""
     return _post(_path("cluster", "nodes", node, "drain"), dict[str, Any])
 
 

@@ -24,7 +24,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class _Service:
-    """The methods of both clients as coroutines. For Client, everything that they await is done at once."""
+    """The methods of both clients as coroutines. For Client, nothing that they await ever waits."""
 
     def __init__(self, token: str, options: dict[str, Any], **connection: Any) -> None:
         self.base: httpx.URL = options["base_url"]
@@ -205,7 +205,7 @@ def _http_options(url: str, token: str) -> dict[str, Any]:
         "base_url": base,
         "headers": headers,
         "timeout": httpx.Timeout(60.0, connect=10.0),
-        # No internet proxy between two processes of one machine.
+        # A proxy in the environment is not for connections within the machine.
         "trust_env": base.host not in _LOOPBACK,
     }
 

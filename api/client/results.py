@@ -137,15 +137,15 @@ class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExplainedRules(msgspec.Struct, frozen=True):
-    """What an event would do, by priority."""
+    """What each rule would do at an event, by priority."""
 
     rules: list[ExplainedRule]
 
 
 class Example(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event at which a rule or its draft fired; `cut` if long values were.
+    """An event at which a rule or its draft fired. `cut` says whether long values were cut.
 
-    If only one fired, it may have the conditions of both as they were before the event.
+    If only one fired, `rule` and `draft` may be the trees of both as they were before the event.
     """
 
     number: int

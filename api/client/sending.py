@@ -1,4 +1,4 @@
-"""Events in batches: of bounded size, each with a key of its own, and cut where a batch is refused."""
+"""Sends events in batches of bounded size, each with an idempotency key; splits a batch that is refused."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 _OF_THE_BODY: Final = frozenset({1000, 1001, 1003})
 """Codes with which a single event can cause the whole batch to be refused."""
 _FULL: Final = 1400
-"""The code of events behind those whose results fill the answer; they were not evaluated."""
+"""The code of events whose results no longer fit into the answer; they were not evaluated."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Batches(Generic[T]):
     _size_bytes: int = 0
 
     def add(self, item: T) -> list[T]:
-        """Add an item. If it does not fit, return the batch and begin another; else return nothing."""
+        """Add an item. If it does not fit, return the batch and begin another; else return an empty list."""
         size_bytes = self.size_bytes(item)
         full = len(self._batch) >= self.events_max or self._size_bytes + size_bytes > self.bytes_max
         ready = self.take() if full else []

@@ -44,7 +44,7 @@ def _chunk(event: Event) -> bytes:
 
 
 class _Reader:
-    """What came of an answer so far. Knows the protocol, and neither sockets nor threads."""
+    """Reads the answer to one stream as its bytes arrive. Knows neither sockets nor threads."""
 
     def __init__(self, url: httpx.URL, token: str, detector_id: str) -> None:
         self._http = h11.Connection(h11.CLIENT)
@@ -143,7 +143,7 @@ def stream(url: httpx.URL, token: str, detector_id: str, events: Iterable[Event]
                 ended.set()
                 there.sendall(_END)
         except OSError:
-            # The answer says why, or has no end.
+            # The service closed the connection. Its answer says why, or is cut off.
             ended.set()
         except BaseException as error:  # noqa: BLE001 -- raised where the results are read
             failures.append(error)
@@ -208,7 +208,7 @@ async def stream_async(
             outgoing.write(_BLANK)
 
     def stop(task: asyncio.Task[None]) -> None:
-        # What the source of the events raised ends the stream, and is raised below.
+        # An error in the source of the events ends the stream, and is raised below.
         if not task.cancelled() and task.exception() is not None:
             outgoing.close()
 

@@ -37,7 +37,8 @@ from snapshots.write.retention import now_us
 T = TypeVar("T")
 
 _LOOKS: Final = 3
-"""A file can look damaged while a service writes it, but hardly so often in a row."""
+"""How often a folder that looks damaged is read: a file can look so while a service writes it, but hardly
+each time."""
 _PAUSE_S: Final = 0.1
 
 _FOLDERS_FROM_VERSION: Final = 2
@@ -50,7 +51,10 @@ class NoDataFolder(CommandError):
 
 
 def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> DataFolderReport:
-    """Report what a data folder holds, or `only` the detector with that id. Raises NoDataFolder."""
+    """Report what a data folder holds; with `only`, just the detector with that id, else those of that name.
+
+    Raises NoDataFolder.
+    """
     try:
         return _Reader(data, with_rules=with_rules).read(only)
     except OSError as error:
@@ -73,7 +77,7 @@ class _Reader:
         if not directory.is_dir():
             raise NoDataFolder(f"{self._data} is no data folder: there is no folder {directory}")
         identity = self._identity()
-        # Before the catalogue: a service makes a folder first, and enters its detector then.
+        # Before the catalogue: a service creates a detector's folder before it enters the detector there.
         folders = self._folders()
         catalogue, state = self._catalogue(directory, any_detector=bool(folders))
         named: dict[str, str | None] = dict.fromkeys(folders) if state is None else dict(state.detectors)
@@ -101,7 +105,7 @@ class _Reader:
             identity=identity,
             catalogue=catalogue,
             detectors=[entry for entry in entries if entry is not None],
-            # What is gone by now was being removed.
+            # A folder that has vanished meanwhile was being removed.
             orphans=[str(folder) for folder in orphans if folder.exists()],
             warnings=self._warnings,
             damage=self._damage,
@@ -207,7 +211,10 @@ class _Reader:
 
 
 def looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
-    """Look at a folder and read what it holds; None if it cannot be read. If damaged, look again."""
+    """Return the findings about a folder, and what `read` makes of its contents, or None if that fails.
+
+    A folder that looks damaged is read again.
+    """
     look, result = _once(folder, read)
     for _ in range(1, _LOOKS):
         if not look.damage:

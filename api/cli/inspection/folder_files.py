@@ -46,7 +46,7 @@ def look_at(folder: Path) -> Look:
                     bytes=one.file_bytes,
                 )
                 for one in found.segments
-                # An empty one claims the folder, or is about to be written.
+                # An empty segment only claims the folder, or is about to be written.
                 if one.file_bytes
             ],
             set_aside=list(found.set_aside),
@@ -58,7 +58,7 @@ def look_at(folder: Path) -> Look:
 
 
 def _findings(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
-    """Separate damage from notes: an unfinished write, or a defect in what no recovery needs."""
+    """Separate damage from warnings: an unfinished write, or a defect that no recovery meets."""
     folder = found.folder
     damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]
     warnings = []

@@ -26,7 +26,7 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot: the last record that it includes, and its owner's epoch, None if unreadable."""
+    """A snapshot. `sequence` is the last record in it, `epoch` that of its owner, None if unreadable."""
 
     file: str
     sequence: int
@@ -35,7 +35,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment of a journal: its owner's epoch, and its intact records, up to any damage."""
+    """A segment of a journal: its owner's epoch, and the records before any damage."""
 
     file: str
     epoch: int
@@ -96,13 +96,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     rule_count: int
     rules_enabled: int
     diverged: str | None = None
-    """At which journal records other rules fire now than at first, if at any."""
+    """Names the journal records at which other rules fire now than at first; None if there are none."""
     rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
     """Only if requested."""
 
 
 class DetectorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A detector; None stands for what is unreadable."""
+    """A detector. `contents` is None if unreadable, `name` if the catalogue does not tell it."""
 
     id: str
     name: str | None

@@ -1,4 +1,4 @@
-"""The option that names the slices of a rule: a value for each of its keys."""
+"""The option that chooses slices of a rule: a value for each of its keys."""
 
 import json
 from collections.abc import Callable

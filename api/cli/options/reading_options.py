@@ -98,5 +98,5 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _confirmed(finding: str) -> bool:
-    """Ask whether an implausible time is right; without a terminal it is not."""
+    """Ask whether an implausible time is right. Without a terminal, the answer is no."""
     return sys.stdin.isatty() and click.confirm(f"{finding}. Is that right?", err=True)

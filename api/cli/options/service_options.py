@@ -16,13 +16,12 @@ from api.secret_files import SecretFileError, read_secret, readable_by_others
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --url, and --token and --token-file, one of which is required; the command receives `client`.
 
-    If it has an option --data that is given, it needs no service and receives None.
+    If the command has an option --data and that is given, it needs no service and receives None.
     """
 
     @functools.wraps(command)
     def with_client(*, url: str, token: str | None, token_file: Path | None, **given: Any) -> None:
         if given.get("data") is not None:
-            # A command that can read a data folder needs no service then.
             command(client=None, **given)
             return
         with Client(url, _chosen(token, token_file)) as client:
@@ -62,7 +61,7 @@ _OPTIONS = (
 
 
 def _chosen(token: str | None, token_file: Path | None) -> str:
-    """Return the token, from the command line rather than a variable. Raises click.UsageError."""
+    """Return the token; the command line takes precedence over variables. Raises click.UsageError."""
     context = click.get_current_context()
     typed = {
         name

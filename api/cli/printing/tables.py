@@ -11,9 +11,9 @@ from engine.language.diagnostics import printable
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
-    """Print rows under a header. On a terminal, a row with the second cell `0` is dim.
+    """Print rows under a header. On a terminal, a row whose second cell is `0` is dim.
 
-    Cells may hold what callers sent: control characters are replaced.
+    Control characters are replaced, because cells may hold what callers sent.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     if console.is_terminal:

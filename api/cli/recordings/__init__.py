@@ -1,1 +1,1 @@
-"""Recordings read from files or a pipe: NDJSON or CSV to events with a time."""
+"""Recordings read from files or a pipe: NDJSON, CSV or lines of text become events with a time."""

@@ -73,7 +73,7 @@ class ReadingOptions:
     tell: Callable[[str], None] = lambda _: None
     """Receives notes about how a recording is read."""
     accept_old: Callable[[str], bool] = lambda _: True
-    """Decides, given a sentence about it, whether an implausibly early first time is right."""
+    """Receives a sentence about an implausibly early first time; returns whether that time is right."""
     time_format: str | None = None
     """How times are written, as `strptime` says it; None for the forms that `TimeParser` knows."""
     pattern: re.Pattern[str] | None = None
@@ -126,7 +126,7 @@ class Recording:
         time_field = self._reading.time_field
         first = True
         times = self._times()
-        # Closed now: the rows refer to the bytes, which must be closed after them.
+        # The rows read the bytes, so they must be closed first.
         with closing(self._rows()) as rows:
             try:
                 for line, fields, text in rows:
@@ -173,7 +173,7 @@ class Recording:
         return json_rows(self._bytes, self.name)
 
     def _times(self) -> TimeParser:
-        """Return the reader of times. Those without a year are at most as late as the file."""
+        """Return the parser of times. A time without a year is at most as late as the file, or as now."""
         written_s = Path(self.name).stat().st_mtime if self.size is not None else time.time()
         return TimeParser(self._reading.time_format, latest_us=int(written_s * 1_000_000))
 

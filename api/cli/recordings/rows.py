@@ -24,7 +24,7 @@ Tell = Callable[[str], None]
 _HAS_BREAKS: Final = "; each line must be a whole JSON object, as `jq -c .` writes them"
 _IS_ARRAY: Final = ", got an array; `jq -c '.[]'` writes its elements so"
 _SEPARATORS: Final = ",;\t"
-"""What may separate the cells of CSV: what the header has most of."""
+"""The characters that may separate the cells of CSV. The one that the header has most of does."""
 
 
 class RecordingError(CommandError):
@@ -68,7 +68,7 @@ def csv_rows(
         header = _header(first[1], f"{name}, line {first[0]}")
         yield from _typed(rows, sample_rows, header, name, given=given, tell=tell)
     except (csv.Error, UnicodeDecodeError) as error:
-        # Before the first line, it may be anything.
+        # If even the first line cannot be read, the input may be anything.
         place = (
             f"{name}, line {reader.line_num}: not CSV"
             if reader.line_num

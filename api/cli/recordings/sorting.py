@@ -9,7 +9,7 @@ from api.cli.recordings.reading import RecordedEvent
 def in_order(events: Iterable[RecordedEvent], late_us_max: int) -> Iterator[RecordedEvent]:
     """Yield events sorted by time, if each is at most `late_us_max` earlier than some event before it.
 
-    Events of one time keep their order. An event that is later than that comes out at once.
+    Events of one time keep their order. An event that comes later than allowed is yielded at once.
     """
     waiting: list[tuple[int, int, RecordedEvent]] = []
     latest_us: int | None = None

@@ -33,11 +33,12 @@ class NotATimeError(ValueError):
 class TimeParser:
     """Parses the times of one recording.
 
-    `form` says how they are written, as `strptime` does. Without it a time is ISO 8601, which is UTC unless
-    it names a zone; a number of seconds or milliseconds according to its size, and always milliseconds if
-    the field's name ends in `_ms`; `10/Oct/2000:13:55:36 -0700`, as web servers write it; or
-    `Oct 10 13:55:36`, as syslog does, which is UTC in the last year in which it is not later than
-    `latest_us`.
+    `form` is their format, as for `strptime`. Without it, a time may be
+
+    * ISO 8601, in UTC unless it names a zone
+    * a number: milliseconds if it is large or the field's name ends in `_ms`, otherwise seconds
+    * `10/Oct/2000:13:55:36 -0700`, as web servers write it
+    * `Oct 10 13:55:36`, as syslog writes it: UTC, in the last year in which it is at most `latest_us`
     """
 
     def __init__(self, form: str | None = None, *, latest_us: int = _TIME_US_MAX) -> None:

@@ -1,4 +1,4 @@
-"""Counts the result of a replay: which rules fired, how often and first when, and what was refused."""
+"""Counts the results of a replay: which rules fired, how often and when first, and what was refused."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ class FiringsReport:
 
     events: int = 0
     firings: dict[str, Firing] = field(default_factory=dict)
-    """What each rule fired, by the rule's id."""
+    """The firings of each rule, by its id."""
     refused: Counter[int] = field(default_factory=Counter)
     messages: Counter[int] = field(default_factory=Counter)
     examples: dict[int, str] = field(default_factory=dict)
@@ -55,7 +55,10 @@ class FiringsReport:
         return sorted(self.firings.values(), key=lambda firing: firing.priority)
 
     def rows(self, rules: Iterable[Rule]) -> list[tuple[str, str, str, str]]:
-        """Return name, count, time and place of the first firing for each rule. Shadow rules never act."""
+        """Return for each rule its name, its count, and time and place of its first firing.
+
+        Shadow rules never act, so `shadow` stands in place of their count.
+        """
         return [
             # The file's name is enough; its folders would fill the line.
             (rule.name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])

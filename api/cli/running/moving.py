@@ -16,7 +16,7 @@ from engine.runtime.contract.measurements.figures import NodeFigures
 
 _LOOK_S = 1.0
 _DONE_AFTER_S = 2.0
-"""A worker that was just being started on the node is shown only after it has started."""
+"""How long a node must stay empty: a worker that is being started there is shown only once it has started."""
 
 
 @click.command(
@@ -32,7 +32,7 @@ Examples:
 def move(*, client: Client, detector: str, to: str | None) -> None:
     """Move a detector to another node of the cluster, by default to the one with the most room.
 
-    The detector is saved here and activated there. Requests wait meanwhile, and each is answered once.
+    The detector is saved, then activated on that node. Requests wait meanwhile, and each is answered once.
     """
     found = find_detector(client, detector)
     moved = client.send(calls.move_detector(found.id, None if to is None else _node(client, to).id))
@@ -53,8 +53,9 @@ Examples:
 def drain(*, client: Client, node: str, wait: bool) -> None:
     """Move all detectors off a node, so that it can be stopped.
 
-    No worker is started there any more, and the directory moves away too. This goes on even if the command
-    is interrupted, and the command can be repeated. NODE is an id or its beginning, an address or a host.
+    No worker is started there any more, and the directory moves away too. The node goes on draining if the
+    command is interrupted, and the command can be repeated. NODE is an id or its beginning, an address or a
+    host.
     """
     found = _node(client, node)
     client.send(calls.drain_node(found.id))

@@ -1,4 +1,4 @@
-"""`rule-detector shadow`: a draft of a rule is compared with it over real events, then promoted or not."""
+"""`rule-detector shadow`: compares a rule with a draft over real events; promotes or removes the draft."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from engine.language.diagnostics import printable
 _NAME_CHARS_MAX: Final = 255
 _DRAFT: Final = ", draft"
 KINDS: Final = {"only_rule": "only the rule", "only_draft": "only the draft", "both": "both"}
-"""The three counts as they are headed, differences first."""
+"""The headings of the three counts, differences first."""
 
 
 @click.command(
@@ -116,7 +116,7 @@ def _put_draft(client: Client, detector_id: str, rule: Rule, condition: str, out
 
 
 def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
-    """Print the three numbers, and examples of each."""
+    """Print the three counts, and examples of each."""
     header = ("events", *KINDS.values())
     row = (str(comparison.events), *(str(getattr(comparison, kind)) for kind in KINDS))
     show(output, comparison, header, [row])

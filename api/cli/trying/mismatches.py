@@ -1,4 +1,4 @@
-"""Fields, types and values that rules name and no event of a recording has."""
+"""Finds fields, types and values that rules name but no event of a recording has."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -57,7 +57,7 @@ class Mismatches:
 
 
 def _texts_of(rule: NamedCondition) -> list[tuple[Leaf, str]]:
-    """Return the texts that a rule compares facts with for equality."""
+    """Return the texts that a rule compares facts with for equality, each with its leaf."""
     found = []
     for node, _ in walk(rule.condition):
         if isinstance(node, Leaf) and node.op in {"eq", "in"} and not node.fact.startswith("$"):

@@ -93,7 +93,7 @@ class Trial:
         self.events = 0
         self.refused: dict[str, int] = {}
         self.late = 0
-        """The events that came after a later one. They are evaluated at the time of that one."""
+        """How many events came after one with a later time. They are evaluated at that later time."""
         self.late_us_most = 0
         self._clock_us: int | None = None
 
@@ -171,7 +171,7 @@ class Trial:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     for explained in explanation.rules:
-        # Integers may be larger than msgspec converts.
+        # Through JSON, because msgspec converts no integers past 64 bits.
         document = json.dumps(rule_document(explained))
         yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)
 
