@@ -54,7 +54,7 @@ class Setting:
     text: str
     """The help."""
     former_name: str = ""
-    """The name that it had in the release before, which still works."""
+    """Its name in the release before, which still works; empty if it had the same."""
 
     @property
     def variable(self) -> str:

@@ -27,7 +27,7 @@ _OF_EACH_SERVICE: Final = frozenset(
         *("max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
     }
 )
-"""The settings of front ends. All others are of the data folder: services that share it share them."""
+"""The settings that each service has for itself. Services on one data folder share all others."""
 _SECRET: Final = re.compile(r"[!-~]{32,}")
 """A bootstrap token; 32 random hexadecimal characters are 128 bits."""
 
@@ -261,7 +261,7 @@ class Settings:
 
     @property
     def ahead_bytes_max(self) -> int:
-        """How much a front end reads ahead of all connections: a part of its memory for bodies being read."""
+        """How much a front end reads ahead on all connections: a part of its memory for bodies being read."""
         return self.max_reading_bytes // self.front_ends // _AHEAD_SHARE
 
     @property

@@ -42,12 +42,12 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def _names() -> dict[str, str]:
-    """Return the setting of each name: the former names first, so that the newer ones come after them."""
+    """Return the setting of each name. Former names come first, so that a value under the new name wins."""
     former = {one.former_name: one.name for one in settings() if one.former_name}
     return former | {one.name: one.name for one in settings()}
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the environment variables with the prefix of settings that are none, and have no effect."""
+    """Return the variables that begin like settings but name none, and so have no effect."""
     known = _OTHER_VARIABLES.union(map(variable_of, _names()))
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)

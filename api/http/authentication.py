@@ -26,7 +26,8 @@ class Authenticator:
     def unknown_digest(self, authorization: bytes | None) -> bytes | None:
         """Return None for a known token, else its digest.
 
-        Raises RequestRefusal 1100 for a missing or malformed header, and what `token_known` raises.
+        Raises RequestRefusal 1100 for a missing or malformed header, and DetectorUnavailable if this front
+        end has not heard from the directory for too long.
         """
         if authorization is None:
             missing = "the header `Authorization: Bearer TOKEN` is missing"

@@ -22,7 +22,7 @@ _EVALUATIONS: Final = [operation for operation in OPERATIONS if operation.is_eva
 _PATH: Final = re.compile(
     "|".join(operation.path.replace("{detectorId}", "([0-9a-f]{32})") for operation in _EVALUATIONS).encode()
 )
-"""The paths of all evaluations, with a group for each, which has the detector's id."""
+"""The paths of all evaluations. Each path has a group of its own, which matches the detector's id."""
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
 
@@ -56,7 +56,7 @@ class FastPath:
     async def answer(
         self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
     ) -> Response | None:
-        """Return the response, or None, with nothing read, where the slow path has to answer."""
+        """Return the response, or None if the slow path has to answer: then nothing was read."""
         found = _PATH.fullmatch(scope["raw_path"])
         if found is None or found.lastindex is None or scope["query_string"]:
             return None
@@ -81,7 +81,7 @@ class FastPath:
         return answered(await self.fleet.call(detector_id, call))
 
     def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
-        """Return what the head says, or None unless it is valid, with a known token and a known length."""
+        """Return what the head says if it is valid, with a known token and a known length, otherwise None."""
         settings = self.settings
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None

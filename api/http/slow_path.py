@@ -33,14 +33,17 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import no_such_detector
 
 STREAM: Final = "evaluate_stream"
-"""The name under which metrics and the log count a batch that is a stream: it may take any time."""
+"""The operation under which metrics and the log count any stream, of evaluations or of a timeline.
+
+Streams count apart because they may take any time.
+"""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class SlowPath:
-    """Validates a request in the documented order, reads its body, and says what is to answer it.
+    """Validates a request in the documented order, reads its body, and returns what is to answer it.
 
     The order is: token, path, method, headers, query, announced size, detector. A stream has no size and is
     not read here. Everything else goes to Quart once its body is in memory.

@@ -69,7 +69,7 @@ _MEASURED: Final[dict[str, tuple[str, Callable[[Measured], float]]]] = {
 
 
 class _OfWorkers(NamedTuple):
-    """A gauge by node: a figure of each worker, added up or compared."""
+    """A gauge by node: the sum, or the maximum, of a figure over its workers."""
 
     meaning: str
     of: Callable[[WorkerFigures], float]
@@ -165,5 +165,5 @@ def _labelled(
 
 
 def cumulative(within: Sequence[float], bounds: Sequence[float]) -> list[tuple[str, float]]:
-    """Return the buckets as Prometheus expects them: each with the counts of all below it."""
+    """Return the buckets as Prometheus expects them: each also counts what is in those below it."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(within), strict=True))

@@ -1,6 +1,6 @@
 """The log on standard error, as text or JSON, safe against log injection.
 
-Control characters are escaped, tokens are hidden, and only the first line of a record is not indented.
+Control characters are escaped, tokens are hidden, and all lines of a record but the first are indented.
 """
 
 import json
@@ -19,7 +19,7 @@ FIELDS: Final = "fields"
 """The `extra` key of a record's fields: values by name."""
 
 DETAIL: Final = "detail"
-"""The `extra` key of the text of an error in another process."""
+"""The `extra` key of an error's text that came from another process."""
 
 _FOR_DEVELOPERS: Final = ("ray", "py.warnings")
 """The loggers of Ray and of Python's warnings, which log at level debug only."""

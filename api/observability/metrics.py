@@ -81,7 +81,7 @@ class _Families(Collector):
         """Return the histogram of durations; Prometheus wants cumulative counts."""
         family = HistogramMetricFamily(
             f"{PREFIX}request_seconds",
-            "Seconds from a request's head to the end of its response.",
+            "Seconds from a request's head until it is answered.",
             labels=("operation",),
         )
         counts = self.status.front_end_counts

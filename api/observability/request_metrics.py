@@ -9,7 +9,7 @@ from engine.runtime.broker.broker import Counts
 REQUESTS: Final = "requests"
 """The count of requests by operation and status."""
 SECONDS: Final = "seconds"
-"""The count of their total duration by operation."""
+"""The total duration of requests by operation, in seconds."""
 WITHIN: Final = "within"
 """The count of requests by operation and the index of their histogram bucket, not cumulative."""
 
@@ -21,7 +21,7 @@ BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 
 class RequestMetrics:
-    """Counts requests by operation and status, and their durations. It costs each request only additions."""
+    """Counts requests by operation and status, and their durations, with a few additions for each."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)

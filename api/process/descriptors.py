@@ -27,7 +27,7 @@ def raise_limit() -> None:
 def connections_max(settings: Settings) -> int:
     """Return the maximum number of connections: the setting, or what the descriptors allow, with a warning.
 
-    Without descriptors for itself, the service could not activate detectors.
+    Some descriptors are kept for the process itself, which could not activate detectors without them.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

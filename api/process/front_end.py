@@ -17,7 +17,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.process.collector import settle
 
 _TALLY_S: Final = 0.5
-"""The interval of sending counts. A front end that dies loses those of one interval."""
+"""The interval at which counts are sent. A front end that dies loses those of one interval."""
 _TRIM_S: Final = 10.0
 _TRIM_BYTES: Final = 64 * 1024 * 1024
 

@@ -42,7 +42,7 @@ def decode_settings(data: bytes) -> Settings:
 
 
 class FrontEndProcess:
-    """Serves requests on a listening socket; the main process, over `link`, runs the broker."""
+    """Serves requests on a listening socket. The main process, over `link`, gives access to the broker."""
 
     def __init__(self, settings: Settings, link: socket.socket, listener: socket.socket) -> None:
         self._settings = settings

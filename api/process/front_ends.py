@@ -26,7 +26,7 @@ _START_S: Final = 60.0
 """How long a front end may take to serve."""
 _LOOK_S: Final = 5.0
 _SILENT_LOOKS_MAX: Final = 12
-"""A front end that is silent at this many checks in a row counts as hung. Each one polls twice a second."""
+"""A front end that is silent at this many checks in a row counts as hung: a live one polls twice a second."""
 _AGAIN_S: Final = 1.0
 """The pause before another attempt to start a front end."""
 _MARGIN_S: Final = 5.0

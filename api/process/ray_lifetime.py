@@ -30,7 +30,7 @@ def start_ray(address: str, join_within_s: float) -> cluster.Cluster:
 
 @contextmanager
 def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
-    """Stop Ray at the end of the block. When the interpreter ends, so does the process, at once."""
+    """Stop Ray at the end of the block, and let the interpreter's exit end the process at once."""
     status = 1
     try:
         yield
@@ -62,7 +62,7 @@ class RayLoss:
 async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.Event) -> None:
     """Set `stopping`, and the reason in `loss`, once Ray is lost.
 
-    A joined cluster may be silent for as long as its operator allows: what is active is served meanwhile.
+    A joined cluster may be silent for as long as its operator allows: active detectors are served meanwhile.
     """
     loop = asyncio.get_running_loop()
 

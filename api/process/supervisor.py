@@ -48,7 +48,7 @@ class Running:
 
     url: str
     token: str | None
-    """The first token if it was minted now or set, None if the data folder already has tokens."""
+    """The bootstrap token, or else the first token if it was minted now; None if tokens existed already."""
     minted: bool
     """Whether the token was minted now, and is shown only here."""
 
@@ -230,7 +230,7 @@ def _refuse_folder(settings: Settings) -> None:
     """Refuse an unusable data folder at once, before Ray takes seconds to start. Raises StartError.
 
     The directory takes the lock itself, in a process that may run on another machine. So only a service with
-    an embedded Ray can try the lock beforehand. It waits for a service that is just ending.
+    an embedded Ray can try the lock beforehand. Trying waits a little for a service that is just ending.
     """
     wait_s = settings.runtime_settings().lock_wait_s
     try:
@@ -245,7 +245,7 @@ def _refuse_folder(settings: Settings) -> None:
 
 
 def _refuse_nodes(settings: Settings) -> None:
-    """Refuse a cluster whose nodes do not see at once what another one changes. Raises StartError."""
+    """Refuse a cluster in which a node sees the changes of another one late. Raises StartError."""
     try:
         for warning in try_nodes(settings.data, begin_folder(settings.data)):
             _log.warning("%s", warning)

@@ -88,7 +88,7 @@ BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
 """The format of a batch's body, by media type."""
 
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
-"""`Retry-After` by code: by then some kept answers have expired, or an operator has freed disk space."""
+"""Seconds of `Retry-After` by code: 1401 waits for kept answers to expire, 1501 for space on the disk."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 

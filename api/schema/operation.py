@@ -10,7 +10,8 @@ from api.schema.examples import ID
 from api.schema.messages.catalogue import Identified
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
-"""1003 and 1502 too: a body that the operation ignores is read, up to a limit and a deadline."""
+"""The codes of all operations; 1003 and 1502 too, because even a body that the operation ignores is read, up
+to a limit and a deadline."""
 _WITH_TOKEN: Final = (1100, 1101, 1501, 1503)
 _WITH_BODY: Final = (1000, 1001, 1002, 1401)
 

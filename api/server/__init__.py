@@ -1,1 +1,1 @@
-"""Below ASGI: connections, their limits and time-outs, and HTTP/1.1 on them. The only user of Hypercorn."""
+"""Below ASGI: connections, their limits and time-outs, and HTTP/1.1. The only code that uses Hypercorn."""

@@ -30,12 +30,12 @@ it again.
 """
 
 LET_GO_S = 60.0
-"""How long after the end of a connection its request may run on before it is cancelled. None should."""
+"""How long a request may run on after the end of its connection before it is cancelled. None should."""
 
 _LATE_BYTES_MAX: Final = 1024 * 1024
 """How much is read and dropped after the last request."""
 _FIRST_BYTES: Final = 1024 * 1024
-"""How much the first read takes at most; no more than some 128 KiB can have arrived by then."""
+"""The most that the first read takes; no more than some 128 KiB can have arrived by then."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._limit = limit
         self._ahead = limit.ahead
         self._ahead_bytes = 0
-        """How much is counted as read ahead of this connection."""
+        """How many bytes are counted as read ahead on this connection."""
         self._app = app
         self._loop = loop
         self._config = config
@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_amid_head = False
         self._is_reading = True
         self._waits_turn = False
-        """Whether it has sent much, and others come first."""
+        """Whether reading is paused, because the caller has sent much and others have their turn."""
         self._is_at_eof = False
         """Whether the caller has closed its sending half."""
         self._is_lost = False
@@ -102,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.run().__await__()
 
     async def run(self) -> None:
-        """Serve until either side ends it."""
+        """Serve until either side ends the connection."""
         self._task = asyncio.current_task()
         self._slot = self._limit.enter(self._transport.abort, self._end_if_quiet)
         self._wait(HEAD_S)
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self._scope = connection_scope(transport, self._config.root_path)
         self._is_at_eof = self._streams[0].at_eof()
         with suppress(RuntimeError):
-            # The transport chooses how to read when it begins to.
+            # The transport chooses its way of reading by the protocol when reading begins, so it is paused.
             transport.pause_reading()
             transport.set_protocol(self)
             self._has_taken_over = True
@@ -285,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
             self._letting_go = self._loop.call_later(LET_GO_S, self._abandon)
 
     async def _change(self) -> None:
-        """Wait until a request has arrived, or the connection has changed."""
+        """Wait until a request has arrived, or the connection is closed, at least in half."""
         self._changed = self._loop.create_future()
         await self._changed
 

@@ -15,7 +15,7 @@ _WARN_AGAIN_S: Final = 60.0
 """The interval between two warnings that connections are evicted."""
 
 AHEAD_BYTES_MAX_OF_ALL: Final = 32 * 1024 * 1024
-"""How much is read ahead of all connections, unless the settings say otherwise."""
+"""How much is read ahead on all connections together, unless the settings say otherwise."""
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
@@ -43,7 +43,7 @@ class ConnectionLimit:
         self.leaving = False
         """Whether each response is the last on its connection, and says so."""
         self.ending = False
-        """Whether no connection waits long for another request."""
+        """Whether a connection that waits for another request is closed after a short time."""
 
     def __len__(self) -> int:
         return len(self._all)

@@ -1,4 +1,4 @@
-"""The two time-outs of a connection: it waits for a request, or the caller does not read."""
+"""The two time-outs of a connection: no request comes, or the caller does not read."""
 
 import asyncio
 import math

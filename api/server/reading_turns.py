@@ -1,4 +1,4 @@
-"""Turns of the event loop: each bounds what is read of connections that send much."""
+"""Turns of the event loop: a limit on what one turn reads from connections that send much."""
 
 import asyncio
 from collections import deque
@@ -7,10 +7,10 @@ from typing import Final, Protocol
 from api.server.read_ahead import AHEAD_BYTES_MAX
 
 TURN_BYTES: Final = 512 * 1024
-"""How much is read in long reads in one turn of the loop; the next ones have to wait for another turn.
+"""The bytes that long reads may take in one turn of the loop; further ones wait for the next turn.
 
-Without it, 64 connections with batches of 10000 events have 16 MiB read in each turn, while a small request
-needs some four turns."""
+Without this limit, 64 connections with batches of 10000 events would have 16 MiB read in each turn, while a
+small request needs some four turns."""
 
 
 class Reader(Protocol):
@@ -26,7 +26,7 @@ class ReadingTurns:
     def __init__(self) -> None:
         self._left_bytes = TURN_BYTES
         self._waiting: deque[Reader] = deque()
-        """Longest first."""
+        """The readers that wait for a turn, the longest waiting first."""
         self._is_renewed = True
 
     def may_go_on(self, reader: Reader, read_bytes: int) -> bool:

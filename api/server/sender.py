@@ -43,7 +43,7 @@ class Sender:
         self._flushing = self._loop.call_soon(self._flush)
 
     def send(self, data: bytes) -> None:
-        """Send the data; do nothing if the connection is closed: receiving tells the application."""
+        """Send the data. Do nothing if the connection is closed: the application notices when it receives."""
         if self._held:
             if len(data) <= JOINED_BYTES_MAX:
                 data, self._held = self._held + data, b""

@@ -21,9 +21,9 @@ class BodyDiscard:
     """Ends responses to requests whose bodies may still be arriving.
 
     The server queues a few chunks of a body and then stops reading, and the end of the connection has to go
-    through the same queue. If nobody read it, a caller who sends without reading would hang, and so would the
-    server. So the body is read while the response is sent, and until the body or the connection ends. Past
-    `bytes_max` bytes or DISCARD_S seconds the connection is closed instead.
+    through the same queue. If nobody read the body, a caller who sends without reading would hang, and so
+    would the server. So the body is read while the response is sent, and until the body or the connection
+    ends. Past `bytes_max` bytes or DISCARD_S seconds the connection is closed instead.
     """
 
     bytes_max: int
@@ -72,7 +72,7 @@ class BodyDiscard:
         try:
             yield body
             if not body.ended:
-                # The response is complete and the connection closes, which the server is about to report.
+                # The response is complete, so the connection closes. The server is about to report that.
                 await asyncio.wait([reading], timeout=LINGER_S)
         finally:
             reading.cancel()

@@ -66,7 +66,7 @@ class Reservation:
     begun_s: float = 0.0
     progressed_s: float = 0.0
     is_paused: bool = False
-    """Whether the service does not read on: then the body is not stalled."""
+    """Whether the service itself has stopped reading, so that the body does not count as stalled."""
     is_lost: bool = False
 
     def hold(self, bytes_: int) -> None:
@@ -94,7 +94,7 @@ class Reservation:
 
 @dataclass(eq=False)
 class _Share:
-    """The memory of bodies of one size."""
+    """The memory that all small bodies, or all large ones, have together."""
 
     bytes_max: int
     clock_s: Callable[[], float]
@@ -142,7 +142,7 @@ class _Share:
         reservation.held = 0
 
     def _has_made_room(self, reservation: Reservation, more: int, now_s: float) -> bool:
-        """Take memory from others until there is room; whether there is."""
+        """Take memory from others until there is room. Return whether there is."""
         room = self.bytes_max - more
         while self.held_bytes > room and (stalled := self._stalled(reservation, now_s)) is not None:
             self._take_from(stalled)
@@ -157,7 +157,7 @@ class _Share:
         return self.held_bytes <= room
 
     def _stalled(self, asking: Reservation, now_s: float) -> Reservation | None:
-        """Return the reservation that has been without progress for longest, if for STALLED_S."""
+        """Return the reservation that is longest without progress, if that is at least STALLED_S."""
         for reservation in self._by_progress:
             if now_s - reservation.progressed_s < STALLED_S:
                 return None

@@ -19,8 +19,8 @@ _OVERDUE: Final = 1502
 class NdjsonReader:
     """The lines of one body, for one task that reads and one that takes what has arrived.
 
-    Holds a batch at most, an incomplete line, and the rest of the last message. Nothing more is received
-    until that is taken. None stands for a line of more than `line_bytes_max` bytes.
+    Holds at most a batch, an incomplete line, and the rest of the last message. Once a batch is full, nothing
+    more is received until it is taken. None stands for a line of more than `line_bytes_max` bytes.
     """
 
     def __init__(self, receive: Receive, line_bytes_max: int, patience_s: float, memory: BodyMemory) -> None:
@@ -29,7 +29,7 @@ class NdjsonReader:
         self._receive = receive
         self._line_bytes_max = line_bytes_max
         self._blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n)++" % line_bytes_max)
-        """Blank lines one after another, which are passed over together: there may be very many."""
+        """Matches blank lines in a row, which are skipped together because there may be very many."""
         self._patience_s = patience_s
         self._ready: list[bytes | None] = []
         self._ready_bytes = 0
@@ -93,7 +93,7 @@ class NdjsonReader:
                 raise Refusal(Entry(_OVERDUE, said)) from None
             self.check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
-        # The rest gets a new reservation, with the age of the room just made for it.
+        # What is left is reserved anew, so that its age begins now.
         self._reservation.release()
         self._split()
         self._hold()
@@ -108,7 +108,7 @@ class NdjsonReader:
 
     def lose(self, reason: Exception) -> None:
         """Drop the held lines and give nothing more, even if the body has ended."""
-        # The traceback would keep the frames that have just received a message.
+        # The traceback would keep alive the frames that hold the last message.
         self._lost = reason.with_traceback(None)
         self.give_up()
 

@@ -95,10 +95,10 @@ def _shutting_down() -> DetectorUnavailable:
 
 @dataclass(eq=False)
 class NdjsonStream:
-    """One stream. The lines that arrive while a batch is evaluated are the next batch, one operation.
+    """One stream. The lines that arrive while a batch is evaluated become the next batch: one operation.
 
-    It holds three batches at most: one whose results are sent, one that is evaluated, one that is read. If
-    the caller does not take results, the stream stops reading.
+    A stream holds at most three batches: one whose results are being sent, one being evaluated, one being
+    read. If the caller does not take results, the stream stops reading.
     """
 
     streams: NdjsonStreams

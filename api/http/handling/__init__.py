@@ -1,1 +1,1 @@
-"""The handlers of the operations, and what they share out to files of their own."""
+"""The handlers of the operations. The longer ones have files of their own."""

@@ -20,8 +20,8 @@ _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
-"""An unterminated string is one token too: otherwise each quote in it would start another attempt, and the
-search would be quadratic in the size of the body."""
+"""A string or a punctuation mark of JSON. An unterminated string is one token too: otherwise each quote in it
+would start another attempt, and the search would be quadratic in the size of the body."""
 
 
 def parse_condition(body: bytes, limits: Limits) -> bytes:

@@ -32,7 +32,7 @@ DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""
 _DECODERS: Final = 2
-"""Threads that decode bodies, apart from those that parse."""
+"""Threads that decode bodies, so that parsing does not delay them."""
 _PIECE: Final = 1000
 """Entries of a list that are encoded at once, in less than a millisecond."""
 
@@ -43,8 +43,8 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 class Handlers:
     """A method for each operation, with its name; `schema/operations.py` describes the operations.
 
-    It takes the ids of the path and, if its operation has them, query, body, media type and key. The slow
-    path has confirmed that the detector exists.
+    Each method takes the ids of the path and, if its operation has them, query, body, media type and key.
+    The slow path has confirmed before that the detector exists.
     """
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:

@@ -1,4 +1,4 @@
-"""A timeline as server-sent events: what happens to a rule, as it happens."""
+"""A timeline as server-sent events: the verdicts of a rule, sent soon after each event."""
 
 import asyncio
 from contextlib import suppress
@@ -62,7 +62,7 @@ class TimelineStreams:
 
 @dataclass(eq=False)
 class TimelineStream:
-    """One stream. Each event has what was not sent yet; comments show that the stream is alive."""
+    """One stream. Each server-sent event has what is new; comments show that the stream is alive."""
 
     streams: TimelineStreams
     detector_id: str
@@ -72,11 +72,11 @@ class TimelineStream:
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self) -> None:
-        """End soon."""
+        """End without waiting for the next look."""
         self._ended.set()
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
-        """Send what happens until the caller leaves or the service ends; give the status to count."""
+        """Send what happens until the caller leaves or the service ends. Return the status to count."""
         leaving = asyncio.create_task(until_gone(receive))
         leaving.add_done_callback(lambda _: self.end())
         self.streams.open.add(self)

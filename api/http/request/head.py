@@ -44,7 +44,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
 
 
 def authorization(head: Head) -> bytes | None:
-    """Return the Authorization header: None if absent, empty, and so malformed, if repeated."""
+    """Return the Authorization header; None if it is absent; empty, which is malformed, if it is repeated."""
     value = head.found.get(b"authorization")
     return b"" if b"authorization" in head.repeated else value
 

@@ -56,11 +56,11 @@ class Cluster(Struct):
     folder: FolderFigures | None
     """The data folder's file system; `null` if it does not answer."""
     other_settings: list[OtherSetting]
-    """Settings with which a service on this folder was started and which are not in force: the service that
-    came first decides.
+    """Settings that another service on this folder was given and that are not in force, because the service
+    that came first decides.
     """
     no_room: str = ""
-    """Says that no node has room for a worker that is needed; empty if that is not so."""
+    """Says that no node has room for a worker that is needed; otherwise empty."""
 
 
 class Alive(Struct):

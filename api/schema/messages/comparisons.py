@@ -19,16 +19,16 @@ class Example(Struct):
     cut: Literal[True] | UnsetType = UNSET
     """Long values were cut."""
     rule: ExplainedNode | UnsetType = UNSET
-    """The rule's condition before the event was recorded, if only one fired and this is known."""
+    """The tree of the rule's condition before the event was recorded, if only one fired and it was kept."""
     draft: ExplainedNode | UnsetType = UNSET
-    """The draft's condition."""
+    """The tree of the draft's condition, likewise."""
 
 
 class Examples(Struct):
     """Up to ten events of each kind, the last one first.
 
-    Behind the first hundred of a kind, one in a hundred becomes an example. The last five with conditions
-    stay.
+    After the first hundred events of a kind, one in a hundred becomes an example. The last five examples with
+    conditions are kept, too.
     """
 
     both: list[Example]
@@ -39,14 +39,14 @@ class Examples(Struct):
 class Difference(Example, kw_only=True):
     """An event at which only one fired, and the trees of both as they were before it was recorded.
 
-    The trees are absent if the conditions are large, or behind the first 50 such events of a second.
+    The trees are absent if the conditions are large, and after the first 50 such events of a second.
     """
 
     fired: Literal["only_rule", "only_draft"]
 
 
 class ComparisonQuery(Struct):
-    """Where on the list of differences to go on."""
+    """Where the list of differences continues."""
 
     after: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] | UnsetType = UNSET
     """Watch the differences, and return those after the event with this number."""

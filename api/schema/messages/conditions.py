@@ -65,7 +65,7 @@ class OnceWithin(Struct, forbid_unknown_fields=True):
 
 
 class HistoricallyFor(Struct, forbid_unknown_fields=True):
-    """Inner was true at every event no older than the window, or since an event at least that old."""
+    """Inner was true at every event within the window; with `strong`, since an event at least that old."""
 
     inner: "Condition"
     window_secs: Window
@@ -181,5 +181,5 @@ class CostEstimate(Struct):
     """What a condition may cost as a rule of its own, roughly."""
 
     event_ns: int
-    """Nanoseconds at each event that is evaluated for it."""
+    """Nanoseconds for each event at which the rule is evaluated."""
     memories: list[Memory]

@@ -1,4 +1,4 @@
-"""What evaluations are asked and answer."""
+"""The messages of evaluations: their query parameters and their results."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or
 
 
 class BatchQuery(Struct):
-    """What a batch leaves out."""
+    """Whether a batch is a dry run."""
 
     dry_run: YesOrNo | UnsetType = UNSET
     """`true` returns what the answer would be, and records nothing. Evictions are not predicted, and an
@@ -20,7 +20,7 @@ class BatchQuery(Struct):
 
 
 class EvaluateQuery(BatchQuery):
-    """What an evaluation adds to its answer, or leaves out."""
+    """Whether an evaluation is a dry run, and whether it explains its actions."""
 
     explain: YesOrNo | UnsetType = UNSET
     """`true` adds `node` to each action: the explanation of its rule."""

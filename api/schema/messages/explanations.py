@@ -19,7 +19,7 @@ class Node(Struct, kw_only=True):
     found: float | UnsetType = UNSET
     """What `count`, `distinct`, `sum` or `avg` found. Of the first two, no more than the comparison needs."""
     note: str | UnsetType = UNSET
-    """What is worth knowing, in words."""
+    """A remark, such as that a value has another type than the one it is compared with."""
 
 
 class ExplainedNode(Node, kw_only=True):
@@ -52,12 +52,12 @@ class Explanation(Struct):
 
 
 class TimelineQuery(Struct):
-    """The key and the place on a timeline."""
+    """Which events of a timeline are asked for."""
 
     key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
     """Only events with these values, as a JSON object: `{"user": "ada"}`."""
     after: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] = 0
-    """Only events behind the one with this number."""
+    """Only events after the one with this number."""
 
 
 class Moment(Struct):

@@ -48,7 +48,7 @@ class Rule(Struct):
     notify: bool
     priority: Annotated[int, Meta(ge=1)]
     shadow: Literal[True] | UnsetType = UNSET
-    """Absent from other rules."""
+    """Only in shadow rules."""
     draftOf: str | UnsetType = UNSET
     """The id of the rule that this is a draft of."""
 

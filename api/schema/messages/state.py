@@ -7,11 +7,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from api.schema.messages.explanations import Node
 
 STATE_PAGE_MAX: Final = 100
-"""Entries in one page of a state."""
+"""The most entries in one page of a list."""
 
 
 class StateQuery(Struct):
-    """Which part of a state is asked for. Without parameters, it is the whole in numbers."""
+    """Which part of a state is asked for. Without parameters, the answer is an overview in numbers."""
 
     list: (
         Annotated[Literal["keys", "nodes", "rules"], Meta(extra={"expected": "`keys`, `nodes` or `rules`"})]
@@ -71,7 +71,7 @@ class StateNode(Struct):
     entries: int
     """The number of keys for which something is remembered."""
     bytes: int
-    """The estimated memory of this, without the keys themselves."""
+    """The estimated memory of its histories, without the keys themselves."""
     uses: int
     """How many rules, and younger memories, read it."""
     ruleIds: list[str]
@@ -103,7 +103,7 @@ class State(Struct):
     rules: dict[str, int] | list[StateRule] | UnsetType = UNSET
     nodes: dict[str, int] | list[StateNode] | UnsetType = UNSET
     indexed: bool | UnsetType = UNSET
-    """Whether events meet only the rules that they concern."""
+    """Whether an index finds the rules that an event concerns; otherwise all rules are evaluated."""
     keys: dict[str, Any] | list[StateKey] | UnsetType = UNSET
     bytes: dict[str, int] | UnsetType = UNSET
     samples: int | UnsetType = UNSET

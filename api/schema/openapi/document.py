@@ -78,7 +78,7 @@ def document() -> dict[str, Any]:
     for name, message in _MESSAGES.items():
         for field, text in field_texts(message).items() if name in components else ():
             components[name]["properties"][field]["description"] = text
-    # Exactly one member, which the type cannot express.
+    # A condition has exactly one member, which the type cannot express.
     components["Condition"].update(minProperties=1, maxProperties=1)
     results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
     takers = [operation.name for operation in OPERATIONS if operation.body is not None]
@@ -102,7 +102,7 @@ def document() -> dict[str, Any]:
             {"name": "rules", "description": "Each has a condition over that history."},
             {"name": "evaluation", "description": "Events in, actions out."},
             {"name": "conditions", "description": "The language of conditions, without a detector."},
-            {"name": "service", "description": "The service itself; no token needed."},
+            {"name": "service", "description": "The service itself."},
         ],
         "security": [{"token": []}],
         "paths": paths,

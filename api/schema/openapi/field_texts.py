@@ -1,4 +1,4 @@
-"""The texts under the fields of a message, which the OpenAPI document gives as their descriptions."""
+"""The docstrings under the fields of a message, which describe them in the OpenAPI document."""
 
 import ast
 import inspect

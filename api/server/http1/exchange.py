@@ -52,7 +52,7 @@ class Exchange:
     is_complete: bool = False
     """Whether the response is complete."""
     _body: bytes | bytearray = b""
-    """What has arrived of the body and was not received by the application."""
+    """The part of the body that has arrived and that the application has not received."""
     _end_received: bool = False
     _disconnected: bool = False
     _changed: asyncio.Event | None = None
@@ -66,7 +66,7 @@ class Exchange:
 
     @property
     def waiting_bytes(self) -> int:
-        """How much of the body has arrived and was not received by the application."""
+        """How many bytes of the body have arrived that the application has not received."""
         return len(self._body)
 
     def feed(self, body: bytes, *, is_whole: bool) -> None:
@@ -89,7 +89,7 @@ class Exchange:
             self._changed.set()
 
     async def run(self, app: App, scope: Mapping[str, Any]) -> None:
-        """Have the application answer. If it sends nothing, the server does; a partial answer is left so."""
+        """Have the application answer. If it sends nothing, the server answers; a partial answer stays so."""
         try:
             await app(scope, self.receive, self.send)
         except Exception:  # noqa: BLE001 -- whatever it is, the caller is owed an answer
@@ -195,7 +195,7 @@ class Exchange:
 
 
 def refusal(status: int, exchange: Exchange | None) -> bytes:
-    """Return the response to what is not HTTP, after a request or within one."""
+    """Return the response to bytes that are not HTTP: within `exchange`, or between requests if None."""
     response = server_error(status)
     head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(()))
     return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body

@@ -23,7 +23,7 @@ _REQUEST_LINE: Final = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n"  # RFC 9112, 3
 )
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
-"""Shown to llhttp in place of the request line: it knows only some methods and forms of targets."""
+"""Replaces the request line for llhttp, which knows only some methods and forms of targets."""
 
 
 class RequestError(Exception):

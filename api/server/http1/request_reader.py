@@ -23,7 +23,7 @@ class RequestReader:
 
     def __init__(self, head_bytes_max: int) -> None:
         self.unread = b""
-        """What has arrived and was not read yet."""
+        """The bytes that have arrived and are not read yet."""
         self._head_bytes_max = head_bytes_max
         self._chunks: ChunkedBody | None = None
         self._body_left = 0

@@ -1,4 +1,4 @@
-"""The heads of responses as bytes. Equal ones are made once a second."""
+"""The heads of responses as bytes. Equal heads are built only once a second."""
 
 import time
 from collections.abc import Iterable

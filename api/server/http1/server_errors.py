@@ -1,4 +1,4 @@
-"""The server's own responses: to what is not a request, and if the application gives none."""
+"""The server's own responses: to bytes that are no request, and when the application gives no response."""
 
 import logging
 import secrets
