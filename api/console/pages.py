@@ -43,7 +43,7 @@ def console_pages() -> dict[str, Response]:
 
 
 def _uplot(name: str) -> bytes:
-    # To import the package would import NumPy and IPython.
+    # Importing the package would import NumPy and IPython.
     spec = importlib.util.find_spec("uplot")
     if spec is None or spec.origin is None:
         return b""

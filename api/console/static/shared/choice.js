@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 const OFFERED = 50;
 let made = 0;
 
-// `changed` is called with each other rule that is chosen. With `none`, a text for it, no rule is a choice, too.
+// `changed` is called when another rule is chosen. With `none`, a text that says so, choosing no rule is allowed.
 export function ruleChoice(rules, chosen, changed, none) {
   const named = labels(rules);
   const list = h("datalist", { id: `rules-${made++}` });
@@ -23,7 +23,7 @@ export function ruleChoice(rules, chosen, changed, none) {
     for (const label of named.keys()) {
       if (label.toLowerCase().includes(wanted) && found.push(label) === OFFERED) break;
     }
-    // What is chosen already may match itself only, which is no help to choose another one.
+    // If the text matches only the rule that is already chosen, offer the others too.
     const offered = found.length === 1 && found[0] === input.value ? [...named.keys()].slice(0, OFFERED) : found;
     list.replaceChildren(...offered.map((label) => h("option", { value: label })));
   }
@@ -44,7 +44,7 @@ export function ruleChoice(rules, chosen, changed, none) {
   return { element: h("span", {}, input, list), value: () => value };
 }
 
-// The rules' ids by what they are called here: the name, and the id where several have the name.
+// The rules' ids by label: the name, with the id behind it if another rule has the name.
 function labels(rules) {
   const found = new Map();
   for (const { name, id } of rules) {

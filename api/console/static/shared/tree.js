@@ -31,7 +31,7 @@ function item(node, now_ms) {
     node.nodes && h("ul", {}, node.nodes.map((inner) => item(inner, now_ms))));
 }
 
-// What is current counts down; what is recorded says how long it stays.
+// A verdict at a current event counts down; one at a recorded event says how long it stays.
 function until(until_ms, now_ms) {
   if (Math.abs(Date.now() - now_ms) > LIVE_MS) {
     return `until ${time(until_ms)}, for another ${duration(until_ms - now_ms)}`;

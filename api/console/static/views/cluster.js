@@ -76,7 +76,7 @@ export async function clusterView(signal) {
 
   await look();
   const timer = setInterval(() => {
-    // A choice of a node would be lost.
+    // Drawing the list again would lose the choice of a node.
     if (document.hidden || [...detectors.querySelectorAll("select")].some((to) => to.value || to.matches(":focus"))) return;
     look().catch((error) => signal.aborted || say(error.message, true));
   }, LOOK_MS);

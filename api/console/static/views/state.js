@@ -88,7 +88,7 @@ function pages(ask, list, searched, heads, cells) {
       list, limit: PAGE, ...(list === "rules" ? { sort: "cost" } : {}),
       ...(prefix?.value ? { prefix: prefix.value } : {}), ...(from ? { after: from } : {}),
     });
-    // Somebody may have gone on typing.
+    // If somebody typed on meanwhile, a later request has the page to show.
     if (turn !== asked) return;
     found = from ? [...found, ...page[list]] : page[list];
     after = page.after;

@@ -72,7 +72,7 @@ export async function timelineView(detector, query, signal) {
       told.textContent = news.errors.map((entry) => entry.message).join("\n");
       return;
     }
-    // Somebody watched before: what is remembered now is not from before these events.
+    // The timeline was watched before, so `known` is newer than its first events.
     if (!begun && news.moments.length) known = [];
     begun = true;
     // After a reconnection the timeline may have begun anew.
@@ -91,7 +91,7 @@ export async function timelineView(detector, query, signal) {
     while (fired.rows.length > 100) fired.lastChild.remove();
   }
 
-  // What was so before the first event, as moments. What is long past would leave no room for the events.
+  // The verdicts before the first event, as moments. The distant past is cut off: it would leave no room for the events.
   function past(rows) {
     if (!known.length) return [];
     const now_ms = known[0].now_ms, last_ms = moments.at(-1)?.time_ms ?? now_ms;
@@ -109,7 +109,7 @@ export async function timelineView(detector, query, signal) {
       plot.replaceChildren(h("p", { class: "quiet" }, "Plots need uPlot, which the service's extra `console` installs."));
       return;
     }
-    // Several events may have one time: each stands a little behind the one before.
+    // Several events may have the same time: each is drawn a little after the one before.
     const times = [], drawn = [...past(rows), ...moments];
     for (const moment of drawn) times.push(Math.max(moment.time_ms / 1000, (times.at(-1) ?? -Infinity) + 1e-4));
     const top = labels.length;

@@ -37,7 +37,7 @@ export async function comparisonOf(path, rule, promoted) {
     while (differences.childElementCount > SHOWN) differences.lastChild.remove();
   }
 
-  // Goes on while somebody can see it, so that what both remembered is known where they differ.
+  // Asks again while the section is open, because the service keeps trees only while somebody asks.
   async function look(before) {
     if (!section.isConnected || !section.closest("details")?.open) return;
     let found = before;
@@ -45,7 +45,7 @@ export async function comparisonOf(path, rule, promoted) {
       found = await call("GET", `${path}/${rule.id}/comparison?after=${before.since_event + before.events}`);
       tell(found);
     } catch {
-      // The pair may be gone; what was found stays.
+      // The rule or its draft may be gone; the numbers so far stay on the page.
     }
     setTimeout(look, LOOK_MS, found);
   }

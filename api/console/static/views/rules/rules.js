@@ -93,7 +93,7 @@ export async function rulesView(detector, query, signal) {
   async function edit(rule) {
     const text = await textOf(rule, signal);
     const wanted = await editRule({ name: rule.name, condition: text, notify: rule.notify },
-      // An equal text is not sent: the history would begin anew only for another condition.
+      // An unchanged text is not sent, so that the stored source keeps its comments.
       ({ name, condition, notify }) => call("PATCH", `${path}/${rule.id}`,
         { name, notify, ...(condition === text ? {} : { condition }) }));
     if (wanted) replace(wanted);
