@@ -155,7 +155,7 @@ class Since(ConditionNode):
 
 
 class Windowed(ConditionNode):
-    """The base of the three forms with a window."""
+    """The base of the four forms that always have a window."""
 
     __slots__ = ()
     window_secs: float

@@ -16,7 +16,7 @@ from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 
 
 def now_us() -> int:
-    """Return the time by which pages expire, in microseconds since 1970."""
+    """Return the current time, in microseconds since 1970."""
     return time.time_ns() // 1_000
 
 

@@ -1,1 +1,1 @@
-"""The active detector of a worker's process: its mailbox, its queue, and when it is saved and passivated."""
+"""The active detectors of a worker's process: their queues, and when each is saved and passivated."""

@@ -1,4 +1,4 @@
-"""The active detector of a worker, with its store and its pending snapshot."""
+"""An active detector, with its store and its pending snapshot."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +22,7 @@ _PASSIVATED_SEGMENTS: Final = 5
 
 @dataclass(slots=True)
 class ActiveDetector:
-    """The detector that is active in this worker, with its store and its pending snapshot."""
+    """A detector that is active in this worker, with its store and its pending snapshot."""
 
     detector_id: str
     detector: Detector

@@ -1,4 +1,4 @@
-"""The worker's inner object, which holds one detector at a time: a plain class, independent of Ray."""
+"""Executes the operations of one detector at a time inside a worker: a plain class, independent of Ray."""
 
 import contextlib
 import secrets
@@ -78,7 +78,7 @@ class DetectorActor:
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector in the state of its last answer; read-only if the disk is full.
 
-        Raises StorageError if its folder does not allow that; the worker is then still empty. WrongFolder
+        Raises StorageError if its folder does not allow that; no detector is then active here. WrongFolder
         means that the process sees another data folder than the service, and can activate no detector.
         """
         assert self._active is None, "a worker holds one detector at a time"
@@ -197,7 +197,7 @@ class DetectorActor:
             raise
 
     def begin_saving(self) -> bool:
-        """Copy the state for a snapshot; whether there is anything for `finish_saving` to write.
+        """Copy the state for a snapshot; return whether there is anything for `finish_saving` to write.
 
         Raises StorageError if no snapshot is possible now. The detector stays active, except after
         WriteFailed, SyncFailed and Fenced.

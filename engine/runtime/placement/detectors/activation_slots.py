@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class SlotHolder(Protocol):
-    """A detector queue that holds an activation slot, or waits for one."""
+    """A detector that holds an activation slot, or waits for one."""
 
     @property
     def busy(self) -> bool:
