@@ -24,10 +24,10 @@ _SAMPLED_MAX: Final = 8
 
 
 class Observer(Protocol):
-    """Sees each event that is submitted before it is evaluated, and changes nothing."""
+    """Sees each submitted event before its evaluation, and changes nothing."""
 
     def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
-        """Take an event, which may then be refused."""
+        """Take the event that is evaluated next. The evaluation may still refuse it."""
 
 
 class Detector(RuleBook):
@@ -147,7 +147,7 @@ class Detector(RuleBook):
         fired = outcomes.fired
         start = len(fired)
         end = start + len(events)
-        # A refused event has been consumed; the loop goes on with those after it.
+        # The stream has consumed a refused event, so the loop goes on with the event after it.
         left = iter(events)
         while len(fired) < end:
             first, seen_before = len(fired), self.events_seen
@@ -191,14 +191,14 @@ class Detector(RuleBook):
     def _observe(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
     ) -> None:
-        # A copy: an observer may end itself.
+        # A copy, because an observer may remove itself.
         for observer in tuple(self.observers):
             observer.observe(fields, timestamp_ms, sent or _NOTHING)
         if self.sampler is not None and self.shadows.comparisons:
             self.sampler.observe(fields, timestamp_ms, sent or _NOTHING)
 
     def _acting(self, fired: Fired, event: Event) -> Fired:
-        """Return the rules that fired at the last event and yield actions."""
+        """Of the rules that fired at the last event, return those that yield actions."""
         return self.shadows.acting(fired, self.events_seen, event) if fired and self.shadows else fired
 
     def _evaluate(
@@ -278,7 +278,7 @@ class Detector(RuleBook):
     def fork(self, events: Sequence[Event]) -> Self:
         """Return a detector that evaluates these events as this one would, and shares nothing with it.
 
-        The events consist of JSON values. Other keys are missing in it, so they cannot be evicted there.
+        The events consist of JSON values. The copy has only their keys, so it cannot evict others.
         """
         copied = saved.dump(self, events)
         return self.load(copied, self.STATE_VERSION, limits=self.limits, now_us=self._now_us)

@@ -8,7 +8,7 @@ from engine.evaluation.paths import Path
 from engine.language.condition import Condition
 
 NEVER: Final = -(1 << 63)
-"""Before any event. Event times are within 8.64e18 microseconds of 1970, so they fit 64 bits."""
+"""A time before any event. Event times are within 8.64e18 microseconds of 1970, so they fit 64 bits."""
 
 FOREVER: Final = (1 << 63) - 1
 """A time after any event."""
@@ -24,11 +24,11 @@ class Regime(Enum):
     UNCHANGED = "unchanged"
     """Nothing."""
     STAMPED = "stamped"
-    """It sets the memory to its time. The memory is not written: it is read as the time of the slice's last
-    event, unless that event met a trigger."""
+    """The event sets the memory to its own time. The memory is not written: it is read as the time of the
+    slice's last event, unless that event met a trigger."""
     BEGUN = "begun"
-    """It starts a run, if none is under way. The memory is not written: it is read as the time of the slice's
-    first event, or of the first event after the memory was cleared."""
+    """The event starts a run, if none is under way. The memory is not written: it is read as the time of the
+    slice's first event, or of the first event after the memory was cleared."""
     SEEN = "seen"
     """Unknown, so every event updates the memory."""
 
@@ -66,7 +66,7 @@ class Recorded(NamedTuple):
     """The most times or values that are needed. Panes are bounded by their width."""
     window_us: int | None
     needed: int = 1
-    """How many times or values make a comparison true that is false without any."""
+    """The fewest times or values that can make the comparison true, if it is false without any; else 1."""
 
 
 class Traits(NamedTuple):
@@ -79,8 +79,8 @@ class Traits(NamedTuple):
     sharing_of: Callable[[Condition], Sharing]
     """Gives when rules of different births can share its memory."""
     settling_us_of: Callable[[Condition], int | None]
-    """Gives the microseconds after a birth from which on its operands are true for rules of this birth where
-    they are for older ones; None if they may differ for ever."""
+    """Gives the microseconds from a birth until its operands have the same verdicts for rules of that birth
+    as for older ones; None if they may differ for ever."""
     inner_of: Callable[[Condition, Path, int], Iterable[tuple[Condition, Path]]]
     """Gives the temporal nodes inside a node under a path, each with its path, for rules of one birth."""
     run_us_of: Callable[[Condition], int | None]

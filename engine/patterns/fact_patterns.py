@@ -36,11 +36,11 @@ class FactPatterns:
         self._compiled: dict[str, CompiledPattern] = {}
         self._exploding: dict[str, CompiledPattern] = {}
         self._work_per_byte = 0
-        """The sum for the exploding patterns."""
+        """The sum of `work_per_byte` over the exploding patterns."""
         self._sets = PatternSets()
         self._text: str | None = None
         self._size = 0
-        """The bytes of the text, after a search for all patterns."""
+        """The size of the text in bytes, set by a search for all patterns."""
         self._verdicts: dict[str, bool] = {}
         self._possible: dict[str, bool] | None = None
         """The patterns that may match the text, each with whether it surely does, after a search for all."""

@@ -16,7 +16,7 @@ class EnabledRule(NamedTuple):
     memories: tuple[NodeName, ...]
     """The memories of its temporal nodes, in the order of `requirements_of`."""
     triggers: Triggers | None
-    """None also while rules are not indexed."""
+    """None if every event is evaluated for the rule, and while rules are not indexed."""
     weight: Weight | None = None
     """None until it is asked for."""
 

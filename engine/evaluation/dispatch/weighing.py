@@ -52,7 +52,7 @@ _STAMP: Final = 60.0
 """The time to write a memory that nearly every event changes, as its regime says. Indexed rules need not."""
 _KEYED_STAMP: Final = 120.0
 _UNSTAMPED: Final = 400.0
-"""The time to write it at an event that changes it otherwise, once rules are indexed."""
+"""The time to write such a memory at an event that changes it otherwise, once rules are indexed."""
 
 _RECORDED: Final = 800.0
 """The time to add to a record, at an event that does so."""
@@ -71,8 +71,8 @@ _LOOP: Final = 1000.0
 _ROW: Final = 40.0
 """The time to evaluate a rule as a row of a loop."""
 _SELECTED: Final = 600.0
-"""To evaluate a rule with several triggers, which the event selects by itself. In united buckets it
-takes half of that."""
+"""The time to evaluate a rule with several triggers, which is selected by itself. In united buckets it takes
+half of that."""
 _READ: Final = 30.0
 _KEYED_READ: Final = 80.0
 """The time to read a memory after its update."""
@@ -94,9 +94,9 @@ _FEW_ENDS_MAX: Final = 16
 _END: Final = 30.0
 """The time for each end of those."""
 _PRESENT_MAX: Final = 8
-"""How many of the facts that rules name an event has, unless rules name fewer. Of a hundred rules with a
-fact each: if an event has all facts, indexed rules take three times as long as one function; if it has two,
-one function takes twice as long as indexed rules."""
+"""An event is taken to have this many of the facts that rules name, or all if they name fewer. For a hundred
+rules with a fact each: if an event has all facts, indexed rules take three times as long as one function; if
+it has two, one function takes twice as long as indexed rules."""
 _IN_RANGE: Final = 100.0
 """The time to evaluate a rule that a search of ranges selects."""
 _OPEN_ENDS: Final = (-LARGEST, LARGEST)
@@ -111,7 +111,7 @@ class Member(NamedTuple):
     shape: Hashable
     """A value that is equal for members that share a loop, roughly."""
     by_fact: bool = False
-    """Whether those that ranges of different facts select do not share one."""
+    """Whether members that ranges of different facts select are in different loops."""
 
 
 class Update(NamedTuple):
@@ -206,13 +206,13 @@ def index_pays(weights: Collection[Weight], *, indexed: bool) -> bool:
 
 
 def fused_ns(weights: Collection[Weight]) -> float:
-    """Estimate what an event costs if one function evaluates all rules, beyond what it costs for none."""
+    """Estimate what an event costs if one function evaluates all rules, beyond its cost without rules."""
     updates_ns = {update.fused_name: update.fused_ns for weight in weights for update in weight.updates}
     return sum(weight.tests_ns for weight in weights) + sum(updates_ns.values())
 
 
 def indexed_ns(weights: Collection[Weight]) -> float:
-    """Estimate what an event costs if rules are indexed, beyond what it costs one function for none."""
+    """Estimate what an event costs if rules are indexed, beyond what one function costs without rules."""
     updates = {update.indexed_name: update.indexed for weight in weights for update in weight.updates}
     members = [*(weight.indexed for weight in weights), *updates.values()]
     index = _Indexed(
@@ -236,7 +236,7 @@ def _ranges_ns(ends: Sequence[Any]) -> float:
 def _places(member: Member) -> list[Triggers | str | None]:
     """Return where a member is a row of a loop: by each trigger, or by the fact whose ranges select it.
 
-    The latter is empty for a member that shares one loop with those that other facts select.
+    The fact is an empty text for a member that shares one loop with those that other facts select.
     """
     if may_meet_several(member.triggers):
         return []

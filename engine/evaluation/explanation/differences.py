@@ -28,7 +28,7 @@ EXPLAINED_EACH_SECOND: Final = 50
 """The most differences that are explained in a second: each takes some hundred microseconds."""
 
 SAMPLED_EACH_SECOND: Final = 1_000
-"""The most events of a second at which Samples keeps what a pair remembers: each takes some microseconds."""
+"""The most events in a second at which Samples keeps what a pair remembers: each takes some microseconds."""
 EXPLAINED_BYTES_MAX: Final = 32 * 1024
 """The most bytes of the trees that are kept with an example."""
 
@@ -88,7 +88,7 @@ class _Pair:
         """Return the conditions of the rule and of the draft before an event; None if nothing was kept."""
         fields, _, sent = event
         before, self._before = self._before, None
-        # An event that `Detector.evaluate` takes is not observed, and one that was may have been refused.
+        # `Detector.evaluate` does not have events observed, and an observed event may have been refused.
         if before is None or before[0] is not fields:
             return None
         detector, comparison = self._detector, self._comparison
@@ -115,7 +115,7 @@ class Differences:
         timestamp_ms: float,  # noqa: ARG002 -- what is remembered does not depend on it
         sent: Mapping[str, Any],
     ) -> None:
-        """Keep what both remember, which this event may change. Ends if nobody looks any more."""
+        """Keep what both remember, before this event may change it. Stop once nobody looks any more."""
         if self._comparison.watcher is not self or self.looked_at_s < self._clock_s() - LOOKED_AT_S:
             self._end()
         else:
@@ -148,7 +148,7 @@ class Samples:
         timestamp_ms: float,  # noqa: ARG002 -- as for Differences
         sent: Mapping[str, Any],
     ) -> None:
-        """Keep what a pair remembers, which this event may change."""
+        """Keep what a pair remembers, before this event may change it."""
         if not self._kept.has_room():
             return
         comparisons, seen = self._detector.shadows.comparisons, self._detector.events_seen

@@ -109,7 +109,7 @@ def reading(
 
 
 def predicates_at(detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Predicates:
-    """Return the predicates at an event, until `forget_lookups`."""
+    """Return the predicates at an event, valid until `forget_lookups`."""
     rule_set = detector.rule_set
     if rule_set.patterns.bounded:
         rule_set.patterns.begin(fields, sent)

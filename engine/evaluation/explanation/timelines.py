@@ -33,7 +33,7 @@ class Moment(NamedTuple):
     """An event on a timeline."""
 
     number: int
-    """Counts the events of the timeline, from 1. Numbers that are missing are events that were left out."""
+    """Counts the events of the timeline, from 1. Missing numbers are those of events that were left out."""
     time_us: int
     verdict: bool
     """Whether the rule fires."""
@@ -54,7 +54,7 @@ class Timeline:
         self.moments = deque[Moment](maxlen=EVENTS_KEPT)
         self.looked_at_s = 0.0
         self.count = 0
-        """The events so far, with those that were left out."""
+        """The number of events so far, including those that were left out."""
         self._key = [(split_name(name), value) for name, value in key.items()]
 
     def concerns(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:

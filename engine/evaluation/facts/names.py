@@ -1,4 +1,4 @@
-"""Many names at once: finds those that lead to a value, by names or by values, whichever are fewer."""
+"""Looks up many names in an event at once: goes through the names or the values, whichever are fewer."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -55,7 +55,7 @@ class Names(Generic[T]):
         """Items by name without dots."""
         self._dotted: dict[str, T] = {}
         self._branches: dict[str, _Branch[T]] = {}
-        """Items by dotted name again, by their first step."""
+        """The items of `_dotted` again, in trees by the steps of their names."""
 
     def add(self, name: Name, item: T) -> None:
         """Add a new name."""

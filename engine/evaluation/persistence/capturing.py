@@ -94,7 +94,7 @@ class Captured:
     memories: list[tuple[NodeName, Memory]]
     joined: list[tuple[NodeName, Joined]]
     nested: bool
-    """Whether a shared memory is of a condition over others that look back."""
+    """Whether a shared memory has memories inside it."""
     newborn: list[tuple[NodeName, int]]
     joining: list[Joining]
     starts: list[CapturedStarts]

@@ -19,11 +19,12 @@
               which it is complete]. With a path it has that event; either the slots and times of its few
               entries, or its pages one after another and the number of entries on each; and the slots and
               events of its `ticks`, see `Column`. Records have their slots and lengths, and one after another
-              what they hold, see `Records`: times; values and times; or panes, sums and perhaps counts. If
-              they are paged or more than 512, it is said whether they are paged; in older documents it is not
+              what they hold, see `Records`: times; values and times; or panes, sums and perhaps counts.
+              `paged` says whether they are paged; it is absent for up to 512 that are not, and in older
+              documents
     joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
-              time in microseconds up to which they ignore it]. If no shared memory is of a condition over
-              others that look back, the document is of version 8 or 7
+              time in microseconds up to which they ignore it]. If no shared memory has memories inside it,
+              the document is of version 8 or 7
     newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
               met
     joining:  [condition as JSON, path, birth, time after which it joins the oldest memory of its node, time
@@ -269,7 +270,7 @@ def _read(data: bytes) -> Condition:
     return condition_from_stored(msgspec.json.decode(data))
 
 
-# A document repeats the conditions of its rules, and detectors that take turns in a process come again.
+# A document repeats the conditions of its rules, and a process often activates the same detectors again.
 _read_lately: Final = lru_cache(_READ_LATELY)(_read)
 
 

@@ -195,7 +195,7 @@ class Writer(ABC):
 
     @abstractmethod
     def turn(self, path: int, where: str | None) -> list[str]:
-        """Have the key of a path be None if it has a `where` that is false, or give the test for that."""
+        """Write what makes the key of a path None if its `where` is false, or return tests for that."""
 
     def is_stored(self, identity: Hashable, *, deferred: bool) -> bool:  # noqa: ARG002 -- overridden
         """Return whether a verdict becomes a variable: after its node's update, unless that is `deferred`."""

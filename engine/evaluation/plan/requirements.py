@@ -26,7 +26,7 @@ class Requirements(NamedTuple):
     """Each text of a `contains`, after its fact."""
 
 
-# Whoever adds a rule asks twice, and detectors that take turns in a process come again.
+# Adding a rule asks twice, and a process often activates the same detectors again.
 @lru_cache(64)
 def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
     """Return the requirements of a condition under a path, for rules of one birth."""
@@ -83,10 +83,10 @@ RULE_STAGE: Final = 1 << 30
 
 
 def update_stage(node: Condition, path: Path) -> int:
-    """Return when the memory of a node is updated at an event: stages follow one another in their order.
+    """Return the stage at which an event updates the memory of a node. Stages run in ascending order.
 
-    It is how many updates there are in a row up to this one. Deferred updates come after the rules, those of
-    outer nodes before those of inner ones.
+    The stage is the length of the chain of updates up to this one. Deferred updates come after the rules,
+    those of outer nodes before those of inner ones.
     """
     depth = path_depth(path) + temporal_depth(node)
     operator = operator_of(node)
@@ -118,8 +118,8 @@ def operator_of(node: Condition) -> Operator | None:
 def sharing_of(node: Condition) -> Sharing:
     """Tell when rules of different births can share one memory of a temporal node.
 
-    It is viewed if it holds the times of the latest decisive events or the start of a run, and the operands
-    have no memory.
+    A memory is viewed if it holds the times of the latest decisive events or the start of a run, and the
+    operands have no memory.
     """
     if temporal_depth(node) > 1:
         return Sharing.NEVER if _settled_us(node) is None else Sharing.SETTLED
@@ -143,7 +143,7 @@ def _settled_us(node: Condition) -> int | None:
     settling_us = settling_us_of(node)
     if settling_us is None or not is_temporal(node):
         return settling_us
-    # A slice may come back at any time with its first event after a birth, before which a run can begin.
+    # At any time, a slice may have its first event after a birth, and a run may have begun before it.
     window_us = None if run_us_of(node) is not None else expiry_of(node)
     return None if window_us is None else settling_us + window_us
 
@@ -158,7 +158,7 @@ def recorded_of(node: Condition) -> Recorded | None:
     match node:
         case language.Count() | language.Distinct():
             kind = Kind.TIMES if isinstance(node, language.Count) else Kind.VALUES
-            # Whether there are n is known from the latest n, whether there are more from one more.
+            # The latest n tell whether there are n, and one more tells whether there are more than n.
             most = node.value if node.op in ("gte", "lt") else node.value + 1
             needed = {"gte": node.value, "eq": node.value, "gt": node.value + 1}.get(node.op, 1)
             return Recorded(kind, max(1, most), node.window_us, max(1, needed))

@@ -54,7 +54,7 @@ NUMERIC: Final[frozenset[Test]] = frozenset({"between", "at least", "at most", "
 """The tests that take their facts as numbers."""
 
 LOOKED_UP: Final[frozenset[Test]] = frozenset({"contains text", "contains value", "same", "among fact"})
-"""The tests that may walk through their facts, and so need what bounds that, their look-ups."""
+"""The tests that may walk through the values of facts. Look-ups bound that work."""
 
 
 class Predicate(NamedTuple):
@@ -119,14 +119,14 @@ class Tally(NamedTuple):
     measure: Literal["number", "sum", "mean"]
     """What is compared: how many times or values there are, or the sum or the mean of what was added."""
     op: str
-    """One of COMPARISONS, `gte`, `lt`, `eq` or `neq` for a number."""
+    """One of COMPARISONS; if a number is compared, only `gte`, `lt`, `eq` or `neq`."""
     path: int
     far: bool
     constants: tuple[int, ...]
     facts: tuple[int, ...]
     """A second fact is what a sum or mean is compared with, times the limit."""
     limits: tuple[int, ...]
-    """What is compared with: a number or sum; for `eq` and `neq` of a number, that number and the next one.
+    """The constants to compare with: one; for `eq` and `neq` of a number, that number and the next one.
 
     A number is never less than 0, so 0 is no limit.
     """

@@ -198,7 +198,7 @@ class Analysis:
                 assert_never(node)
 
     def _compares(self, node: Comparison, path: Path) -> Triggers | None:
-        """Return the same for a comparison with a number over the past."""
+        """Return triggers such that any event at which a comparison over the past is true meets one."""
         if isinstance(node.value, ScaledFact):
             limited, empty = _present(node.value.fact), True
         else:

@@ -33,7 +33,7 @@ SHADOW: Final = "shadow"
 """Names the firings of shadow rules in the tally, beside the kinds."""
 
 _TOGETHER_MAX: Final = 32
-"""What was found of more rules that fired together is not kept: they seldom fire together again."""
+"""The most rules that fired together for which the result is kept: more seldom fire together again."""
 _SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -153,7 +153,7 @@ class Comparison:
 
 
 class _SortedOut(NamedTuple):
-    """Rules that fired together."""
+    """The result for rules that fired together: those that yield actions, and what is compared."""
 
     acting: Fired
     compared: tuple[tuple[Comparison, str], ...]
@@ -176,7 +176,7 @@ class Shadows:
         self._sides: dict[str, Comparison] = {}
         """The same by the ids of both."""
         self._sorted_out: dict[tuple[int, ...], _SortedOut] = {}
-        """What was found of rules that fired together, by their identities in memory. They often do again."""
+        """The results for rules that fired together, by their identities: the same ones often do again."""
 
     def __bool__(self) -> bool:
         return bool(self._ids)
@@ -252,7 +252,7 @@ class Shadows:
             del self._drafts[rule.draft_of]
 
     def acting(self, fired: Fired, number: int, event: Event) -> Fired:
-        """Return those of the rules that fired that yield actions, and count the event for drafts."""
+        """Of the rules that fired, return those that yield actions; count the event for drafts."""
         tally = self.tally
         if not self._sides:
             acting = tuple([rule for rule in fired if not rule.shadow])

@@ -24,11 +24,11 @@ class Verdicts:
     def __init__(self) -> None:
         self.checksum = 0
         self._together: dict[bytes, int] = {}
-        """How often the same rules fired together and were not counted yet, by their priorities."""
+        """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
 
     def note(self, first: int, fired: Iterable[Fired]) -> None:
-        """Add the rules that fired at successive events. The first event has this number."""
+        """Add the rules that fired at successive events. `first` is the number of the first event."""
         checksum, together = self.checksum, self._together
         packed_of: dict[Fired, bytes] = {}
         for number, rules in enumerate(fired, first):

@@ -112,8 +112,8 @@ class Joins:
                     if not name.path and globals_.starts.last_us < now_us:
                         globals_.starts.add(0, now_us)
             else:
-                # Of events at the very time of the birth, time alone cannot tell which came after it. From a
-                # sum, nothing that is in it can be taken out.
+                # Time alone does not tell which events at the very time of the birth came after it, and a sum
+                # cannot be split.
                 self._wait_for_expiry(name, clock_us)
         self.newborn.clear()
 
@@ -149,8 +149,8 @@ class Joins:
     def _read_the_same(self, due: Joining, slot: int, now_us: int, tick: int) -> bool:
         """Return whether a memory reads the same as the oldest of its node. If not, have it wait further.
 
-        In the slots below `slot` it does, or did before the oldest was dropped. Whatever lies between two
-        births that hold the same holds it too, so the next one does as well.
+        In the slots below `slot` it does, or did until the oldest memory was dropped. If the memories of two
+        births hold the same, so do those of all births between them. So it reads the same as the next oldest.
         """
         state, name, since_us = self._state, due.name, due.since_us
         own, other = state.stores[name], state.stores[state.oldest(name)]

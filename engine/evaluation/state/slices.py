@@ -4,8 +4,8 @@ The name of a memory is the node's condition, the path of keys around it, and it
 together share it. The name does not depend on how a rule is compiled.
 
 Once rules are indexed, a memory is updated by itself, and rules read it through a View. Rules of a later
-birth then join the oldest memory of the same node, as soon as it reads like their own. A memory that is
-shared may read others inside it, of its own birth. Then it uses them, as a rule does.
+birth then join the oldest memory of the same node, as soon as it reads like their own. A shared
+memory may read memories of its own birth inside it. It then counts as a user of them, as a rule does.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ SWEPT_FROM: Final = 1 << 14
 """Up to this many live keys, expired keys are kept, so that a key that returns finds its slot."""
 
 SETTLE_EVERY: Final = 32
-"""A detector tidies its tables, if they need it, every this many events."""
+"""Every this many events, a detector tidies its tables if they need it."""
 
 
 class State:
@@ -50,8 +50,8 @@ class State:
         self.readers: NamesByBirth[NodeName] = NamesByBirth()
         """The names that have joined each memory."""
         self.inner: dict[NodeName, tuple[NodeName, ...]] = {}
-        """The names of the memories inside each memory that others have joined. It uses them too: its updates
-        need them, whatever becomes of the rules of its birth."""
+        """The names of the memories inside each memory that others have joined. It counts as a user of them:
+        its updates need them even when the rules of its birth are gone."""
         self.views: dict[NodeName, View] = {}
         """The view of each memory that can be shared, once rules are indexed."""
         self._shared: NamesByBirth[tuple[Condition, Path]] = NamesByBirth()
@@ -162,9 +162,9 @@ class State:
         self.readers.add(joined.name, name)
 
     def release(self, name: NodeName, now_us: int) -> tuple[NodeName, ...]:
-        """Give a memory back; the last one to do so drops it, and the keys that only it held.
+        """Give a memory back. The last user drops it, and the keys that only it held.
 
-        Return the names that must be released next: of the memories inside one that no other has joined any
+        Return the names to release next: those of the memories inside a memory that no name has joined any
         more.
         """
         joined = self.joined.get(name)

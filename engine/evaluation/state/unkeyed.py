@@ -46,8 +46,8 @@ class Globals:
         self.regimes: dict[int, Regime] = {}
         """The regime of each cell, once rules are indexed."""
         self.buckets: dict[int, Bucket] = {}
-        """The members that see every event while a cell holds a time, by cell. For a cell in `unstarted`:
-        while it holds none."""
+        """For each cell, the members that see every event while it holds a time or, if the cell is in
+        `unstarted`, while it holds none."""
         self.unstarted: set[int] = set()
         """The cells that trigger while they hold no time."""
         self.starts = Starts(weigh)

@@ -66,7 +66,7 @@ class _FlatBatch(BatchBody):
 
 
 _FLAT_DEPTH: Final = 4
-"""A batch is an object with an array of events, each an object with an object."""
+"""The depth of a batch of flat events: an object with an array of events, each an object with an object."""
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -27,7 +27,7 @@ class _FlatEvaluate(EvaluateBody):
 
 
 _FLAT_DEPTH: Final = 3
-"""A line is an object with an event, which is an object with an object."""
+"""The depth of a line with a flat event: an object with an event, which is an object with an object."""
 
 _FLAT_LINES: Final = msgspec.json.Decoder(_FlatEvaluate)
 
@@ -35,8 +35,8 @@ _FLAT_LINES: Final = msgspec.json.Decoder(_FlatEvaluate)
 def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
     """Decode each line that is not blank. A line that is invalid gives a Refusal."""
     lines = [line for line in body.split(b"\n") if line.strip(BLANKS)]
-    # No value goes on after `}`, a line break and `{`. If all lines meet so, no value is in two of them. If
-    # there are also as many values as lines, each line is one value.
+    # No JSON value contains `}`, a line break and `{` in a row. If all lines meet like that, no value spans
+    # two lines. If there are also as many values as lines, each line is one value.
     if body.count(b"}\n{") == len(lines) - 1 and limits.body_depth_max >= _FLAT_DEPTH:
         with suppress(ValueError, RecursionError, Refusal), without_collector(body):
             check_count(body, limits.body_values_max)

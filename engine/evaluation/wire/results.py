@@ -1,7 +1,8 @@
 """The results of a batch as JSON, within a bound on the size of the whole answer.
 
-The largest possible result of an event is known before it is evaluated: every enabled rule fires, and there
-is every message. So every evaluated event gets its result, and no more is held in memory than is answered.
+The largest possible result of an event is known before it is evaluated: every enabled rule fires, and
+every message is given. So every evaluated event gets its result, and no more is held in memory than
+is answered.
 """
 
 from collections.abc import Sequence

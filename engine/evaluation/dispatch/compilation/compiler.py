@@ -30,14 +30,15 @@ Fire = Callable[[int], None]
 """Called with the priority of each rule that fires."""
 
 Observe = Callable[[list[Any], Iterable[Any], Values, Values, int, int, Relations | None, Fire], None]
-"""(constants, rest, fields, vars, time in microseconds, number of the event, relations, fire)."""
+"""Evaluates an event for rows of one shape: (constants, rest, fields, vars, time in microseconds, number of
+the event, relations, fire)."""
 
 
 class Row(NamedTuple):
     """A rule or an update as a row: the function that its shape shares, and its own constants.
 
-    `rest` are the constants that are read only if the first test succeeds. If rows are selected one by one,
-    `rest` are all.
+    `rest` holds the constants that are read only if the first test succeeds. For rows that are selected one
+    by one, it holds all constants.
     """
 
     observe: Observe
@@ -91,7 +92,7 @@ class Compiler:
     ) -> Row:
         """Compile a condition that reads its memories, for events of which `known` is known.
 
-        The rows that its function takes are columns or, if they are selected one by one, each a tuple.
+        Its function takes rows as columns or, if they are `selected` one by one, each row as a tuple.
         """
         parts = Abstraction(self._patterns.finder, known)
         return self._row(parts, parts.reader(condition, birth, memories), selected=selected)

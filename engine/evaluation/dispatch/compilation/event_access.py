@@ -11,7 +11,7 @@ from engine.evaluation.state.storage.slots.shards import SHARDS
 
 
 def fact_lookups(facts: Sequence[str], quantities: Collection[int], late: Collection[int]) -> list[str]:
-    """Return the statements for facts, some of which are also `quantities`, except for the `late` ones."""
+    """Return the statements that look up facts, except `late` ones, and turn `quantities` into numbers."""
     lines = []
     for number, name in enumerate(facts):
         if number not in late:

@@ -20,14 +20,14 @@ from engine.language.condition import Condition
 
 
 class HeldMemory(NamedTuple):
-    """A memory of a rule, in what is compiled for all detectors that have equal rules."""
+    """Stands for a memory of a rule in code that all detectors with equal rules share."""
 
     rule: int
     place: int
 
 
 class HeldPattern(NamedTuple):
-    """The test of a pattern, in what is compiled for all detectors that have equal rules."""
+    """Stands for the test of a pattern in code that all detectors with equal rules share."""
 
     fact: str
     pattern: str
@@ -143,7 +143,7 @@ _stream_factory: Final = functools.lru_cache(maxsize=4)(factory)
 
 
 def _read_once(parts: Abstraction, shapes: Sequence[Shape]) -> list[int]:
-    """Return the facts that nothing but a single predicate reads. Often it is not reached."""
+    """Return the facts that only a single predicate reads. Often that predicate is not reached."""
     elsewhere = {parts.facts.index(fact_of(path[-1])) for path in parts.paths}
     reads: Counter[int] = Counter()
     for part in itertools.chain.from_iterable(map(walk, shapes)):
@@ -174,7 +174,7 @@ def _fuse(rules: Fusible, *, begins: bool) -> Fused:
         if is_filtered(path)
     }
 
-    # A fact that is compared as a number only once is often not compared at all.
+    # A fact that is compared as a number only once is often not compared at all, so it gets no variable.
     quantities = [fact for fact, uses in parts.quantities.items() if uses > 1]
     once = {number: fact_lookup(number, parts.facts[number]) for number in _read_once(parts, shapes)}
     writer = EagerWriter(shapes, parts.constants, quantities, once, late)
@@ -184,6 +184,6 @@ def _fuse(rules: Fusible, *, begins: bool) -> Fused:
     return Fused(_stream_factory(source), parts, sliced)
 
 
-# Detectors that take turns in a process often have equal rules.
+# Detectors that a process activates one after another often have equal rules.
 fuse_few: Final = functools.lru_cache(maxsize=64)(_fuse)
 fuse_many: Final = functools.lru_cache(maxsize=1)(_fuse)

@@ -28,7 +28,7 @@ _GLOBALS: Final[dict[str, Any]] = {
 
 
 def numbered(letter: str, numbers: Iterable[int]) -> str:
-    """Return variables with these numbers, each with a comma."""
+    """Return variables with these numbers, each followed by a comma."""
     return "".join(f"{letter}{number}, " for number in numbers)
 
 

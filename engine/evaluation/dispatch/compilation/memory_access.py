@@ -45,8 +45,8 @@ class RowWriter(Writer):
 class EagerWriter(RowWriter):
     """Writes for functions that evaluate many events for all rules. Cells are local variables: `m0`, `m1`.
 
-    The keys of the paths in `late` are looked up where they are first needed, by the statements that it gives
-    for a `where`, which decides about them.
+    `late` gives, for the expression of a path's `where`, the statements that look up its key. They are
+    written where that key is first needed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EagerWriter(RowWriter):
         self._readers = Counter(map(self._identity, nodes))
 
     def turn(self, path: int, where: str | None) -> list[str]:
-        """Write the statements that look up the key of a path, if they are not written."""
+        """Write the statements that look up the key of a path, unless they are written already."""
         if path in self._late:
             self._updates.add(-1, self._late.pop(path)(where))
         return []

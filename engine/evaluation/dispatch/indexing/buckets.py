@@ -119,7 +119,7 @@ class Bucket:
     def add(self, member: int, stage: int, *, several: bool = False) -> None:
         """Add a rule, or the update of a memory, with its stage.
 
-        `several` tells whether an event may meet more buckets of this member.
+        `several` tells whether an event may meet more than one bucket of this member.
         """
         self._selected.unions.drop()
         self.size += 1
@@ -271,7 +271,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 
 
 def _due(groups: list[Loop], selections: dict[int, list[Shapes]], turn: Turn | None) -> list[Loop]:
-    """Remove and return what comes up to the stage of a turn; without a turn, everything."""
+    """Remove and return the loops and selections up to the stage of a turn; without a turn, all of them."""
     if turn is None:
         due, stages = groups, [*selections]
     else:

@@ -107,7 +107,7 @@ class Index:
         )
 
     def _values(self, said: str) -> int:
-        """Return how many values of a fact rules ask for, roughly."""
+        """Estimate how many values of a fact the rules ask for."""
         indexed = len(self._facts[said].by_value) if said in self._facts else 0
         return max(indexed, self._selectivity.values(said))
 

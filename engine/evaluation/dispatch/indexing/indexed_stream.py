@@ -29,8 +29,8 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class IndexedStream:
     """Evaluates events for the rules of one detector, while they are indexed.
 
-    `join_due` is called with the time of an event before which memories join, and the number of events before
-    it; `turn_of` with tables that turn only to some events. `rules` are by priority.
+    `join_due` has memories join before an event: it is called with the time of the event, and the number of
+    events before it. `turn_of` gives the turn of a table with filtered keys. `rules` are by priority.
     """
 
     def __init__(  # noqa: PLR0917 -- the parts of a rule set

@@ -1,6 +1,6 @@
 """Samples what indexed rules and the updates of their memories cost.
 
-At one event of many, each loop over rows is timed, and its time shared by its rows. Other events pay for one
+At one event in many, each loop over rows is timed, and its rows share the time. Other events pay for one
 comparison.
 """
 
@@ -48,7 +48,8 @@ class Samples:
     def timed(self, met: Sequence[Bucket | Selected], turns: Sequence[Turn]) -> tuple[list[Any], list[Any]]:
         """Wrap what an event meets, and the tables that wait, so that their run is counted and timed."""
         self.events += 1
-        # Members with several triggers are collected by shape before they run, those after a turn too.
+        # Members with several triggers are grouped by function before they run. So each function is wrapped
+        # only once, also for what is met after a turn.
         of_rows: dict[Observe, Observe] = {}
 
         def after(turn: Turn) -> _TimedTurn:

@@ -2,9 +2,9 @@
 
 Intervals are kept by length: up to 2, 4, 8 … numbers. A grid of that length divides the numbers into cells,
 and an interval is at a node: the border that it crosses, or the middle of the cell in which it lies. All
-intervals of a node contain one number. Those of them that contain a smaller one begin before it, those that
-contain a larger one end after it. This is an interval tree (Edelsbrunner, 1980) that is never balanced, and
-in which similar intervals are neighbours.
+intervals of a node contain one number. Their lower ends tell which of them also contain a smaller number,
+their higher ends which contain a larger one. This is an interval tree (Edelsbrunner, 1980) that is never
+balanced, and in which similar intervals are neighbours.
 """
 
 from array import array

@@ -18,7 +18,7 @@ from engine.evaluation.plan.triggers import Range
 from engine.language.operators import LARGEST
 
 _TEXT_BYTES: Final = 32
-"""How many of a text's first bytes tell it from others. A range selects too much rather than too little."""
+"""This many first bytes tell a text from others. A range may select too much, but never too little."""
 
 _NUMBER_BITS: Final = 64
 FEW_MAX: Final = 16
@@ -134,22 +134,22 @@ class _OfKind:
 
 
 def _is_exact(end: str | float, open_end: float) -> bool:
-    """Return whether the ordinals of values tell exactly on which side of an end of a range they are."""
+    """Return whether ordinals tell exactly on which side of this end of a range a value is."""
     if isinstance(end, str):
         return len(_encoded(end)) <= _TEXT_BYTES
     return -_EXACT_MAX <= end <= _EXACT_MAX or end == open_end
 
 
 def _encoded(text: str) -> bytes:
-    """Return the first bytes of a text, and one more if there are more."""
+    """Return the first bytes of a text, and one more if it is longer."""
     return text[: _TEXT_BYTES + 1].encode("utf-8", "surrogatepass")[: _TEXT_BYTES + 1]
 
 
 def ordinal(value: str | float) -> int:
-    """Return a whole number for a number or a text, in their order. Neighbours may have the same.
+    """Return a whole number that sorts like the number or text. Neighbours may have the same one.
 
-    Numbers have that of the nearest double, as 64 bits; texts that of their first bytes as UTF-8, whose order
-    is that of the code points, and of how many bytes there are.
+    For a number, it is made from the 64 bits of the nearest double. For a text, it is made from the first
+    bytes in UTF-8, which sort like the code points, and from how many bytes these are.
     """
     if isinstance(value, str):
         encoded = _encoded(value)

@@ -49,8 +49,8 @@ UNION_ROWS: Final = 16
 
 
 REPLACED_EVERY: Final = 64
-"""Where there is no room, one union of so many is made in place of an older one. If every one were, a union
-would seldom be met again before it is replaced."""
+"""Once there is no room, only one new union in this many replaces an older one. Otherwise a union would
+seldom be met again before it is replaced."""
 
 
 class Keeper(Protocol):
@@ -70,7 +70,7 @@ class Unions:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Keeper, int]] = {}
-        """The keeper of each union and its number of rows with `UNION_ROWS`, by the keeper's id."""
+        """The keeper of each union and its number of rows, `UNION_ROWS` included, by the keeper's id."""
         self._rows = 0
         self._refused = 0
 
@@ -82,7 +82,7 @@ class Unions:
             if keeper.union is not None:
                 self._refused += 1
                 if self._refused % REPLACED_EVERY:
-                    # Next time, another one is looked at.
+                    # It goes to the end, so the next call looks at another one.
                     self._made[place] = keeper, rows
                     return False
                 keeper.disturb()

@@ -76,9 +76,9 @@ class SeenKey(NamedTuple):
 def seen_keys(
     state: State, prefix: str, before: tuple[int, int], limit: int, place: KeyPlace
 ) -> tuple[list[SeenKey], KeyPlace | None]:
-    """Read some keys from a place on. Return those of them that were seen last, and the next place.
+    """Read some keys, from a place on. Return those seen most recently, and where to continue.
 
-    `before` has the event and path of the last key of the page before. A key has the prefix if the value of
+    `before` has the event and path of the last key on the previous page. A key has the prefix if the value of
     one of its facts begins with it.
     """
     tables = _tables(state)
@@ -139,7 +139,7 @@ def _text(part: Any) -> str:
 
 
 def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return some memories of distinct temporal nodes, after the first ones, with the rules that read them.
+    """Return memories of distinct temporal nodes, without the first `after`, and the rules that read them.
 
     Rules are searched for among the first RULES_AT_ONCE.
     """
@@ -201,7 +201,7 @@ def costliest(
     """Read some rules after a priority. Return the costliest of them, and where to continue.
 
     Each comes with its share of the time in SHARE_UNITS and its priority; `before` has those of the last rule
-    of the page before.
+    on the previous page.
     """
     looked_at, place = _look(detector, after)
     costs = _Costs(detector)

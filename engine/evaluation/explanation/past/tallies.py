@@ -140,11 +140,11 @@ def future_of(node: Comparison, tally: Tally, now_us: int, value_of: Callable[[s
 
 
 def _expiring(node: Comparison, untils_us: list[int], start: int, limit: float) -> list[int]:
-    """Return the last places of those times at which the verdict may change, in order."""
+    """Return the last place of each time at which the verdict may change, in order."""
     end = bisect_left(untils_us, LATEST_US)
     places: Iterable[int] = range(start, end)
     if isinstance(node, language.Count | language.Distinct):
-        # It changes only where the number falls to the limit, and below it.
+        # The verdict changes only where the number falls to the limit, and below it.
         number = len(untils_us) - 1
         at_limit = number - min(max(limit, -1.0), number + 1.0)
         crossing = {max(start, ceil(at_limit)), max(start, floor(at_limit) + 1)}
@@ -153,10 +153,10 @@ def _expiring(node: Comparison, untils_us: list[int], start: int, limit: float) 
 
 
 def since_of(node: Comparison, tally: Tally, now_us: int) -> int | None:
-    """Return since when the verdict is what it is now, at least, if nothing has counted since the last entry.
+    """Return a time since which the verdict has been the same, and perhaps longer.
 
-    None if nothing counts, or if it is not known when it last did. The tally may include what has expired.
-    The node compares with a number.
+    Nothing may have counted since the last entry. None if nothing counts, or if it is not known when
+    something last did. The tally may include what has expired. The node compares with a number.
     """
     if not tally.untils_us or (node.window_us is None and isinstance(node, language.Sum | language.Avg)):
         return None

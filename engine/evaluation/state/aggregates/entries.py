@@ -1,4 +1,4 @@
-"""Records whose entries are counted, as times and values are: how many have events meet the bucket."""
+"""Records whose entries, times or values, are counted: with enough of them, events meet the bucket."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sized
@@ -14,8 +14,8 @@ R = TypeVar("R", bound=Sized)
 class Entries(Records[R]):
     """A record of entries for each slot.
 
-    A comparison that needs some entries to be true is false of every slice with fewer. So only events of a
-    slice that has as many, expired or not, meet the bucket.
+    A comparison that needs some entries to be true is false in every slice with fewer. So only events of
+    slices with at least `needed` entries, expired or not, meet the bucket.
     """
 
     __slots__ = ("most", "needed")

@@ -34,7 +34,7 @@ class Sum:
         self.count = 0 if counts is None else sum(counts)
         """How many numbers all panes have."""
         self.read: tuple[int, float, int] | None = None
-        """What was read last: the oldest pane that counted, the sum and the count, unless all panes do."""
+        """The last result for only some panes: the oldest one that counted, the sum and the count."""
 
     def add(self, pane: int, number: float, oldest: int) -> None:
         """Add a number. A new pane drops those before the oldest that counts."""
@@ -47,7 +47,7 @@ class Sum:
             return
         self.before += self.sums[-1]
         self.panes.append(pane)
-        # Where the number is -0.0, the sum of nothing and it is 0.0.
+        # As in a sum that begins with 0.0, -0.0 becomes 0.0.
         self.sums.append(0.0 + number)
         if self.counts is not None:
             self.counts.append(1)
@@ -159,11 +159,11 @@ class Panes(Records[Sum]):
         return (0.0, 0) if record is None else record.total(oldest)
 
     def latest_us(self, record: Sum) -> int:
-        """Return the end of the last pane, before which its numbers count like one at its end."""
+        """Return the end of the last pane: all of its numbers expire as if they came then."""
         return self._end_us(record.panes[-1])
 
     def later(self, record: Sum, since_us: int) -> Sum | None:  # noqa: ARG002 -- as for other records
-        """Return a copy of a record. From a sum, nothing can be taken out: what is ignored has expired."""
+        """Return a copy of the whole record: a sum cannot be split, and what is ignored has expired."""
         return self.copy_of(record)
 
     def bytes_of(self, record: Sum) -> int:

@@ -90,7 +90,7 @@ class Values(Entries[dict[Any, int]]):
         return slot
 
     def _add_to_row(self, page: bytearray, first: int, now_us: int, value: Any) -> bool:
-        """Add a value to a row that is not empty, unless all that is in it is needed. Tell whether it was."""
+        """Add a value to a row that is not empty; return False if it would replace a value that is needed."""
         interned = self._interned
         assert interned is not None, "there are rows"
         count, begin = page[first], first + 1

@@ -94,7 +94,7 @@ class _Tracked:
         for slot in known:
             self._reach(slot + 1)
             lasting[slot] = until_us(table, slot) if slot < len(table.keys) else FOREVER
-        # This comes last, so that many keys of one part that are dropped together need only one scan.
+        # This comes last: if many keys of one part are dropped together, one scan is then enough.
         for slot in known:
             self._until.changed(slot)
             self._seen.changed(slot)
@@ -216,7 +216,7 @@ class Eviction:
     def _firsts(
         self, first: Callable[[_Tracked], tuple[int, int]]
     ) -> Iterator[tuple[int, tuple[str, ...], int, _Tracked]]:
-        """Give, for each path, the number of its first key, the order of the path, the key's slot."""
+        """For each path, give what `first` gives of its first key, with the order of the path in between."""
         for tracked in self._tracked.values():
             number, slot = first(tracked)
             yield number, tracked.order, slot, tracked

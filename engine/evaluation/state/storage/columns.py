@@ -274,7 +274,7 @@ class Column(SlotTimes):
         self.ticks[slot] = tick
 
     def drop_until(self, time_us: int, tick: int) -> None:
-        """Drop what is remembered from up to a time, which came with event `tick` at the latest."""
+        """Drop what is remembered from up to a time. Events up to that time have numbers up to `tick`."""
         for slot in self.slots():
             if self.at(slot) <= time_us:
                 self.close(slot)

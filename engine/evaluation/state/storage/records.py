@@ -27,8 +27,8 @@ def row_length(most: int) -> int:
 class Records(Column, Generic[R]):
     """A record for each slot at which something counted, and a column with the latest time in each.
 
-    While the column is a dict, each record is an object. Beside its pages, there are pages of *rows* with the
-    records that are short enough: what events read and write stands together there.
+    While the column is a dict, each record is an object. Once it has pages, short records are *rows* in pages
+    of their own, so that what events read and write stands together.
 
     Generated functions read it, and call `add` at most once for each event.
     """
@@ -62,7 +62,7 @@ class Records(Column, Generic[R]):
             yield from self._slots_of(number)
 
     def _own(self, slot: int) -> R | None:
-        """Return the record of a slot, to be changed if it is in no row; None without one."""
+        """Return the record of a slot, or None. If it is in no row, the caller may change it."""
         if slot in self._lent:
             self._lent.remove(slot)
             if slot in self.long:
@@ -73,7 +73,7 @@ class Records(Column, Generic[R]):
 
     @abstractmethod
     def latest_us(self, record: R) -> int:
-        """Return the latest time in a record, or the last one at which it is read as that time is."""
+        """Return the latest time in a record, or the last time that would expire together with it."""
 
     @abstractmethod
     def later(self, record: R, since_us: int) -> R | None:

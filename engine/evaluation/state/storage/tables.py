@@ -209,9 +209,9 @@ class KeyTable(Generic[ColumnT]):
         if slot in self.triggering:
             met += self.triggering[slot].met()
         if self.begun and self.previous_tick <= self.begun_at:
-            # Some of these nodes may be younger than the slice, and see the first event of it now.
+            # Some of these nodes may be younger than the slice, and see its first event now.
             oldest = max(self.previous_tick, self.first_ticks[slot])
-            # Those with a tick for the slot trigger already.
+            # Columns with a tick for the slot trigger already.
             young = [column for column in self.begun if column.complete_at >= oldest]
             met += [each.bucket for each in young if each.bucket is not None and slot not in each.ticks]
         return met

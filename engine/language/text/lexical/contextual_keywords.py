@@ -17,7 +17,7 @@ _TERMINALS = {word.upper() for word in CONTEXTUAL_KEYWORDS}
 
 
 class Typed(Protocol):
-    """A token: its terminal. Its string is its text."""
+    """A token: a string with its terminal."""
 
     @property
     def type(self) -> str:

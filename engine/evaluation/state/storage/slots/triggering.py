@@ -15,21 +15,21 @@ UNITED_FROM: Final = 8
 """The fewest buckets that are united."""
 
 CALM_EVENTS: Final = 3
-"""How many events must have met the same buckets before they are united, which takes about as long as an
-event that meets them one by one."""
+"""How many events must have met the same buckets before these are united. Uniting them takes about as long as
+an event that meets them one by one."""
 
 LATER_SHARE: Final = 1.2
 """Buckets are united anew when their number has grown by this factor."""
 
 DENSE_SHARE: Final = 0.6
-"""If this share of a table's events meets the bucket of a memory, every event of a slice does. To ask at each
-event would take longer than to evaluate some members in vain."""
+"""If this share of a table's events meets the bucket of a memory, all events of its slices do. Asking at each
+event would take longer than evaluating some members in vain."""
 
 COUNTED_EVERY: Final = 256
 """After this many events, it is counted anew which memories are dense."""
 
 COUNTED_FOR: Final = 16
-"""It is counted at this many events."""
+"""The number of events at which that is counted."""
 
 
 class _Columns(list[Any]):
@@ -41,7 +41,7 @@ class _Columns(list[Any]):
     def disturb(self) -> None:
         """Drop the union, as a bucket has changed or is met no longer."""
         self.events = 0
-        """A number of events: see `_met` and `WatchedColumns.met_at`."""
+        """How many events met the same buckets; in `WatchedColumns`, how many remain until the next count."""
         self.union: Bucket | None = None
         """The members of several buckets as one, or None."""
 
@@ -55,7 +55,7 @@ class TriggeringColumns(_Columns):
     """How many columns, from the first on, are in the union if there is one."""
 
     def met(self) -> Collection[Bucket]:
-        """Return the buckets, or one that has the members of most and then the others."""
+        """Return the buckets, or the union of most of them followed by the others."""
         if self.union is not None and len(self) <= LATER_SHARE * self._united:
             return (self.union, *[column.bucket for column in self[self._united :]])
         self._united = len(self)
