@@ -37,8 +37,8 @@ def create_folder(
 def create_folders(parent: Path, names: Sequence[str], body: bytes, *, version: int, files: Files) -> None:
     """Make new folders in a folder, each with the same first snapshot, of record 0 and epoch 0, durably.
 
-    Raises NoRoom, with nothing left if that is possible, and StorageError: some are there then, and nobody
-    knows whether their snapshots are whole.
+    Raises NoRoom after removing the new folders, if that is possible. After any other StorageError, some
+    folders may be left, and nobody knows whether their snapshots are whole.
     """
     content = snapshot_file.encode(snapshot_file.Snapshot(0, 0, version, body))
     try:

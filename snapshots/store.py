@@ -58,7 +58,7 @@ class Store:
         self._segments: list[Segment] = []
         """The segments in order of epoch and number; the current one is the last."""
         self._earlier: dict[str, int] = {}
-        """The names and epochs of segments before those. Only older snapshots than the newest need them."""
+        """The epochs of segments before those, by name. Only snapshots older than the newest need them."""
         self._obsolete: frozenset[Path] = frozenset()
         """Files that the recovery found and nobody needs."""
         self._continues = False

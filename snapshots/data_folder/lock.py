@@ -24,8 +24,9 @@ _CLUSTER_CHARS: Final = 64
 class FolderLock:
     """The lock on a data folder, held until it is released or its process ends.
 
-    It is an `flock` on the file `lock`. The file shows a pid to people: `pid`, that of the service for which
-    the lock is held, or this process's own. `acquire` waits up to `wait_s` for a holder that is just ending.
+    It is an `flock` on the file `lock`. For people, the file shows `pid`, the process id of the service for
+    which the lock is held; by default, it is this process's own. `acquire` waits up to `wait_s` for a holder
+    that is just ending.
 
     The lock keeps other services out, but not a successor in the same `cluster`. A predecessor that is cut
     off may hold the lock for ever, and is fenced by epochs instead. So the successor begins without the lock,

@@ -47,7 +47,7 @@ class RecoveryPlan:
     folder: Path
     snapshot: Snapshot | None = None
     sequence: int = 0
-    """The last record."""
+    """The last record that the recovery reaches."""
     epoch: int = 0
     """The epoch of that record, or of the snapshot that includes it.
 
@@ -55,7 +55,7 @@ class RecoveryPlan:
     """
     ranges: list[RecordRange] = field(default_factory=list)
     journal_bytes: int = 0
-    """The length of those records."""
+    """The length of the records in `ranges`."""
     segments: list[Segment] = field(default_factory=list)
     """The segments of the folder's history that were read and have a whole header, in order."""
     earlier: dict[str, int] = field(default_factory=dict)

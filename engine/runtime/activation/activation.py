@@ -224,7 +224,7 @@ class Activation:
         self._forking = asyncio.create_task(self._finish_fork(make_folder, made))
 
     async def passivate(self, *, empty_journal: bool = False) -> int | str:
-        """Save and drop the detector. Returns the bytes that the process holds, or why it is impossible now.
+        """Save and drop the detector. Returns the bytes that the process holds, or why it must stay active.
 
         With `empty_journal`, the journal is left empty: the next activation may be by a later version of this
         program, under which a rule may have another meaning.

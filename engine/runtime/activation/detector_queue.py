@@ -56,9 +56,9 @@ class DetectorQueue:
         self._asleep = False
         """Whether the task waits for the signal."""
         self._soon = False
-        """Whether what waits will be looked at without the task."""
+        """Whether `_serve_soon` is about to look at what waits."""
         self._failed: Exception | None = None
-        """What a batch that was executed without the task has raised."""
+        """The exception that a batch has raised in `_serve_soon`; the task ends because of it."""
         self._due: asyncio.TimerHandle | None = None
         """Wakes the idle task when something is due, or earlier."""
         self._deleted = False
@@ -253,12 +253,12 @@ class DetectorQueue:
         self._asleep = False
 
     def _is_due(self) -> None:
-        # Requests may have put it off. Then the task sets another timer.
+        # Requests may have postponed what was due. Then the task sets another timer.
         self._due = None
         self._signal.set()
 
     def _serve_soon(self) -> None:
-        """Execute what waits, if it is little: waking the task would take longer. The task does the rest."""
+        """Execute what waits if it is small: waking the task would take longer. The task does the rest."""
         self._soon = False
         if not self._asleep or self._signal.is_set() or not (taken := self._waiting.take()):
             return

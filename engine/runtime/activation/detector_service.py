@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 MAKE_ROOM = "make room"
 
 _ABANDONED_FACTOR = 2
-"""After `abandoned_s` the directory has its workers save. If it has not, they do so after this multiple."""
+"""After `abandoned_s`, the directory has its workers save. If it does not, they save after this multiple."""
 
 _USED_TOLD_S = 0.1
 """How long a report that a detector is in use waits for those of other detectors."""

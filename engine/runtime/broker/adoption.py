@@ -27,10 +27,10 @@ _Adopted = Sequence[tuple[DetectorWorker, Held]]
 
 
 class Adoption:
-    """Takes over workers and their active detectors. `place` gives a detector that `placed` may not have yet.
+    """Takes over workers and their active detectors. `place` adds a detector to `placed` if it is missing.
 
-    Those that answer late follow later. If one of their detectors was activated elsewhere meanwhile, they are
-    ended: they could not write anything for it any more.
+    Workers that answer late are taken over later. A worker with a detector that was activated elsewhere
+    meanwhile is ended: it could not write anything for that detector any more.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Adoption:
             return
         lost_on = self._starter.lost_on
         if doubtful := lost_on != "" and lost_on in adopting.values():
-            # Ray may still believe in a lost node, and what it starts there would never answer.
+            # Ray may still take a lost node for alive, and what it starts there would never answer.
             self._workers.avoided.add(lost_on)
         await asyncio.wait(adopting, timeout=_FIRST_OF_LOST_S)
         if others := [one for one, node in adopting.items() if node not in ("", lost_on)]:

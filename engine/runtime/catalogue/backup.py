@@ -70,7 +70,7 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
     missing: set[str] = set()
     unusable: dict[str, str] = {}
     while True:
-        # Before the detectors: each detector that it names has a folder, unless it was deleted meanwhile.
+        # The catalogue comes first: each detector that it names has a folder, unless deleted meanwhile.
         shutil.rmtree(unfinished, ignore_errors=True)
         catalogue_bytes = copy_folder(source / "directory", unfinished, files)
         named = recovered_state(read_only(unfinished)).detectors.keys()
@@ -81,11 +81,11 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
             if isinstance(done, int):
                 copied[detector_id] = done
             elif detector_id not in missing:
-                # Its removal may be under way; then the next catalogue does not name it.
+                # The detector may be under removal; then the next catalogue does not name it.
                 gone.add(detector_id)
             elif (source / "detectors" / detector_id).exists():
                 unusable[detector_id] = str(done)
-            # Otherwise it never had a folder: old versions made it at the first use.
+            # Otherwise the detector never had a folder: old versions made the folder at the first use.
         # A directory that was opened again meanwhile has given later epochs than the copied catalogue knows.
         if not gone and _epoch(source / "directory") == _epoch(unfinished):
             break

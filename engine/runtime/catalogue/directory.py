@@ -39,8 +39,8 @@ from snapshots.store import Store
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
-"""A journal of this size triggers a snapshot, or one as large as the newest snapshot if that is larger. So
-the amortized cost of snapshots per change is constant."""
+"""A journal of this size, or of the newest snapshot's if that is larger, triggers a snapshot. So the
+amortized cost of snapshots per change is constant."""
 
 _SEGMENTS_MAX: Final = 8
 """More segments than this trigger a snapshot at the opening, since each opening may leave one."""
@@ -189,7 +189,7 @@ class Directory:
         """Return the changes since the versions that a front end has seen. Raises StorageError."""
         self.check_owner()
         if not self._lock.held:
-            # A predecessor that was cut off had it.
+            # A predecessor that was cut off had the lock, and may have ended since.
             with contextlib.suppress(StorageError):
                 self._lock.acquire()
         state = self._state
@@ -345,13 +345,13 @@ class Directory:
     def check_owner(self) -> None:
         """Raise StorageError unless this directory owns the data folder, so that what it knows is the latest.
 
-        Before each answer, though nothing is read: a successor may have revoked a token or granted a lease
-        while this process was stopped or cut off.
+        Called before each answer, even one from memory: a successor may have revoked a token or granted a
+        lease while this process was stopped or cut off.
         """
         try:
             self._store.check_owner()
         except Fenced:
-            # If the folder was replaced by another one, that is the reason, and not a successor.
+            # If the folder was replaced by another one, the error must say that: there is no successor.
             with storage_errors(f"{self._data} cannot be read"):
                 self._check_folder()
             raise

@@ -30,7 +30,7 @@ OPTIONS: Final[dict[str, Any]] = {
     # An idle actor must not reserve a CPU.
     "num_cpus": 0,
     "concurrency_groups": {WATCH: 1, SHOWN: 1},
-    # Without any resource, Ray asks a node that it picks at random, which may be one that has just died.
+    # Without any resource, Ray asks a random node, perhaps one that has just died.
     "memory": 1,
     "scheduling_strategy": "SPREAD",
     # They outlive the process that has started them: its successor finds them by their names.
@@ -50,7 +50,7 @@ class RayActor:
         await self.try_to_end()
 
     async def try_to_end(self, may_end: Callable[[], Awaitable[object]] | None = None) -> bool:
-        """End the actor's process once `may_end` returns; whether Ray got the request.
+        """End the actor's process once `may_end` returns; return whether Ray got the request.
 
         Ray gets none while its control store is out of reach. It would carry the request out later, when a
         successor of this process may need the actor.

@@ -19,11 +19,11 @@ of the cluster knows it."""
 
 _ANSWER_S: Final = 5.0
 _NODE_LABEL: Final = "ray.io/node-id"
-"""Ray gives it to every node."""
+"""The label that Ray gives to every node: its id."""
 
 
 def on_node(node: str) -> dict[str, Any]:
-    """Return the option for an actor that a node must have, at once."""
+    """Return the option that starts an actor on a node at once, or not at all."""
     return {
         "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False, _fail_on_unavailable=True)
     }
@@ -38,7 +38,7 @@ def not_on(avoid: Collection[str]) -> dict[str, Any]:
 
 
 def nodes_of_actors() -> dict[str, str]:
-    """Return the nodes of the actors that Ray believes to be alive, by their names. Asks Ray."""
+    """Return the node of each actor that Ray takes for alive, by the name of the actor. Asks Ray."""
     store: Any = state.state
     actors: dict[str, dict[str, Any]] = store.actor_table(None, None, "ALIVE")
     return {actor["Name"]: actor["Address"]["NodeID"] for actor in actors.values()}
@@ -104,8 +104,8 @@ def _control_store() -> Any:
 def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "") -> str | None:
     """Return the node on which to start a directory, or None if Ray may choose any.
 
-    A node that is not drained. If possible, it is not the one on which the last directory was lost, it may
-    have workers, and it is this process's own, in this order.
+    The node is alive and not drained. What counts, in this order: the last directory was not lost on it, it
+    may have workers, it is this process's own.
     """
     takers = [node for node in nodes if node.alive and not node.draining]
 

@@ -16,7 +16,7 @@ class DetectorPort(Protocol):
     """
 
     cpu_s: float
-    """The processor time of its batches, as far as they were executed beside other detectors."""
+    """The processor time of those of its batches that were executed beside other detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
@@ -31,7 +31,7 @@ class DetectorPort(Protocol):
         """Sync the journal to the disk. Raises StorageError."""
 
     async def begin_saving(self) -> bool:
-        """Copy the state for a snapshot; whether there is anything for `finish_saving` to write.
+        """Copy the state for a snapshot; return whether there is anything for `finish_saving` to write.
 
         Raises StorageError.
         """
@@ -79,7 +79,7 @@ class WorkerPort(Protocol):
         """Have the worker report here, and return its active detectors."""
 
     def make_room(self, epoch: int) -> None:
-        """Say that another detector waits for the slot of the one that is active in that epoch."""
+        """Say that another detector waits for the slot of the activation with that epoch."""
 
     async def delete(self, epoch: int) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
@@ -91,7 +91,7 @@ class WorkerPort(Protocol):
         """
 
     async def fork(self, epoch: int, fork_id: str) -> bool:
-        """Make the folder of another detector from the state of the one that is active in that epoch.
+        """Make the folder of another detector from the state of the activation with that epoch.
 
         Returns False if that activation is over, and nothing was done. Raises StorageError.
         """

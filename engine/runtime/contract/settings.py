@@ -72,14 +72,14 @@ class RuntimeSettings:
     starts_at_once: int = os.cpu_count() or 1
     """Workers that start at the same time."""
     unused_s: float = 10.0
-    """How long more workers than twice the spares wait for detectors before they are ended."""
+    """How long unused workers beyond twice the spares are kept before they are ended."""
     activations_max: int = 10_000
     """After this many activations of each of its detectors, a worker is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024
     """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
     it has none."""
     load_s: float = 5.0
-    """How often a worker looks whether one of its detectors takes too much from the others."""
+    """How often a worker checks whether one of its detectors takes too much from the others."""
     node_timeout_s: float = 3.0
     """A worker or directory whose process has not answered for this long counts as dead, however busy it is:
     it was stopped, or its node is stopped, cut off or gone."""

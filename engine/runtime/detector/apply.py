@@ -91,7 +91,7 @@ def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operati
     """Evaluate, or repeat the stored answer. Raises Refusal 1006 and 1401 for the idempotency key."""
     explained = operation.kind == EVALUATE_EXPLAINED
     if explained:
-        # The journal has one kind of evaluation, so a stored answer does not tell them apart.
+        # The journal has one kind of evaluation, so stored answers do not tell explained ones apart.
         operation = operation._replace(kind=EVALUATE)
     key = key_digest(operation.key) if operation.key else b""
     if key:

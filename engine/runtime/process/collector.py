@@ -49,9 +49,9 @@ def settle() -> None:
 class FrozenHeap:
     """The frozen objects of a worker: its own always, and a large detector while it is active alone.
 
-    What a large detector leaves is collected at once. What small ones leave is collected once several are
-    gone, and as many as are active. A collection visits the active ones, too: it takes 0.2 ms for each that
-    shares a worker, and 0.07 ms however little there is.
+    What a large detector leaves is collected at once. What small ones leave is collected once more of them
+    are gone than `_LEFT_SMALL`, and than are active. A collection visits the active ones, too: it takes 0.2
+    ms for each that shares a worker, and at least 0.07 ms.
     """
 
     def __init__(self, detectors: int = 1) -> None:

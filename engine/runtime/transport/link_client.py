@@ -72,7 +72,7 @@ class LinkClient:
         """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
         number = self._numbers = self._numbers + 1
         self._open[number] = settled
-        # While others are under way, those of one turn go in one frame.
+        # While other requests are under way, those of one turn go in one frame.
         self.link.send(Batch(number, epoch, operations), at_once=len(self._open) == 1)
         return number
 

@@ -313,7 +313,7 @@ class DetectorChannel:
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
         for request in self._mailbox.take_waiting():
-            # If there is no such detector, nothing that was sent counts any more.
+            # If the detector does not exist, the outcome of an earlier attempt does not matter.
             error = make()
             request.fail(_was_sent() if request.sent and not isinstance(error, Refusal) else error)
 

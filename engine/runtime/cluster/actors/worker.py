@@ -32,7 +32,8 @@ T = TypeVar("T")
 _SMALL_BYTES: Final = 32 * 1024
 """Payloads of this size are evaluated in a few milliseconds."""
 _SLOW_S: Final = 0.02
-"""A detector whose last batch took longer, to evaluate or to sync, holds up no others with the next one."""
+"""If the last batch of a detector took longer, to evaluate or to sync, a thread executes the next one: then
+no other detectors wait for it."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
@@ -75,7 +76,7 @@ class DetectorThread(DetectorPort):
         self._others_wait = others_wait
         self._slow = False
         self.cpu_s = 0.0
-        """The processor time of its batches, as far as they were executed beside other detectors."""
+        """The processor time of those of its batches that were executed beside other detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._threads.activations.call(partial(self._activate, detector_id, epoch))

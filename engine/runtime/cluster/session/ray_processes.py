@@ -21,10 +21,10 @@ _STOPPED: Final = "T"
 _ENDED: Final = "Z"
 
 _KILL_ORPHANS: Final = "trap '' TERM INT HUP; read line || kill -9 \"$@\" 2>/dev/null"
-"""Kills processes when its standard input ends without a line: then this process was killed.
+"""A script that kills processes when its standard input ends without a line: then this process was killed.
 
-Ray's agents notice the end of the raylet, but wait for the control store to tell it, which has ended too: ten
-minutes.
+Ray's agents notice that the raylet has ended, but wait ten minutes for the control store to say so, and that
+has ended too.
 """
 
 _HELD_BACK: Final = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -88,11 +88,11 @@ class RayProcesses:
                 os.waitpid(pid, 0)
 
     def end(self, shutdown: Callable[[], None]) -> bool:
-        """End Ray by `shutdown` in bounded time, and kill what is left of it; whether `shutdown` returned.
+        """End Ray by `shutdown` in bounded time, and kill what is left of it.
 
-        If not, a thread still runs it. Ray sends SIGTERM to one process after another and waits a second for
-        each, starting with the raylet. Once the raylet has ended nobody needs the others, so they and its
-        children are killed together.
+        Returns whether `shutdown` returned. If it did not, a thread still runs it. Ray sends SIGTERM to one
+        process after another and waits a second for each, starting with the raylet. Once the raylet has ended
+        nobody needs the others, so they and its children are killed together.
         """
         if self._killer is not None:
             self._killer.communicate(b"\n")

@@ -15,8 +15,8 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 # A call that comes too late must fail instead of starting another Ray.
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
-# A process of Ray exits if it cannot reach the control store for this long, a minute by default, and this
-# process is one of them. So it is far longer than saving all detectors takes, or starting the store again.
+# Ray's processes, this one included, exit if they cannot reach the control store for this long. The default
+# is a minute. Saving all detectors, or starting the store again, takes far less than these ten minutes.
 os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 
 import ray
@@ -58,7 +58,8 @@ _ANY_KEY: Final = b"rule-detector"
 class _InstalledCode(JobConfig):
     """Have workers import what is installed.
 
-    Otherwise Ray puts the folder where the service was started first on their path, whatever code is in it.
+    Otherwise Ray puts the folder in which the service was started at the front of their path, whatever code
+    is in it.
     """
 
     def _runtime_env_has_working_dir(self) -> bool:
@@ -192,9 +193,10 @@ def _few_processes() -> Iterator[None]:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Leave the cluster, and end it if it was started here; whether Ray's shutdown returned.
+    """Leave the cluster, and end it if it was started here.
 
-    If not, only `os._exit` is sure to end the process. Actors stop running, so close the fleet first.
+    Returns whether Ray's shutdown returned. If it did not, only `os._exit` is sure to end the process. Actors
+    stop running, so close the fleet first.
     """
     cluster.watch.end()
     return _leave(cluster.folder, cluster.processes)

@@ -181,13 +181,13 @@ class Reply(msgspec.Struct, frozen=True):
     """The result of a batch: the answers of its first operations, in order.
 
     There are fewer answers than operations if the next operation crashed, or if the answers have reached the
-    size limit. The operations behind were not started.
+    size limit. The operations after it were not started.
     """
 
     answers: list[Answer]
     crash: Crash | None = None
     journal_bytes: int = 0
-    """The size of the journal behind the newest snapshot."""
+    """The size of the journal after the newest snapshot."""
     unsaved: bool = False
     """Whether some data is in neither the journal nor a snapshot."""
     unsynced: bool = False

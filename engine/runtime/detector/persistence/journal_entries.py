@@ -230,7 +230,7 @@ class Replay:
         self.answers = answers
 
     def take(self, record: JournalRecord) -> bool:
-        """Replay a record; whether the same rules fired as originally.
+        """Replay a record; return whether the same rules fired as originally.
 
         Raises Diverged if the replay reaches another position.
         """

@@ -3,8 +3,8 @@
 Each attempt writes the number of the record that it is about to replay to the file `replaying`, and removes
 the file on success. It writes the first number, and then one every `MARK_MS`, so that a long journal of small
 records does not cost a write for each. So the record at which a process died may be a later one than its mark
-says. The next attempt writes every number from that mark on; if it dies as well, both deaths count at its
-record, which the first attempt cannot have passed either.
+says. The next attempt writes every number from that mark on. If it dies as well, both deaths count at the
+record where it died: the first attempt cannot have passed that record either.
 
 A record at which several processes in a row died is not replayed for some time. A process that crashes by
 itself (a segmentation fault, an abort) writes a crash report to the same file. Without a report, the process
@@ -12,8 +12,8 @@ was killed from outside, by an operator or the out-of-memory killer. A kill says
 more kills than crashes are allowed.
 
 The first attempt after a passivation is the usual case, and is not marked: so far no process has died, and if
-this one does, the claim that it leaves in the folder has the next attempt marked. So a record may kill one
-process more than the marks count.
+this one does, the claim that it leaves in the folder tells the next attempt to write marks. So a record may
+kill one process more than the marks count.
 
 The mark covers the death of a process, not of the machine, so it is not synced.
 """
@@ -149,7 +149,7 @@ class ReplayAttempt:
             before = Deaths()
         marked = self._marked
         due = self._file is None or abs(now_us - marked.at_us) >= MARK_MS * 1_000
-        # A mark that counts deaths is of one record: the next record needs its own.
+        # A mark with deaths is about one record, so the next record needs its own.
         if due or before != Deaths() or marked.kills or marked.crashes:
             self._mark(replace(before, sequence=record.sequence, at_us=now_us))
 

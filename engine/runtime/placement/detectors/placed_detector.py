@@ -79,7 +79,7 @@ class PlacedDetector:
 
     @property
     def replaceable(self) -> bool:
-        """Whether another one could be active instead: not if its worker would end, and no other start."""
+        """Whether another detector could be active instead: not if its worker would end, and none start."""
         worn = self._worker is not None and self._worker.worn
         return not worn or self._services.workers.no_room is None
 
@@ -157,8 +157,8 @@ class PlacedDetector:
     def no_room(self, why: str, *, give_up_s: float, shared: bool) -> None:
         """Note that no node has room for another worker.
 
-        A detector that has waited since `give_up_s` or longer is refused. If there are workers to be
-        `shared`, a later one gives its slot back and waits for another: its slot was meant for a new worker.
+        If the detector has waited since `give_up_s` or longer, its requests are refused. If not, and if
+        workers can be `shared`, it gives its slot back and waits for another: that one was for a new worker.
         """
         if self._activating is None or self._waits_since_s is None:
             return

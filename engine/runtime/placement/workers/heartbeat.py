@@ -11,13 +11,15 @@ _AVOIDED_S: Final = 60.0
 """How long a silent node gets no workers. By then Ray has noticed if it is gone."""
 _DOUBTFUL_BEATS: Final = 2
 _ACTIVATING_FACTOR: Final = 4
-"""Reading a large snapshot may block all threads of a worker."""
+"""During an activation, a worker may be silent for so many times as long: reading a large snapshot may block
+all of its threads."""
 
 
 class Heartbeat:
     """Counts the beats in a row that were not answered.
 
-    It counts beats and not seconds: this process may have been stopped itself, and finds the answer later.
+    Beats are counted, not seconds, because this process may have been stopped itself. It then finds the
+    answer later.
     """
 
     def __init__(self) -> None:
