@@ -23,7 +23,8 @@ def duration_seconds(amount: str, unit: str) -> int | float:
     if unit == "s":
         return int(amount) if amount.lstrip("-").isdecimal() else float(amount)
     factor = _EXACT.divide(Decimal(UNITS_MS[unit]), Decimal(1000))
-    seconds = _EXACT.multiply(Decimal(amount), factor)
+    # A context takes any exponent. `Decimal(amount)` raises an error for one of twenty digits.
+    seconds = _EXACT.multiply(_EXACT.create_decimal(amount), factor)
     return int(seconds) if seconds == seconds.to_integral_value(context=_EXACT) else float(seconds)
 
 
@@ -32,7 +33,7 @@ def duration_text(window_secs: float) -> str:
 
     The text reads back as the same window, whatever its size and precision.
     """
-    seconds = Decimal(window_secs) if isinstance(window_secs, int) else Decimal(repr(window_secs))
+    seconds = Decimal(repr(window_secs))
     milliseconds = _EXACT.multiply(seconds, Decimal(1000))
     for unit, unit_ms in UNITS_MS.items():
         fits = 0 < seconds < 1 if unit == "ms" else seconds != 0
