@@ -39,8 +39,8 @@ _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
 )
 """If all terminals of the first set are accepted, the phrase replaces those of the second set."""
 
-WORDS_BACK_MAX = 3
-"""How many words before the failing one may be the misspelled one: in `al(a == 1)` it is three before."""
+WORDS_BACK_MAX = 4
+"""How many words before the failing one may be the misspelled one: in `smu(a) > 1` it is four before."""
 
 _MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "[", "STAR": "*"}
 

@@ -308,6 +308,8 @@ def test_a_text_that_can_be_read_is_validated_like_its_json(text: str) -> None:
         ("a equals 1", 3, '"=="'),
         ("a notin [1]", 3, '"not in"'),
         ("per k onec a == 1", 7, '"once"'),
+        ("smu(a) > 5", 1, '"sum"'),
+        ("Avg(a) within 5m > 5", 1, '"avg"'),
     ],
 )
 def test_a_word_that_is_nearly_right_is_the_place_and_the_right_one_is_suggested(
