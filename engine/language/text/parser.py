@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from copy import copy
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from typing import NoReturn
@@ -20,7 +20,7 @@ from engine.language.text.lexical.contextual_keywords import is_keyword
 from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, is_reserved
 from engine.language.text.lexical.words import Word
 from engine.language.text.suggestions import WORDS_BACK_MAX, explain, explain_character
-from engine.language.text.transformer import AggregateOperand, Part, Transformer, split_duration
+from engine.language.text.transformer import AggregateOperand, Part, Transformer, offset_of, split_duration
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
@@ -49,7 +49,7 @@ def parse(source: str | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -
 def _parser() -> Lark:
     """Build the parser on first use, which takes about 50 ms. Parsing does not change it."""
     grammar = resources.files("engine.language.text").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="basic", transformer=Transformer(), maybe_placeholders=False)
+    return Lark(grammar, parser="lalr", lexer="basic", transformer=Transformer())
 
 
 class _Reader:
@@ -84,41 +84,37 @@ class _Reader:
         """Feed the next token to the parser. At the end of the text, give the document."""
         self._tokens[self._fed] = token
         self._fed += 1
-        built: object = None
-        accepted = token.type != "WORD" or not is_reserved(token)
-        if accepted:
-            try:
-                built = self._state.feed_token(token)
-            except UnexpectedToken:
-                accepted = False
-        if not accepted:
-            self._refuse()
-        self._check_literal(token)
-        return built
+        if token.type != "WORD" or not is_reserved(token):
+            with suppress(UnexpectedToken):
+                built: object = self._state.feed_token(token)
+                self._check_literal(token)
+                return built
+        return self._refuse()
 
     def _check_literal(self, token: Token) -> None:
         """Refuse a well-formed literal that JSON cannot express."""
         match token.type:
             case "NUMBER":
-                number_value(token, token.start_pos or 0, self._limits, self._fail)
+                number_value(token, offset_of(token), self._limits, self._fail)
             case "DURATION":
                 amount, _ = split_duration(token)
-                number_value(amount, token.start_pos or 0, self._limits, self._fail)
+                number_value(amount, offset_of(token), self._limits, self._fail)
             case "STRING":
-                string_value(token, token.start_pos or 0, self._fail)
+                string_value(token, offset_of(token), self._fail)
 
     def _refuse(self) -> NoReturn:
         """Refuse the text at its last token, or at an earlier word that causes the error."""
         failed = self._fed - 1
-        self._fail(*explain(self._source.text, self._words(), failed, _ParserTrials(self._tokens)))
+        self._fail(*explain(self._source.text, self._words(), failed, _ParserTrials(self._tokens, failed)))
 
     def _refuse_character(self, offset: int) -> NoReturn:
         if self._source.text[offset] == '"':
             explain_string(self._source.text, offset, self._fail)
-        self._fail(*explain_character(self._source.text, self._words(), offset, _ParserTrials(self._tokens)))
+        trials = _ParserTrials(self._tokens, self._fed)
+        self._fail(*explain_character(self._source.text, self._words(), offset, trials))
 
     def _words(self) -> list[Word]:
-        return [Word(token.type, str(token), token.start_pos or 0) for token in self._tokens[: self._fed]]
+        return [Word(token.type, str(token), offset_of(token)) for token in self._tokens[: self._fed]]
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""
@@ -127,21 +123,31 @@ class _Reader:
 
 
 class _ParserTrials:
-    """The parser's states around the place of an error, to try other tokens in them."""
+    """The parser's states before the last tokens of a text up to an error, to try other tokens in them."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        """The tokens before the error are those that the parser was fed."""
+    def __init__(self, tokens: Sequence[Token], last: int) -> None:
+        """The parser was fed the tokens before the last."""
         self._tokens = tokens
-        self._states: dict[int, InteractiveParser] = {}
+        self.first = max(0, last - WORDS_BACK_MAX)
+        state = _parser().parse_interactive("")
+        # The parser then accepts or rejects tokens and builds no document.
+        state.parser_state.parse_conf.callbacks = {}
+        for token in tokens[: self.first]:
+            state.feed_token(token)
+        self._states = [state]
+        for token in tokens[self.first : last]:
+            state = _copy_of(state)
+            state.feed_token(token)
+            self._states.append(state)
 
     def accepted(self, index: int) -> AbstractSet[str]:
         """Return the terminals that the parser accepts in place of a token."""
-        accepts: Callable[[], set[str]] = self._before(index).accepts
+        accepts: Callable[[], set[str]] = self._states[index - self.first].accepts
         return accepts()
 
     def continues(self, index: int, terminal: str, last: int) -> bool:
         """Return whether another terminal in place of a token lets the parser read up to the last token."""
-        state = _copy_of(self._before(index))
+        state = _copy_of(self._states[index - self.first])
         tokens = [*self._tokens]
         tokens[index] = Token(terminal, "")
         try:
@@ -151,29 +157,6 @@ class _ParserTrials:
         except UnexpectedToken:
             return False
         return True
-
-    def _before(self, index: int) -> InteractiveParser:
-        """Return the parser's state before a token. It accepts or rejects tokens and builds no document."""
-        if index not in self._states:
-            before = max((known for known in self._states if known < index), default=None)
-            if before is None:
-                # The first request is for one of the last tokens, the next are for those before it.
-                before = max(0, index - WORDS_BACK_MAX)
-                self._states[before] = self._fed(self._blank(), 0, before)
-            self._states[index] = self._fed(_copy_of(self._states[before]), before, index)
-        return self._states[index]
-
-    def _fed(self, state: InteractiveParser, start: int, stop: int) -> InteractiveParser:
-        for token in self._tokens[start:stop]:
-            state.feed_token(token)
-        return state
-
-    @staticmethod
-    def _blank() -> InteractiveParser:
-        state = _parser().parse_interactive("")
-        state.parser_state.parse_conf = copy(state.parser_state.parse_conf)
-        state.parser_state.parse_conf.callbacks = {}
-        return state
 
 
 def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -> Token:
@@ -215,9 +198,9 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
                 for document in (values[index - 1], *children):
                     check_size(document, limits, opened)
             case Tree(children=children):
+                # Their other children, names and literals, are no larger than a leaf.
                 for document in children:
-                    if isinstance(document, SpannedObject):
-                        check_size(document, limits, opened)
+                    check_size(document, limits, opened)
             case Token(type=terminal) if terminal in _CONNECTIVES and not isinstance(values[index - 1], Tree):
                 opened += 1
                 check_size(values[index - 1], limits, opened)

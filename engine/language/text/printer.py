@@ -154,8 +154,7 @@ def _literal(value: LeafValue) -> str:
 
 def _string(value: str) -> str:
     """Return a string literal: in single quotes if that saves escapes, as in most regular expressions."""
-    hidden = _HIDDEN.search(value)
-    if ("\\" in value or '"' in value) and "'" not in value and not hidden:
+    if ("\\" in value or '"' in value) and "'" not in value and not _HIDDEN.search(value):
         return f"'{value}'"
     text = json.dumps(value, ensure_ascii=False)
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if hidden else text
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

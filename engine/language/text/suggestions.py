@@ -23,7 +23,7 @@ _CONDITION = {
     *("LPAR", "NOT", "ONCE", "HISTORICALLY", "PER", "PREVIOUS", "EARLIER", "ALL", "ANY"),
     *("COUNT", "DISTINCT", "SUM", "AVG", *NAMES),
 }
-_OPERATOR_TEXTS = sorted(OPERATOR_TERMINALS, key=lambda text: text[0].isalpha())
+_OPERATOR_TEXTS = sorted(OPERATOR_TERMINALS, key=str.islower)
 _OPERATORS_LISTED = enumerated([f'"{text}"' for text in _OPERATOR_TEXTS])
 _COMPARISONS_LISTED = enumerated([f'"{text}"' for text in COMPARISONS.values()])
 _ALL_KEYWORDS = KEYWORDS | CONTEXTUAL_KEYWORDS
@@ -85,6 +85,9 @@ _WORD_RUN = re.compile(r"[-\w@$.]+")
 
 class Trials(Protocol):
     """The parser, for trying other tokens in the text."""
+
+    first: int
+    """The index of the first token that can be replaced."""
 
     def accepted(self, index: int) -> AbstractSet[str]:
         """Return the terminals that the parser accepts in place of the token at an index."""
@@ -203,9 +206,9 @@ def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
     """Return the index of a misspelled keyword and the keyword, if the text can be read on with it."""
     candidates = []
-    for index in range(failed, max(-1, failed - WORDS_BACK_MAX - 1), -1):
+    for index in range(trials.first, failed + 1):
         word = words[index]
-        if word.text.lower() == "null" or (word.terminal != "WORD" and word.text not in _ALL_KEYWORDS):
+        if _is_null(word) or (word.terminal != "WORD" and word.text not in _ALL_KEYWORDS):
             continue
         accepted = trials.accepted(index)
         for keyword in sorted(_ALL_KEYWORDS):
@@ -223,17 +226,19 @@ def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[i
     return failed - back, keyword
 
 
+def _is_null(word: Word) -> bool:
+    return word.text.lower() == "null"
+
+
 def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
     """Yield suggestions for the word at index `failed`, the most likely first."""
     word = words[failed]
-    before = words[failed - 1] if failed else Word("", "", 0)
-    first = words[failed - 2] if failed > 1 else Word("", "", 0)
-    if word.text.lower() == "null" and before.terminal in {"EQUAL", "UNEQUAL"} and first.terminal in NAMES:
-        fact = first.text
-        yield (
-            f"a fact that is null counts as missing: `{fact} == {fact}` tests that it is present, "
-            f"`not {fact} == {fact}` that it is missing"
-        )
+    match words[:failed]:
+        case [*_, Word(terminal, fact), Word("EQUAL" | "UNEQUAL")] if terminal in NAMES and _is_null(word):
+            yield (
+                f"a fact that is null counts as missing: `{fact} == {fact}` tests that it is present, "
+                f"`not {fact} == {fact}` that it is missing"
+            )
     for terminal, other in (("FOR", "WITHIN"), ("WITHIN", "FOR")):
         if word.terminal == terminal and other in accepted:
             yield f'did you mean "{other.lower()}"?'
@@ -241,15 +246,17 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
         yield '"since" does not chain; use parentheses'
     if is_reserved(word.text) and "PATH" in accepted:
         yield f"as a name it needs backquotes: {in_backquotes(word.text)}"
-    if word.terminal in NAMES and "STRING" in accepted and before.terminal not in INEQUALITIES.values():
-        yield f'a bare word is a name; write the string as "{word.text}"'
-    if before.terminal in INEQUALITIES.values() and "PATH" not in accepted:
-        yield f'"{before.text}" compares with a number only'
+    match words[:failed]:
+        case [*_, Word(terminal, sign)] if terminal in INEQUALITIES.values():
+            if "PATH" not in accepted:
+                yield f'"{sign}" compares with a number only'
+        case [*_, Word("PATH")] if word.terminal == "LPAR":
+            yield "the name of a relation with dots or `$` needs backquotes"
+        case _ if word.terminal in NAMES and "STRING" in accepted:
+            yield f'a bare word is a name; write the string as "{word.text}"'
     yield from about_aggregates(words, failed, accepted)
     if word.terminal == "DURATION":
         yield 'a duration is only allowed after "within" or "for"'
-    if word.terminal == "LPAR" and before.terminal == "PATH":
-        yield "the name of a relation with dots or `$` needs backquotes"
 
 
 def _is_stray_unit(words: Sequence[Word], index: int) -> bool:

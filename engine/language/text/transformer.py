@@ -61,7 +61,7 @@ class Transformer(lark.Transformer[Any, Any]):
     def historically_for(self, window: Part, *rest: Any) -> SpannedObject:
         """`historically for 5m a`, `historically for 5m strong a`."""
         *boundary, inner = rest
-        given = {"boundary": boundary[0]} if boundary else {}
+        given = {"boundary": boundary.pop()} if boundary else {}
         return _form("historically_for", inner=inner, window_secs=window, **given)
 
     def keyed(self, key: Part, *rest: Any) -> SpannedObject:
@@ -163,6 +163,12 @@ def split_duration(token: str) -> tuple[str, str]:
     return token.removesuffix(unit), unit
 
 
+def offset_of(token: Token) -> int:
+    """Return the offset at which a token of a text begins."""
+    assert token.start_pos is not None
+    return token.start_pos
+
+
 def _condition(name: str, content: object) -> SpannedObject:
     return SpannedObject({name: content})
 
@@ -181,7 +187,7 @@ def _object(**members: object) -> SpannedObject:
 
 def _part(value: object, token: Token) -> Part:
     """Return what begins with a token."""
-    return Part(value, token.start_pos or 0)
+    return Part(value, offset_of(token))
 
 
 def _literals(parts: Sequence[Part]) -> SpannedArray:

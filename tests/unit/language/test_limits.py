@@ -158,6 +158,8 @@ def test_a_document_of_any_nesting_is_answered() -> None:
         "not " * 63 + "a == 1 and %",
         "r(a, 1) and b in a and " + "not " * 64 + "%",
         "any(a == 1, b == 2, " + "not " * 63 + "a == 1, a == 1 %",
+        "not " * 63 + "a == 1 or b == 2 or %",
+        "a == 1 or " + "not " * 63 + "a == 1 or %",
         "per x not " * 32 + "%",
         "once within 5m not " * 32 + "%",
         "not " * 64 + "a == 1e999",
@@ -191,6 +193,7 @@ def test_too_deep_takes_precedence_over_unreadable(text: str) -> None:
         "not " * 62 + "x not %",
         "not " * 62 + "a == 1 and %",
         "b == 2 and (" * 63 + "%",
+        "b == 2 or a == 1 or (" * 63 + "%",
         "per not " * 64,
         "% " + "not " * 100 + "a == 1",
         "previous " * 64 + "%",
@@ -211,6 +214,11 @@ def test_too_deep_takes_precedence_over_unreadable(text: str) -> None:
 )
 def test_nothing_that_an_ending_could_save_is_too_deep(text: str) -> None:
     assert codes_of(text) == [1300]
+
+
+def test_a_not_that_may_belong_to_not_in_is_no_depth() -> None:
+    assert codes_of("not %", Limits(depth_max=1)) == [1303]
+    assert codes_of("x not %", Limits(depth_max=1)) == [1300]
 
 
 def test_the_largest_condition_prints_and_reads_back() -> None:

@@ -323,7 +323,18 @@ def test_a_word_that_is_nearly_right_is_the_place_and_the_right_one_is_suggested
     assert caret == " " * (column - 1) + "^"
 
 
-@pytest.mark.parametrize("text", ["a 5", "foo == 1 bar", "once note 5m a == 1", "x since y", "a == 1 b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a 5",
+        "foo == 1 bar",
+        "once note 5m a == 1",
+        "x since y",
+        "a == 1 b",
+        "a == tru b",
+        "once within 5 a b",
+    ],
+)
 def test_nothing_is_suggested_that_would_not_help(text: str) -> None:
     with pytest.raises(ConditionError) as refused:
         parse(text)

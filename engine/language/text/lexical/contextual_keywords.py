@@ -13,8 +13,6 @@ _CONDITION = NAMES | {"ONCE", "HISTORICALLY", "PER", "ALL", "ANY"}
 _AFTER_AGGREGATES = {"WITHIN", *COMPARISON_TERMINALS}
 """The terminals that follow the parentheses of an aggregate, and never those of a relation."""
 
-_TERMINALS = {word.upper() for word in CONTEXTUAL_KEYWORDS}
-
 
 class Typed(Protocol):
     """A token: a string with its terminal."""
@@ -54,11 +52,10 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
 
 
 def _terminal(tokens: Sequence[Typed], index: int) -> str:
-    """Return the terminal at an index, a contextual keyword as a name. Past the end, give an empty string."""
+    """Return the terminal at an index. Past the end, give an empty string."""
     if index >= len(tokens):
         return ""
-    terminal = tokens[index].type
-    return "WORD" if terminal in _TERMINALS else terminal
+    return tokens[index].type
 
 
 def _is_call(tokens: Sequence[Typed], index: int) -> bool:
