@@ -8,7 +8,7 @@ from api.http.fast_path import FastPath
 from api.http.request.asgi import CallerGone, Receive, Scope, Send
 from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
-from api.http.slow_path import STREAM, SlowPath
+from api.http.slow_path import STREAMS, SlowPath
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
 from api.schema.envelope import Response, error_response
 from api.server.connection_limit import STATE
@@ -61,7 +61,7 @@ class Pipeline:
         self.metrics.count(request_timeout.operation, status, elapsed_s)
         if elapsed_s >= self.log.from_s:
             # A stream may take any time, and callers without a token must not fill the log.
-            may_be_slow = request_timeout.is_authenticated and request_timeout.operation != STREAM
+            may_be_slow = request_timeout.is_authenticated and request_timeout.operation not in STREAMS
             self.log.write(
                 scope, request_timeout.operation, status, elapsed_s, body=body, may_be_slow=may_be_slow
             )

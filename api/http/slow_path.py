@@ -32,11 +32,10 @@ from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import no_such_detector
 
-STREAM: Final = "evaluate_stream"
-"""The operation under which metrics and the log count any stream, of evaluations or of a timeline.
-
-Streams count apart because they may take any time.
-"""
+EVALUATIONS_STREAM: Final = "evaluate_stream"
+TIMELINE_STREAM: Final = "timeline_stream"
+STREAMS: Final = frozenset({EVALUATIONS_STREAM, TIMELINE_STREAM})
+"""The operations under which metrics and the log count streams, which may take any time."""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -80,11 +79,11 @@ class SlowPath:
             # Nothing is parsed for a detector that does not exist.
             await self._confirm(detector_id)
             if is_stream:
-                request_timeout.operation = STREAM
+                request_timeout.operation = EVALUATIONS_STREAM
                 return self.streams.open(detector_id, authorization(head))
             query = arguments.get("query")
             if isinstance(query, TimelineQuery) and accepts(scope["headers"], EVENT_STREAM):
-                request_timeout.operation = STREAM
+                request_timeout.operation = TIMELINE_STREAM
                 key = read_key(query.key)
                 return TimelineStream(self.timelines, detector_id, route.ids["id"], key, authorization(head))
         reservation = self.memory.reserve(announced_length(head), request_timeout.end)

@@ -137,6 +137,22 @@ async def test_a_rule_is_compared_with_its_draft_which_is_promoted(console: Cons
     assert [action["ruleId"] for action in answer.result["actions"]] == [rule]
 
 
+async def test_a_rule_is_edited_as_it_was_written(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop")
+    rule = await console.caller.rule(detector, "a==1 # as agreed")
+    await console.sign_in()
+    await console.open(detector, "rules")
+    await expect(page.locator("summary code")).to_have_text("a == 1")
+    await page.get_by_role("button", name="Edit").click()
+    await expect(page.get_by_label("Condition")).to_have_value("a==1 # as agreed")
+    await page.get_by_label("Condition").fill("a==2 # as agreed")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("summary code")).to_have_text("a == 2")
+    shown = await console.caller("GET", f"/api/detectors/{detector}/rules/{rule}")
+    assert shown.result["source"] == "a==2 # as agreed"
+
+
 async def test_a_wrong_token_is_refused_and_a_right_one_stays_out_of_the_address(console: Console) -> None:
     page = console.page
     await console.sign_in("not-the-token")

@@ -96,6 +96,18 @@ def test_the_parameters_of_a_query_are_described_with_their_bounds() -> None:
     assert all("addition" in one["description"] for one in (limit, after))
 
 
+@pytest.mark.parametrize("path", DOCUMENT["paths"])
+def test_an_operation_is_under_its_tag_and_its_ids_are_said_to_be_of_what_precedes_them(path: str) -> None:
+    things = {"token": "tokens", "tokens": "tokens", "cluster": "cluster", "conditions": "conditions"}
+    ids = {"{detectorId}": "detector", "token/{id}": "token", "rules/{id}": "rule", "nodes/{id}": "node"}
+    for operation in DOCUMENT["paths"][path].values():
+        [tag] = operation["tags"]
+        assert tag in {one["name"] for one in DOCUMENT["tags"]}
+        assert tag == things.get(path.split("/")[2], tag) if path.startswith("/api/") else tag == "service"
+        shown = [each["description"] for each in operation.get("parameters", []) if each["in"] == "path"]
+        assert shown == [f"The {thing}'s id." for part, thing in ids.items() if part in path]
+
+
 def test_additions_are_marked_and_only_they_are() -> None:
     interface = {
         ("POST", "/api/token"),

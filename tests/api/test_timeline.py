@@ -106,6 +106,17 @@ async def test_a_stream_tells_events_as_they_happen(watched: Watched) -> None:
     assert [one["number"] for one in (await told(connection))["moments"]] == [2]
 
 
+async def test_a_stream_is_counted_apart_from_requests_and_from_streams_of_evaluations(
+    watched: Watched,
+) -> None:
+    await told(await watched.stream())
+    watched.wire.stop()
+    await watched.wire.comes_to_rest()
+    counted = (await watched.caller.plain("GET", "/metrics")).text
+    assert 'rule_detector_requests_total{operation="timeline_stream",status="200"} 1.0' in counted
+    assert 'operation="evaluate_stream"' not in counted
+
+
 async def test_a_stream_ends_with_its_rule(watched: Watched) -> None:
     connection = await watched.stream()
     await told(connection)

@@ -57,7 +57,7 @@ def accepts(headers: Iterable[tuple[bytes, bytes]], media_type: bytes) -> bool:
 def announced_length(head: Head) -> int | None:
     """Return the Content-Length, None where it is absent or not a number."""
     value = head.found.get(b"content-length", b"")
-    return int(value[-_LENGTH_DIGITS_MAX:]) if value.isdigit() else None
+    return int(value[:_LENGTH_DIGITS_MAX]) if value.isdigit() else None
 
 
 def check_length(head: Head, bytes_max: int) -> None:

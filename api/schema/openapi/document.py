@@ -102,6 +102,7 @@ def document() -> dict[str, Any]:
             {"name": "rules", "description": "Each has a condition over that history."},
             {"name": "evaluation", "description": "Events in, actions out."},
             {"name": "conditions", "description": "The language of conditions, without a detector."},
+            {"name": "cluster", "description": "Nodes, workers, and which detectors they have."},
             {"name": "service", "description": "The service itself."},
         ],
         "security": [{"token": []}],
@@ -209,13 +210,17 @@ def _query(operation: Operation) -> list[dict[str, Any]]:
 def _meant(operation: Operation, parameter: str) -> str:
     if parameter == "detectorId":
         return "detector"
-    return "rule" if "/rules/" in operation.path else "token"
+    if "/rules/" in operation.path:
+        return "rule"
+    return "node" if "/nodes/" in operation.path else "token"
 
 
 def _tag(operation: Operation) -> str:
     match operation.path.split("/")[1:]:
-        case ["api", "token", *_]:
+        case ["api", "token" | "tokens", *_]:
             return "tokens"
+        case ["api", "cluster", *_]:
+            return "cluster"
         case ["api", "conditions", *_]:
             return "conditions"
         case ["api", "detectors", _, "rules", *_]:

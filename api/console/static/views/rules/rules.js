@@ -9,9 +9,9 @@ import { editRule } from "./editor.js";
 
 const PAGE = 50;
 
-// The text of a rule as it was written, or the canonical one.
+// The canonical text of a rule from a list.
 async function textOf(rule, signal) {
-  return rule.source ?? rule.text ?? (await parseCondition(rule.condition, signal)).text;
+  return rule.text ?? (await parseCondition(rule.condition, signal)).text;
 }
 
 export async function rulesView(detector, query, signal) {
@@ -91,11 +91,11 @@ export async function rulesView(detector, query, signal) {
   }
 
   async function edit(rule) {
-    const text = await textOf(rule, signal);
-    const wanted = await editRule({ name: rule.name, condition: text, notify: rule.notify },
+    const { source } = await call("GET", `${path}/${rule.id}`);
+    const wanted = await editRule({ name: rule.name, condition: source, notify: rule.notify },
       // An unchanged text is not sent, so that the stored source keeps its comments.
       ({ name, condition, notify }) => call("PATCH", `${path}/${rule.id}`,
-        { name, notify, ...(condition === text ? {} : { condition }) }));
+        { name, notify, ...(condition === source ? {} : { condition }) }));
     if (wanted) replace(wanted);
   }
 
