@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 ID: Final = "6f1c2a9be07d4c58a3f0d1e2b3c4d5e6"
-TOKEN: Final = {"id": ID, "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw", "hint": "YWxs"[-4:]}
+TOKEN: Final = {"id": ID, "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw", "hint": "hbGw"}
 RULE_ID: Final = "0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b"
 CONDITION_OBJECT: Final = {
     "keyed": {

@@ -44,7 +44,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             "tokens": [
                 {
                     "id": examples.ID,
-                    "hint": "YWxs"[-4:],
+                    "hint": examples.TOKEN["hint"],
                     "name": "shop",
                     "created_ms": 1_709_542_800_000,
                     "used_ms": 1_709_545_200_000,

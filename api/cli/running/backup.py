@@ -55,5 +55,5 @@ def _copy(source: Path, target: Path, done: str) -> None:
         warn(damage)
     if copied.damage:
         raise CommandError(
-            f"{len(copied.damage)} of the folders are damaged in {source} as well; the others are whole"
+            f"{counted(len(copied.damage), 'folder')} damaged in {source} as well; the others are whole"
         )

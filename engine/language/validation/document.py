@@ -1,5 +1,6 @@
 """JSON documents and JSON texts to conditions."""
 
+from sys import maxsize
 from typing import Final
 
 from engine.language.condition import Condition
@@ -9,7 +10,7 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.validation.size import check_size, check_text_size, json_levels_max, too_deep
 from engine.language.validation.validator import validated
 
-_UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**62)
+_UNBOUNDED: Final = Limits(text_bytes_max=maxsize, nodes_max=maxsize, depth_max=maxsize)
 
 
 def condition_from_document(document: object, limits: Limits = DEFAULT_LIMITS) -> Condition:

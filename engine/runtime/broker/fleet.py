@@ -11,7 +11,7 @@ from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEnt
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.catalogue_changes import TokenEntry
-from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
+from engine.runtime.contract.errors import no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FrontEndFigures,
@@ -246,5 +246,5 @@ class Fleet:
         if not self._cache.has_detector(detector_id):
             await self.confirm(detector_id)
         if self._closing:
-            raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
+            raise shutting_down()
         return await self.channels.call(detector_id, operation)

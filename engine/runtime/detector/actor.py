@@ -81,8 +81,8 @@ class DetectorActor:
         Raises StorageError if its folder does not allow that; no detector is then active here. WrongFolder
         means that the process sees another data folder than the service, and can activate no detector.
         """
-        assert self._active is None, "a worker holds one detector at a time"
-        assert self._read_only is None, "a worker holds one detector at a time"
+        assert self._active is None, "an actor holds one detector at a time"
+        assert self._read_only is None, "an actor holds one detector at a time"
         check_data_folder(self._settings, self._files, self._check_mount)
         folder = self._settings.data.joinpath("detectors", detector_id)
         try:

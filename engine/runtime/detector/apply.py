@@ -1,6 +1,5 @@
 """Execution of one operation on a detector: gives its answer and its journal entry."""
 
-import json
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,7 +8,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.inspecting.comparisons import comparison_asked
-from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.explanations import encoded, explain_body
 from engine.evaluation.wire.inspecting.firings import (
     dry_run_batch_body,
     dry_run_body,
@@ -82,7 +81,7 @@ def apply(
                 return _evaluated(detector, answers, operation, now_us)
             case _:
                 result, entry = _ruled(detector, detector_id, operation)
-                return Applied(Done(_encoded(result)), entry)
+                return Applied(Done(encoded(result)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
 
@@ -178,8 +177,3 @@ def _document(rule: Rule, detector_id: str) -> dict[str, Any]:
     if rule.draft_of is not None:
         document["draftOf"] = rule.draft_of
     return document
-
-
-def _encoded(result: dict[str, Any]) -> bytes:
-    # The standard library encodes integers of any size, which conditions may hold.
-    return json.dumps(result, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

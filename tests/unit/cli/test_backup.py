@@ -188,7 +188,7 @@ def test_damage_is_copied_and_told(data: Path, tmp_path: Path) -> None:
     copied = run("backup", "--data", data, tmp_path / "backup")
     assert copied.exit_code == 1
     assert f"warning: {tmp_path / 'backup' / 'detectors' / detector.name}: " in copied.stderr
-    assert "1 of the folders are damaged" in copied.stderr
+    assert "1 folder damaged" in copied.stderr
     assert len(read_data_folder(tmp_path / "backup").detectors) == 2
 
 
