@@ -44,8 +44,6 @@ def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> C
     except NotJson as error:
         check_size(error.partial, limits)
         refusal = source.refusal(error.offset, error.sentence)
-    else:
-        check_size(document, limits)
     # Values other than conditions can be nested too, such as arrays in arrays.
     if reader.depth > json_levels_max(limits):
         raise too_deep(limits)

@@ -79,6 +79,24 @@ def test_bytes_are_held_to_the_same_bound() -> None:
         assert refused.value.code == 1303
 
 
+def test_of_bytes_that_are_not_utf8_all_count() -> None:
+    data = b'{"abcdefgh": "\xff\xff"}'
+    for bytes_max, code in ((len(data), 1300), (len(data) - 1, 1303)):
+        with pytest.raises(ConditionError) as refused:
+            condition_from_json(data, Limits(text_bytes_max=bytes_max))
+        assert refused.value.code == code
+
+
+def test_the_check_of_a_size_stops_at_the_first_excess() -> None:
+    too_deep = nested(64)
+    for document, said in (
+        ({"any": [too_deep, *[LEAF] * 2_000]}, "more than 2000 conditions"),
+        ({"any": [*[LEAF] * 2_000, too_deep]}, "more than 64 levels deep"),
+    ):
+        with pytest.raises(ConditionError, match=said):
+            condition_from_document(document)
+
+
 def test_depth_64_is_allowed_and_65_is_not() -> None:
     assert codes_of(nested(63)) == codes_of(json.dumps(nested(63))) == codes_of("not " * 63 + "a == 1") == []
     for source in (nested(64), json.dumps(nested(64)), "not " * 64 + "a == 1"):
