@@ -126,6 +126,7 @@ def test_a_document_that_is_too_large_gets_no_other_error() -> None:
         nested(64, {"leaf": 1}),
         {"all": [{}, {"leef": 1}, nested(64)]},
         {"all": [None] * 2_000},
+        {"leef": 1, "all": [nested(64)]},
         {"all": [nested(64, 5)], "since": {"left": {}, "x": 1}},
         {"since_within": {"left": nested(63), "window_secs": -1}},
         {"keyed": {"inner": nested(63)}},
