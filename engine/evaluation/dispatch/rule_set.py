@@ -11,7 +11,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMany, Row
-from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
+from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
 from engine.evaluation.dispatch.members import EnabledRule, Updater
@@ -79,7 +79,7 @@ class RuleSet:
             self._index,
             self.joins,
             self._join_due,
-            self._turn,
+            self._slice_test,
             self.patterns,
             self.lookups,
             self.relations,
@@ -347,15 +347,15 @@ class RuleSet:
             self._stream = self._compiler.stream(enabled, self.nodes)
         return self._stream
 
-    def _turn(self, table: ColumnTable) -> Turn:
+    def _slice_test(self, table: ColumnTable) -> SliceTest:
         """Return the condition under which a table turns to an event."""
-        turn: Turn | None = table.turn
-        if turn is None:
+        test: SliceTest | None = table.slice_test
+        if test is None:
             condition, birth = membership_of(table.path)
             names = [NodeName(node, path, birth) for node, path in requirements_of(condition, birth).memories]
             row = self._compiler.row(condition, birth, self._memories(names), None)
-            turn = table.turn = Turn.of(path_depth(table.path), table, row)
-        return turn
+            test = table.slice_test = SliceTest.of(path_depth(table.path), table, row)
+        return test
 
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, self._selected, known)

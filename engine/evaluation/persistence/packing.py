@@ -22,7 +22,7 @@ from engine.evaluation.persistence.capturing import (
     Memory,
 )
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.aggregates.panes import Panes, Sum
+from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.node_names import NodeName
@@ -235,7 +235,7 @@ def _parts(record: Any) -> list[Any]:
     match record:
         case dict():
             return [record.values(), record]
-        case Sum(panes=panes, sums=sums, counts=counts):
+        case PaneSums(panes=panes, sums=sums, counts=counts):
             return [panes, sums] if counts is None else [panes, sums, counts]
         case _:
             return [record]

@@ -61,7 +61,7 @@ from engine.evaluation.persistence.packing import (
     packed,
 )
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.aggregates.panes import Panes, Sum
+from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.joining import Joining
@@ -237,7 +237,9 @@ def _load_records(records: Records[Any], row: dict[str, Any], *, keyed: bool) ->
         case Panes():
             panes, sums = numbers_unpacked(row["panes"]), numbers_unpacked(row["sums"], "d")
             counts = numbers_unpacked(row["counts"]) if records.counted else None
-            held = [Sum(panes[span], sums[span], None if counts is None else counts[span]) for span in spans]
+            held = [
+                PaneSums(panes[span], sums[span], None if counts is None else counts[span]) for span in spans
+            ]
         case _:
             raise AssertionError(records)
     paged = row.get("paged", keyed and len(slots) > PAGED_FROM)

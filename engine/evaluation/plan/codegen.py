@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, assert_never
 
 from engine.evaluation.facts.lookups import WALKED_MAX
 from engine.evaluation.plan.requirements import OPERATORS
-from engine.evaluation.plan.shapes import Junction, Memory, Negation, Predicate, Shape, Slice, Tally, Test
+from engine.evaluation.plan.shapes import Aggregate, Junction, Memory, Negation, Predicate, Shape, Slice, Test
 from engine.evaluation.plan.temporal import Action, Verdict
 from engine.language.operators import COMPARISONS
 
@@ -93,9 +93,9 @@ class Writer(ABC):
                 return self._slice(shape)
             case Memory(operands=()):
                 return self.read(shape)
-            case Tally(added=None):
+            case Aggregate(added=None):
                 return self._truth(shape)
-            case Memory() | Tally():
+            case Memory() | Aggregate():
                 return self._updated(shape)
             case _:
                 assert_never(shape)
@@ -134,13 +134,13 @@ class Writer(ABC):
         tests = [f"k{piece.path} is not None", *self.turn(piece.path, where)]
         return f"({' and '.join([*tests, self.verdict(piece.inner)])})"
 
-    def _updated(self, node: Memory | Tally) -> str:
+    def _updated(self, node: Memory | Aggregate) -> str:
         """Write the update of a node, unless it is written already, and give its verdict."""
         identity = self._identity(node)
         if identity is not None and identity in self._verdicts:
             return self._verdicts[identity]
-        if isinstance(node, Tally):
-            self._tally(node)
+        if isinstance(node, Aggregate):
+            self._aggregate(node)
             verdict, deferred = self._truth(node), False
         else:
             deferred = self._memory(node)
@@ -165,25 +165,25 @@ class Writer(ABC):
         (self._deferred if operator.deferred else self._updates).add(memory.path, lines)
         return operator.deferred
 
-    def _tally(self, tally: Tally) -> None:
-        assert tally.added is not None, "the records are updated"
-        added = self.verdict(tally.added)
-        store, slot = f"c{tally.constants[0]}", f"s{tally.path}" if tally.path >= 0 else "0"
-        key = f"k{tally.path}" if tally.path >= 0 else "None"
-        value = "".join(f", f{number}" for number in tally.facts[:1])
+    def _aggregate(self, aggregate: Aggregate) -> None:
+        assert aggregate.added is not None, "the records are updated"
+        added = self.verdict(aggregate.added)
+        store, slot = f"c{aggregate.constants[0]}", f"s{aggregate.path}" if aggregate.path >= 0 else "0"
+        key = f"k{aggregate.path}" if aggregate.path >= 0 else "None"
+        value = "".join(f", f{number}" for number in aggregate.facts[:1])
         add = f"{store}.add({key}, {slot}, now, tick{value})"
-        add = f"{slot} = {add}" if tally.path >= 0 else add
-        self._updates.add(tally.path, [f"if {added}: {add}"])
+        add = f"{slot} = {add}" if aggregate.path >= 0 else add
+        self._updates.add(aggregate.path, [f"if {added}: {add}"])
 
-    def _truth(self, tally: Tally) -> str:
-        """Return an expression for the truth of a tally, after the update for the event."""
-        given = f"c{tally.constants[0]}"
-        store = f"{given}.store" if tally.viewed else given
-        slot = f"s{tally.path}" if tally.path >= 0 else "0"
-        if tally.measure == "number":
-            since = f"{given}.since_us" if tally.viewed else "NEVER"
-            return f"({_number_compared(tally, store, slot, since)})"
-        return f"({_sum_compared(tally, store, slot)})"
+    def _truth(self, aggregate: Aggregate) -> str:
+        """Return an expression for the truth of an aggregate, after the update for the event."""
+        given = f"c{aggregate.constants[0]}"
+        store = f"{given}.store" if aggregate.viewed else given
+        slot = f"s{aggregate.path}" if aggregate.path >= 0 else "0"
+        if aggregate.measure == "number":
+            since = f"{given}.since_us" if aggregate.viewed else "NEVER"
+            return f"({_number_compared(aggregate, store, slot, since)})"
+        return f"({_sum_compared(aggregate, store, slot)})"
 
     @abstractmethod
     def access(self, memory: Memory) -> Access:
@@ -201,7 +201,7 @@ class Writer(ABC):
         """Return whether a verdict becomes a variable: after its node's update, unless that is `deferred`."""
         return False
 
-    def _identity(self, node: Memory | Tally) -> Hashable:  # noqa: ARG002 -- overridden
+    def _identity(self, node: Memory | Aggregate) -> Hashable:  # noqa: ARG002 -- overridden
         """Return what is equal for nodes with one memory; None if no memory is written twice."""
         return None
 
@@ -222,7 +222,7 @@ def _number_of(number: int) -> str:
     return f"NAN if type({fact}) is not int and type({fact}) is not float else {fact}"
 
 
-def edge_of(memory: Memory | Tally) -> str:
+def edge_of(memory: Memory | Aggregate) -> str:
     """Return the oldest time inside a memory's window, always later than NEVER; empty without a window."""
     if len(memory.constants) == 1:
         return ""
@@ -240,29 +240,29 @@ def verdict_of(memory: Memory, past: str, since: str = "NEVER", starts: str = "N
     return f"({template.format(past=past, edge=edge_of(memory), since=since, starts=starts)})"
 
 
-def _number_compared(tally: Tally, store: str, slot: str, since: str) -> str:
+def _number_compared(aggregate: Aggregate, store: str, slot: str, since: str) -> str:
     """Return an expression for the comparison of how many times or values there are."""
-    within = f" >= {edge_of(tally)}" if len(tally.constants) > 1 else ""
-    reached = [f"({since} < {store}.nth({slot}, c{limit}){within})" for limit in tally.limits]
-    if tally.op in ("gte", "lt"):
+    within = f" >= {edge_of(aggregate)}" if len(aggregate.constants) > 1 else ""
+    reached = [f"({since} < {store}.nth({slot}, c{limit}){within})" for limit in aggregate.limits]
+    if aggregate.op in ("gte", "lt"):
         truth = reached[0] if reached else "True"
-        return truth if tally.op == "gte" else f"(not {truth})"
+        return truth if aggregate.op == "gte" else f"(not {truth})"
     least = reached[0] if len(reached) > 1 else "True"
     exactly = f"({least} and not {reached[-1]})"
-    return exactly if tally.op == "eq" else f"(not {exactly})"
+    return exactly if aggregate.op == "eq" else f"(not {exactly})"
 
 
-def _sum_compared(tally: Tally, store: str, slot: str) -> str:
+def _sum_compared(aggregate: Aggregate, store: str, slot: str) -> str:
     """Return an expression for the comparison of a sum or mean."""
-    limit = "limit" if len(tally.facts) > 1 else f"c{tally.limits[0]}"
-    if tally.measure == "mean":
-        truth = f"found {COMPARISONS[tally.op]} {limit}"
+    limit = "limit" if len(aggregate.facts) > 1 else f"c{aggregate.limits[0]}"
+    if aggregate.measure == "mean":
+        truth = f"found {COMPARISONS[aggregate.op]} {limit}"
         truth = f"((found := {store}.mean({slot}, now)) is not None and {truth})"
     else:
-        truth = f"{store}.added({slot}, now)[0] {COMPARISONS[tally.op]} {limit}"
-    if len(tally.facts) == 1:
+        truth = f"{store}.added({slot}, now)[0] {COMPARISONS[aggregate.op]} {limit}"
+    if len(aggregate.facts) == 1:
         return truth
-    scaled = f"scaled(f{tally.facts[1]}, c{tally.limits[0]})"
+    scaled = f"scaled(f{aggregate.facts[1]}, c{aggregate.limits[0]})"
     return f"((limit := {scaled}) is not None and {truth})"
 
 

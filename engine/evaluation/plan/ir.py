@@ -19,13 +19,13 @@ from engine.evaluation.plan.shapes import (
     LOOKED_UP,
     NUMERIC,
     TRUE,
+    Aggregate,
     Junction,
     Memory,
     Negation,
     Predicate,
     Shape,
     Slice,
-    Tally,
     Test,
 )
 from engine.evaluation.plan.temporal import WINDOW_US_PLAIN, Operator
@@ -121,9 +121,9 @@ class Abstraction:
             case _:
                 return self._temporal(node, path, updated=self._updates)
 
-    def _temporal(self, node: Condition, path: Path, *, updated: bool) -> "Memory | Tally":
+    def _temporal(self, node: Condition, path: Path, *, updated: bool) -> "Memory | Aggregate":
         if isinstance(node, language.Aggregate):
-            return self._tally(node, path, updated=updated)
+            return self._aggregate(node, path, updated=updated)
         return self._memory(node, path, updated=updated)
 
     def _memory(self, node: Condition, path: Path, *, updated: bool) -> Memory:
@@ -141,7 +141,7 @@ class Abstraction:
         self.sliced.add(number)
         return Memory(operator.name, regime, far, number, tuple(constants), shapes, viewed)
 
-    def _tally(self, node: Comparison, path: Path, *, updated: bool) -> Tally:
+    def _aggregate(self, node: Comparison, path: Path, *, updated: bool) -> Aggregate:
         records, _, viewed = self._memories[node, path]
         constants = [self._constant(records)]
         if node.window_us is not None:
@@ -166,7 +166,7 @@ class Abstraction:
         number = self._path(path) if path else -1
         self.sliced.add(number)
         far = node.window_us is not None and node.window_us > WINDOW_US_PLAIN
-        return Tally(measure, op, number, far, tuple(constants), tuple(facts), numbers, added, viewed)
+        return Aggregate(measure, op, number, far, tuple(constants), tuple(facts), numbers, added, viewed)
 
     # -- predicates -----------------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ def _set_of(values: tuple[object, ...]) -> frozenset[object]:
 
 
 def _counted(op: str, value: int) -> tuple[str, list[object]]:
-    """Return how a tally compares how many times, or values, there are, and its limits."""
+    """Return how an aggregate compares how many times, or values, there are, and its limits."""
     limits: list[object] = [limit for limit in (value, value + 1) if limit]
     match op:
         case "gt":

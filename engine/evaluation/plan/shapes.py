@@ -109,7 +109,7 @@ class Memory(NamedTuple):
     """Whether the memory is read through a view."""
 
 
-class Tally(NamedTuple):
+class Aggregate(NamedTuple):
     """A comparison with what the records of a temporal node hold.
 
     An event is added to the record if `added` is true; the first fact, if any, is the value that is added.
@@ -135,7 +135,7 @@ class Tally(NamedTuple):
     viewed: bool = False
 
 
-Shape = Predicate | Junction | Negation | Slice | Memory | Tally
+Shape = Predicate | Junction | Negation | Slice | Memory | Aggregate
 
 TRUE: Final = Predicate("true", (), ())
 FALSE: Final = Predicate("true", (), (), negated=True)
@@ -158,7 +158,7 @@ def _parts(shape: Shape) -> Iterable[Shape]:
             return (inner,)
         case Slice(_, inner, where):
             return (inner,) if where is None else (where, inner)
-        case Tally(added=added):
+        case Aggregate(added=added):
             return () if added is None else (added,)
         case Memory(operands=operands):
             return [operand for _, operand in operands]
@@ -169,6 +169,7 @@ def _parts(shape: Shape) -> Iterable[Shape]:
 def updates(shape: Shape) -> bool:
     """Return whether a shape updates a memory."""
     return any(
-        (isinstance(part, Memory) and part.operands) or (isinstance(part, Tally) and part.added is not None)
+        (isinstance(part, Memory) and part.operands)
+        or (isinstance(part, Aggregate) and part.added is not None)
         for part in walk(shape)
     )

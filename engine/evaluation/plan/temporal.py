@@ -10,7 +10,7 @@ may meet several triggers of a memory.
 `previous` and `earlier` look at the events before the current one. Their verdict is read before the update
 for the event, which is *deferred* until everything else has been evaluated.
 
-A comparison with a number over the past is no operator: see `Tally` in `shapes.py`.
+A comparison with a number over the past is no operator: see `Aggregate` in `shapes.py`.
 """
 
 from dataclasses import dataclass

@@ -291,7 +291,7 @@ class State:
         self.globals.regimes.clear()
         self.globals.starts.clear()
         for table in self.tables.values():
-            table.turn = None
+            table.slice_test = None
             table.starts.clear()
         self.views.clear()
         self._shared.clear()

@@ -72,8 +72,8 @@ def numbers(past: Past, node: Comparison, now_us: int, value: Any, *, adds: bool
 
 def test_of_numbers_the_panes_after_those_that_are_ignored_count() -> None:
     sums, counts = array("d", [1.0, 2.0]), array("q", [3, 4])
-    mean = panes.Sum(array("q", [3, 5]), sums, counts)
-    total = panes.Sum(array("q", [3, 5]), sums, None)
+    mean = panes.PaneSums(array("q", [3, 5]), sums, counts)
+    total = panes.PaneSums(array("q", [3, 5]), sums, None)
     avg, sum_ = Avg("t", None, 1, "gt", 1), Sum("t", None, 1, "gt", 1)
     now_us = 6 * PANE_US - 1
     for since_us, first in ((NEVER, 0), (3 * PANE_US - 1, 0), (3 * PANE_US, 1)):
@@ -92,7 +92,7 @@ def test_of_numbers_the_panes_after_those_that_are_ignored_count() -> None:
 
 
 def test_without_a_window_all_numbers_are_in_one_pane_that_counts_for_ever() -> None:
-    record = panes.Sum(array("q", [0]), array("d", [2.0]), array("q", [3]))
+    record = panes.PaneSums(array("q", [0]), array("d", [2.0]), array("q", [3]))
     node = Avg("t", None, None, "gt", 1)
     for past, sums, counts in ((Past(record, NEVER), [10.0], [4]), (Past(None, NEVER), [8.0], [1])):
         tally = tally_of(node, past, 5 * WINDOW_US, 8, adds=True)

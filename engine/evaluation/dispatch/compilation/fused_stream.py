@@ -13,7 +13,7 @@ from engine.evaluation.memory import Regime
 from engine.evaluation.paths import Path, fact_of, is_filtered
 from engine.evaluation.plan.ir import Abstraction
 from engine.evaluation.plan.requirements import requirements_of
-from engine.evaluation.plan.shapes import Predicate, Shape, Tally, walk
+from engine.evaluation.plan.shapes import Aggregate, Predicate, Shape, walk
 from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.slices import SETTLE_EVERY
 from engine.language.condition import Condition
@@ -149,7 +149,7 @@ def _read_once(parts: Abstraction, shapes: Sequence[Shape]) -> list[int]:
     for part in itertools.chain.from_iterable(map(walk, shapes)):
         if isinstance(part, Predicate):
             reads.update(set(part.facts))
-        elif isinstance(part, Tally):
+        elif isinstance(part, Aggregate):
             elsewhere.update(part.facts)
     return [number for number, times in reads.items() if times == 1 and number not in elsewhere]
 

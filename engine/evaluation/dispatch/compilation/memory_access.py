@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.evaluation.memory import Regime
 from engine.evaluation.plan.codegen import Access, Writer, verdict_of
-from engine.evaluation.plan.shapes import Memory, Shape, Tally, walk
+from engine.evaluation.plan.shapes import Aggregate, Memory, Shape, walk
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 
 
@@ -61,7 +61,7 @@ class EagerWriter(RowWriter):
         self._constants = constants
         self._late = dict(late)
         self.cells: set[int] = set()
-        nodes = (part for shape in shapes for part in walk(shape) if isinstance(part, Memory | Tally))
+        nodes = (part for shape in shapes for part in walk(shape) if isinstance(part, Memory | Aggregate))
         self._readers = Counter(map(self._identity, nodes))
 
     def turn(self, path: int, where: str | None) -> list[str]:
@@ -70,7 +70,7 @@ class EagerWriter(RowWriter):
             self._updates.add(-1, self._late.pop(path)(where))
         return []
 
-    def _identity(self, node: Memory | Tally) -> Hashable:
+    def _identity(self, node: Memory | Aggregate) -> Hashable:
         """Return the memory, which an event updates only once."""
         store: Hashable = self._constants[node.constants[0]]
         return store

@@ -204,7 +204,7 @@ class Bucket:
             group.add(compiled.constants, [*compiled.rest, member])
 
 
-class Turn(NamedTuple):
+class SliceTest(NamedTuple):
     """A table with filtered keys, and the row that fires if an event with those keys belongs to a slice."""
 
     stage: int
@@ -214,7 +214,7 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, stage: int, table: ColumnTable, row: Row) -> Self:
-        """Return a turn whose row assumes nothing about the event."""
+        """Return a slice test whose row assumes nothing about the event."""
         group = Group.like(stage, row)
         group.add(row.constants, [*row.rest, 0])
         return cls(stage, table, group)
@@ -237,7 +237,7 @@ class Turn(NamedTuple):
 
 def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     met: Sequence[Bucket | Selected],
-    turns: Iterable[Turn],
+    tests: Iterable[SliceTest],
     fields: Mapping[str, Any],
     sent: Mapping[str, Any],
     now_us: int,
@@ -252,7 +252,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     """
     groups: list[Loop] = []
     selections: dict[int, list[Shapes]] = {}
-    for turn in (*turns, None):
+    for test in (*tests, None):
         for bucket in met:
             if bucket.pending:
                 bucket.take_in()
@@ -261,23 +261,23 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
                 for stage, shapes in bucket.several.items():
                     selections.setdefault(stage, []).append(shapes)
         # At most events no table has waited, and nothing is selected.
-        due = groups if turn is None and not selections else _due(groups, selections, turn)
+        due = groups if test is None and not selections else _due(groups, selections, test)
         if len(due) > 1:
             due.sort(key=_stage)
         for _, observe, constants, rest, _ in due:
             observe(constants, rest, fields, sent, now_us, tick, relations, fire)
-        if turn is not None:
-            met = turn.met_by(fields, sent, now_us, tick, relations)
+        if test is not None:
+            met = test.met_by(fields, sent, now_us, tick, relations)
 
 
-def _due(groups: list[Loop], selections: dict[int, list[Shapes]], turn: Turn | None) -> list[Loop]:
-    """Remove and return the loops and selections up to the stage of a turn; without a turn, all of them."""
-    if turn is None:
+def _due(groups: list[Loop], selections: dict[int, list[Shapes]], test: SliceTest | None) -> list[Loop]:
+    """Remove and return the loops and selections up to the stage of a test; without a test, all of them."""
+    if test is None:
         due, stages = groups, [*selections]
     else:
-        due = [group for group in groups if group[0] <= turn.stage]
-        groups[:] = [group for group in groups if group[0] > turn.stage]
-        stages = [stage for stage in selections if stage <= turn.stage]
+        due = [group for group in groups if group[0] <= test.stage]
+        groups[:] = [group for group in groups if group[0] > test.stage]
+        stages = [stage for stage in selections if stage <= test.stage]
     for stage in stages:
         due += [loop_over(stage, observe, rows) for observe, rows in each_once(selections.pop(stage))]
     return due

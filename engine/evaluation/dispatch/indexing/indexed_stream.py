@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from engine.evaluation.dispatch.compilation.compiler import Stream
-from engine.evaluation.dispatch.indexing.buckets import Turn, run
+from engine.evaluation.dispatch.indexing.buckets import SliceTest, run
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.sampling import SAMPLED_EVERY, Samples
 from engine.evaluation.dispatch.indexing.table_finder import TableFinder, table_finders
@@ -30,7 +30,7 @@ class IndexedStream:
     """Evaluates events for the rules of one detector, while they are indexed.
 
     `join_due` has memories join before an event: it is called with the time of the event, and the number of
-    events before it. `turn_of` gives the turn of a table with filtered keys. `rules` are by priority.
+    events before it. `slice_test_of` gives that of a table with filtered keys. `rules` are by priority.
     """
 
     def __init__(  # noqa: PLR0917 -- the parts of a rule set
@@ -39,7 +39,7 @@ class IndexedStream:
         index: Index,
         joins: Joins,
         join_due: Callable[[int, int], None],
-        turn_of: Callable[[ColumnTable], Turn],
+        slice_test_of: Callable[[ColumnTable], SliceTest],
         patterns: PatternWork,
         lookups: Lookups,
         relations: Collection[str],
@@ -48,7 +48,7 @@ class IndexedStream:
         self._state = state
         self._index = index
         self._joins, self._join_due = joins, join_due
-        self._turn_of = turn_of
+        self._slice_test_of = slice_test_of
         self._patterns = patterns
         self._lookups, self._relations = lookups, relations
         self._rules = rules
@@ -93,14 +93,14 @@ class IndexedStream:
                         met += table.triggered()
                 if globals_.triggering:
                     met += globals_.triggering.met()
-                turns: Sequence[Turn] = ()
+                tests: Sequence[SliceTest] = ()
                 if late is not None:
-                    turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_stage)
+                    tests = sorted(map(self._slice_test_of, late.tables_at(fields, sent)), key=_stage)
                 fired: list[int] = []
-                if met or turns:
+                if met or tests:
                     if not tick % SAMPLED_EVERY:
-                        met, turns = self.samples.timed(met, turns)
-                    run(met, turns, fields, sent, now, tick, relations, fired.append)
+                        met, tests = self.samples.timed(met, tests)
+                    run(met, tests, fields, sent, now, tick, relations, fired.append)
                 globals_.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:
                     # Messages belong to the event whose result comes next.

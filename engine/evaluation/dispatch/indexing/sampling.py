@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.dispatch.compilation.compiler import Observe
-from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
+from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
 from engine.evaluation.dispatch.selection.selected_rows import Loop, Selected, member_of
 
 SAMPLED_EVERY: Final = 251
@@ -25,8 +25,8 @@ class _Timed(NamedTuple):
     pending: tuple[()] = ()
 
 
-class _TimedTurn(NamedTuple):
-    """The turn of a table that has waited. The buckets that the event then meets are timed."""
+class _TimedSliceTest(NamedTuple):
+    """The test of a table that has waited. The buckets that the event then meets are timed."""
 
     stage: int
     met_by: Callable[..., list[Any]]
@@ -45,17 +45,19 @@ class Samples:
         self.ran.pop(member, None)
         self.time_ns.pop(member, None)
 
-    def timed(self, met: Sequence[Bucket | Selected], turns: Sequence[Turn]) -> tuple[list[Any], list[Any]]:
+    def timed(
+        self, met: Sequence[Bucket | Selected], tests: Sequence[SliceTest]
+    ) -> tuple[list[Any], list[Any]]:
         """Wrap what an event meets, and the tables that wait, so that their run is counted and timed."""
         self.events += 1
         # Members with several triggers are grouped by function before they run. So each function is wrapped
-        # only once, also for what is met after a turn.
+        # only once, also for what is met after a slice test.
         of_rows: dict[Observe, Observe] = {}
 
-        def after(turn: Turn) -> _TimedTurn:
-            return _TimedTurn(turn.stage, lambda *event: self._timed(turn.met_by(*event), of_rows))
+        def after(test: SliceTest) -> _TimedSliceTest:
+            return _TimedSliceTest(test.stage, lambda *event: self._timed(test.met_by(*event), of_rows))
 
-        return self._timed(met, of_rows), list(map(after, turns))
+        return self._timed(met, of_rows), list(map(after, tests))
 
     def _timed(self, met: Sequence[Bucket | Selected], of_rows: dict[Observe, Observe]) -> list[Any]:
         found = []

@@ -20,7 +20,7 @@ _PANES_IN_ROW: Final = 8
 _LONG: Final = -1
 
 
-class Sum:
+class PaneSums:
     """A record of panes: the number of each pane, its sum and, for a mean, its count."""
 
     __slots__ = ("before", "count", "counts", "panes", "read", "sums")
@@ -70,7 +70,7 @@ class Sum:
         return self.read[1:]
 
 
-class Panes(Records[Sum]):
+class Panes(Records[PaneSums]):
     """The sums of a fact over panes of time, and how many numbers were added where a mean is asked for.
 
     The rows of a page are in two arrays. One has the number of panes (0 if there is no record, and `_LONG` if
@@ -121,7 +121,7 @@ class Panes(Records[Sum]):
         record = self._own(slot)
         if record is None:
             counts = array("q", (1,)) if self.counted else None
-            record = Sum(array("q", (pane,)), array("d", (0.0 + number,)), counts)
+            record = PaneSums(array("q", (pane,)), array("d", (0.0 + number,)), counts)
             return self._open(key, slot, now_us, tick, record)
         if record.panes[-1] == pane:
             record.add(pane, number, 0)
@@ -158,19 +158,19 @@ class Panes(Records[Sum]):
         record = self.long.get(slot)
         return (0.0, 0) if record is None else record.total(oldest)
 
-    def latest_us(self, record: Sum) -> int:
+    def latest_us(self, record: PaneSums) -> int:
         """Return the end of the last pane: all of its numbers expire as if they came then."""
         return self._end_us(record.panes[-1])
 
-    def later(self, record: Sum, since_us: int) -> Sum | None:  # noqa: ARG002 -- as for other records
+    def later(self, record: PaneSums, since_us: int) -> PaneSums | None:  # noqa: ARG002 -- as for other records
         """Return a copy of the whole record: a sum cannot be split, and what is ignored has expired."""
         return self.copy_of(record)
 
-    def bytes_of(self, record: Sum) -> int:
+    def bytes_of(self, record: PaneSums) -> int:
         return RECORD_BYTES + (2 if record.counts is None else 3) * steps_bytes(len(record.panes))
 
-    def copy_of(self, record: Sum) -> Sum:
-        return Sum(record.panes[:], record.sums[:], None if record.counts is None else record.counts[:])
+    def copy_of(self, record: PaneSums) -> PaneSums:
+        return PaneSums(record.panes[:], record.sums[:], None if record.counts is None else record.counts[:])
 
     def _twin(self) -> "Panes":
         return Panes(self.table, self.expires_after_us, counted=self.counted)
@@ -186,10 +186,10 @@ class Panes(Records[Sum]):
         numbers, sums = page
         return numbers[:], sums[:]
 
-    def _fits(self, record: Sum) -> bool:
+    def _fits(self, record: PaneSums) -> bool:
         return len(record.panes) <= self._length
 
-    def _read_row(self, page: Any, offset: int) -> Sum | None:
+    def _read_row(self, page: Any, offset: int) -> PaneSums | None:
         numbers, sums = page
         first, place = offset * self._width + 1, offset * self._length
         count = numbers[first - 1]
@@ -198,9 +198,9 @@ class Panes(Records[Sum]):
         counts = None
         if self.counted:
             counts = numbers[first + self._length : first + self._length + count]
-        return Sum(numbers[first : first + count], sums[place : place + count], counts)
+        return PaneSums(numbers[first : first + count], sums[place : place + count], counts)
 
-    def _write_row(self, page: Any, offset: int, record: Sum) -> None:
+    def _write_row(self, page: Any, offset: int, record: PaneSums) -> None:
         numbers, sums = page
         first, place = offset * self._width + 1, offset * self._length
         count = numbers[first - 1] = len(record.panes)

@@ -97,13 +97,13 @@ class KeyTable(Generic[ColumnT]):
         "previous_us",
         "seen",
         "shards",
+        "slice_test",
         "slot",
         "sparse",
         "stamped",
         "starts",
         "times",
         "triggering",
-        "turn",
         "watched",
         "weigh",
     )
@@ -114,7 +114,7 @@ class KeyTable(Generic[ColumnT]):
         """The sort key of tables."""
         self.filtered = is_filtered(path)
         """Whether a `where` decides which events have a key."""
-        self.turn: Any = None
+        self.slice_test: Any = None
         """What tells whether an event has a key, if the table is filtered. The state only keeps it."""
         self.names = [split_name(fact_of(step)) for step in path]
         self._total = total
