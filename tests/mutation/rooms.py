@@ -247,7 +247,16 @@ ROOMS: Final = {
             ),
             replayed=True,
         ),
-        Room("language", "engine/language", tests=("unit/language/test_*.py", "property/test_language*.py")),
+        Room(
+            "language",
+            "engine/language",
+            tests=(
+                "unit/language/test_*.py",
+                "unit/evaluation/test_preparation.py",
+                "unit/patterns/test_compiled_pattern.py",
+                "property/test_language*.py",
+            ),
+        ),
         Room(
             "patterns",
             "engine/patterns",

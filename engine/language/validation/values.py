@@ -32,7 +32,7 @@ class ValueValidator:
     result is always of the plain type.
     """
 
-    def __init__(self, violations: Violations, limits: Limits, *, is_stored: bool = False) -> None:
+    def __init__(self, violations: Violations, limits: Limits, *, is_stored: bool) -> None:
         """The patterns of a condition that `is_stored` were validated before and are not compiled again."""
         self._report = violations.report
         self._limits = limits

@@ -33,6 +33,7 @@ VALUES: dict[str, Json] = {
     "reversed numbers": [2, 1],
     "reversed strings": ["b", "a"],
     "equal numbers": [1, 1.0],
+    "equal strings": ["a", "a"],
     "three numbers": [1, 2, 3],
     "mixed": [1, "a"],
     "mixed the other way": ["a", 1],
@@ -45,7 +46,7 @@ VALUES: dict[str, Json] = {
 }
 _SCALARS = {"string", "empty string", "integer", "huge integer", "number", "boolean"}
 _ARRAYS = {"strings", "numbers", "no elements", "one number", "reversed numbers", "reversed strings"}
-_ARRAYS |= {"equal numbers", "three numbers"}
+_ARRAYS |= {"equal numbers", "equal strings", "three numbers"}
 TAKEN = {
     "eq": _SCALARS | _ARRAYS,
     "neq": _SCALARS | _ARRAYS,
@@ -53,7 +54,7 @@ TAKEN = {
     "nin": _ARRAYS,
     "contains": _SCALARS,
     "matches": {"string", "empty string"},
-    "between": {"strings", "numbers", "equal numbers"},
+    "between": {"strings", "numbers", "equal numbers", "equal strings"},
 }
 
 
@@ -461,6 +462,14 @@ def test_what_json_cannot_say_is_refused_from_callers_in_process(value: Json) ->
     ]
 
 
+def test_a_text_that_utf8_cannot_encode_is_refused_where_it_stands() -> None:
+    def placed(op: str, value: Json) -> list[tuple[int, str]]:
+        return violations_of({"leaf": {"fact": "a", "op": op, "value": value}})
+
+    assert placed("in", ["a", "\ud800"]) == [(1301, "leaf.value[1]")]
+    assert placed("matches", "\ud800") == [(1301, "leaf.value")]
+
+
 def test_the_digits_of_an_integer_are_bounded_exactly() -> None:
     def document(value: int) -> Json:
         return {"leaf": {"fact": "a", "op": "eq", "value": value}}
@@ -506,6 +515,11 @@ def test_bytes_that_are_not_utf8_are_not_json(data: bytes, place: str) -> None:
         condition_from_json(data)
     assert refused.value.code == 1300
     assert refused.value.entries[0].message.startswith(f"{place}: expected ")
+
+
+def test_the_place_of_a_whole_document_is_its_first_character() -> None:
+    with pytest.raises(ConditionError, match=r"got none \(line 3, column 2\)"):
+        condition_from_json("\n\n {}")
 
 
 def test_of_duplicate_members_the_last_counts() -> None:

@@ -37,7 +37,7 @@ def warned(text: str, *events: dict[str, Any], sent: dict[str, Any] | None = Non
         'geo.city == "Ulm" and geo.at.lat > 5',
         "per user (once ok == true)",
         "user in []",
-        "owns(ip, user)",
+        'owns(ip, user) and owns("ann", user)',
         "$limit == 5",
         "ip == geo.city",
         "ip in tags",
@@ -143,6 +143,8 @@ def test_a_fact_that_is_always_null_is_reported() -> None:
             "ref.reference",
             "`ip == ok` is always false: `ip` is a string in every event that has it, never a boolean",
         ),
+        ("something == ip", "ref.fact", "no event has `something`"),
+        ("ip == something", "ref.reference", "no event has `something`"),
         (
             "user not in ip",
             "ref.reference",

@@ -135,7 +135,10 @@ def test_compiling_again_gives_the_same_object() -> None:
 def test_unicode_classes_are_bounded_over_a_whole_condition() -> None:
     """RE2 takes 0.1 ms for each; sixty thousand bytes of them would take seconds."""
     few, many = r"\pL" * 4, r"\pL\PN" * 50
-    assert parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": few}}] * 250})
+    leaves = [{"leaf": {"fact": "a", "op": "matches", "value": few}}] * 250
+    assert parse({"any": leaves})
+    with pytest.raises(ConditionError, match=r"any\[250\].*at most 1000"):
+        parse({"any": [*leaves, {"leaf": {"fact": "a", "op": "matches", "value": r"\pN"}}]})
     with pytest.raises(ConditionError) as refused:
         parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": many}}] * 11})
     assert {code for code, _ in refused.value.entries} == {1302}
