@@ -49,6 +49,8 @@ def test_a_condition_whose_patterns_take_too_much_work_is_refused_at_the_first_t
 ) -> None:
     limits = Limits(condition_preparation_max=sum(WORK[:10]))
     parse(any_of(COSTLY[:10]), limits)
+    less = Limits(condition_preparation_max=sum(WORK[:10]) - 1)
+    assert len(errors(lambda: parse(any_of(COSTLY[:10]), less))) == 1
     judged.clear()
     ((code, message),) = errors(lambda: parse(any_of(COSTLY), limits))
     assert code == 1302

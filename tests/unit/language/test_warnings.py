@@ -52,6 +52,11 @@ def test_what_can_be_true_is_not_warned_about(text: str) -> None:
     assert warned(text) == []
 
 
+def test_a_name_of_the_context_is_not_suggested_for_a_fact_nor_the_other_way_round() -> None:
+    assert warned("limt == 5", sent=VARS) == [("leaf.fact", "no event has `limt`")]
+    assert warned("$usr == 5", sent=VARS) == [("leaf.fact", "no event has `$usr`")]
+
+
 def test_an_unknown_fact_is_reported_once_with_the_nearest_name() -> None:
     assert warned("usr == 1 or once usr == 2") == [
         ("any[0].leaf.fact", "no event has `usr`; did you mean `user`?")
