@@ -205,6 +205,19 @@ def test_all_defects_are_told_together() -> None:
     ]  # fmt: skip
 
 
+def test_a_number_that_is_refused_is_compared_with_no_other() -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings(max_late_ms=-1)
+    assert [defect.split(":")[0] for defect in caught.value.defects] == ["max_late_ms"]
+
+
+def test_services_share_what_holds_for_detectors_and_not_what_holds_for_callers_and_folders() -> None:
+    shared = Settings(max_rules=7, port=7).shared_settings()
+    assert shared["--max-rules"] == "7"
+    assert shared.keys() >= {"--journal-sync", "--max-state-bytes", "--node-timeout-s"}
+    assert shared.keys().isdisjoint({"--port", "--data", "--ray-address", "--bootstrap-token", "--deadline-s"})
+
+
 def test_a_secret_is_not_repeated_in_its_defect() -> None:
     with pytest.raises(SettingsError) as caught:
         settings_from({"bootstrap_token": "se cret"}, {})

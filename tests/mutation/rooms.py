@@ -280,6 +280,7 @@ ROOMS: Final = {
             "api",
             tests=("api/test_settings*.py", "unit/test_pages.py"),
             files=("settings.py", "settings_sources.py"),
+            decided=True,
         ),
         Room(
             "requests",
