@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from snapshots.clock import wall_clock_us
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import Listing, listing
@@ -12,7 +13,6 @@ from snapshots.format.snapshot_file import decode
 from snapshots.takeover.planner import list_and_plan
 from snapshots.takeover.recovered import Damage, Recovered, recovered
 from snapshots.takeover.recovery_plan import RecoveryPlan
-from snapshots.write.retention import now_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,9 @@ def read_only(folder: Path, files: Files | None = None) -> Recovered:
 
 def _planned(folder: Path, files: Files, *, thorough: bool = False) -> tuple[Listing, RecoveryPlan]:
     with storage_errors(f"{folder} cannot be read"):
-        return list_and_plan(folder, lambda: listing(files.names(folder)), files, now_us(), thorough=thorough)
+        return list_and_plan(
+            folder, lambda: listing(files.names(folder)), files, wall_clock_us(), thorough=thorough
+        )
 
 
 def _damage(plan: RecoveryPlan) -> tuple[Damage, ...]:

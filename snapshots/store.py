@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from snapshots.clock import wall_clock_us
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import page_name, snapshot_name
 from snapshots.takeover.claim import Claim, claim_folder
 from snapshots.takeover.recovered import Recovered, recovered
 from snapshots.write.journal import Journal
-from snapshots.write.retention import now_us, trim
+from snapshots.write.retention import trim
 from snapshots.write.snapshot_writer import SnapshotWriter
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Store:
         snapshots_kept: int = 3,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         files: Files | None = None,
-        now_us: Callable[[], int] = now_us,
+        now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         assert snapshots_kept >= 1
         assert epoch is None or epoch >= 1, "epoch 0 is the creation of the folder"

@@ -1,7 +1,6 @@
 """Removes what a new snapshot makes obsolete, in an order that survives a crash at any point."""
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
@@ -13,11 +12,6 @@ from snapshots.format import pages
 from snapshots.format.file_names import listing
 from snapshots.format.segments import Segment
 from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
-
-
-def now_us() -> int:
-    """Return the current time, in microseconds since 1970."""
-    return time.time_ns() // 1_000
 
 
 def trim(

@@ -215,7 +215,9 @@ def test_services_share_what_holds_for_detectors_and_not_what_holds_for_callers_
     shared = Settings(max_rules=7, port=7).shared_settings()
     assert shared["--max-rules"] == "7"
     assert shared.keys() >= {"--journal-sync", "--max-state-bytes", "--node-timeout-s"}
-    assert shared.keys().isdisjoint({"--port", "--data", "--ray-address", "--bootstrap-token", "--deadline-s"})
+    assert shared.keys().isdisjoint(
+        {"--port", "--data", "--ray-address", "--bootstrap-token", "--deadline-s"}
+    )
 
 
 def test_a_secret_is_not_repeated_in_its_defect() -> None:

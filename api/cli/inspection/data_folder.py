@@ -27,12 +27,12 @@ from engine.runtime.catalogue.catalogue_state import CatalogueState, recovered_s
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
+from snapshots.clock import wall_clock_us
 from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles
 from snapshots.folders import is_unused
 from snapshots.takeover.recovered import Recovered
-from snapshots.write.retention import now_us
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class _Reader:
             return None
         mark = folder / "replaying"
         deaths = last_deaths(mark, RealFiles()) if folder.is_dir() else Deaths()
-        if deaths.too_many and not deaths.expired(now_us()):
+        if deaths.too_many and not deaths.expired(wall_clock_us()):
             self._warnings.append(
                 f"{mark}: {deaths}, which is left alone for {LEFT_ALONE_S} s; "
                 "`rule-detector retry` allows it at once"

@@ -35,6 +35,7 @@ from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.storage_view import with_storage
 from engine.runtime.process.usage import resident_bytes
+from snapshots.clock import wall_clock_us
 from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
@@ -58,7 +59,7 @@ class DetectorActor:
         settings: RuntimeSettings,
         *,
         files: Files | None = None,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        now_us: Callable[[], int] = wall_clock_us,
         crashes_to: Callable[[int | None], None] = lambda _: None,
         check_mount: Callable[[], object] | None = None,
     ) -> None:

@@ -20,12 +20,12 @@ The mark covers the death of a process, not of the machine, so it is not synced.
 
 import contextlib
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from snapshots.clock import wall_clock_us
 from snapshots.errors import StorageError
 from snapshots.files import Files, OpenFile, write_all
 from snapshots.format.segment_reader import Record
@@ -100,7 +100,7 @@ class ReplayAttempt:
         folder: Path,
         files: Files,
         *,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        now_us: Callable[[], int] = wall_clock_us,
         crashes_to: Callable[[int | None], None] = lambda _: None,
     ) -> None:
         self._folder = folder
