@@ -118,8 +118,7 @@ class DetectorActor:
             attempt.survived()
             detector = restored.detector
             limits = settings.limits
-            same = detector.limits is limits or detector.limits == limits
-            if not (same and restored.tells_limits):
+            if detector.limits != limits or not restored.tells_limits:
                 detector = journal_entries.under_limits(detector, limits)
                 # This record becomes durable with the next one; until then no answer depends on it.
                 self._write(store, detector, (LimitsSet(limits_document(limits)),))

@@ -15,6 +15,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import actor as actor_module
 from engine.runtime.detector import apply as apply_module
 from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -76,6 +77,23 @@ def answer(actor: DetectorActor, operation: Operation) -> Any:
 def codes(given: Any) -> list[int]:
     assert isinstance(given, Refused), given
     return [entry.code for entry in given.entries]
+
+
+def test_a_replay_that_was_survived_leaves_no_mark(actor, make, tmp_path, monkeypatch):
+    answer(actor, event(a=1))
+    marked = []
+    restore = actor_module.replay.restore
+
+    def watched(*given):
+        restored = restore(*given)
+        marked.append((tmp_path / "detectors" / ONE / "replaying").exists())
+        return restored
+
+    monkeypatch.setattr(actor_module.replay, "restore", watched)
+    # The first actor was killed, as far as the second one can tell.
+    make().activate(ONE, 2)
+    assert marked == [True]
+    assert not (tmp_path / "detectors" / ONE / "replaying").exists()
 
 
 def add(actor: DetectorActor, condition: str = "a == 1") -> str:
