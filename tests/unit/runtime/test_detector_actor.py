@@ -443,6 +443,23 @@ def test_what_an_interval_leaves_to_be_synced_is(make, files):
     assert not actor.handle([ops.rules()]).unsynced
 
 
+def test_a_sync_that_fails_drops_the_detector(make, files):
+    actor = make(journal_sync="interval")
+    actor.activate(ONE, 1)
+    actor.handle([event()])
+    files.fail_next("sync_data")
+    with pytest.raises(SyncFailed):
+        actor.sync()
+    assert actor.detector_id is None
+
+
+def test_only_a_batch_that_writes_tells_whether_there_is_room(actor, files):
+    assert actor.handle([ops.rules()]).no_room is None
+    files.fail_next("reserve")
+    assert "could not be stored" in actor.handle([ops.rules(), event()]).no_room
+    assert actor.handle([ops.rules(), event()]).no_room == ""
+
+
 def test_a_long_journal_is_not_left_to_the_next_activation(make, actor, files):
     add(actor)
     actor.handle([event(1000 + number, text="x" * 1000) for number in range(300)])
