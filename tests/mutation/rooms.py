@@ -256,6 +256,7 @@ ROOMS: Final = {
                 "unit/patterns/test_compiled_pattern.py",
                 "property/test_language*.py",
             ),
+            decided=True,
         ),
         Room(
             "patterns",
