@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from api.cli.sample import RECORDING, RULES
+from tests import process_table
 from tests.service_process import END_WITHIN_S, PROGRAM, Served, program, served, started
 
 pytestmark = pytest.mark.ray
@@ -172,14 +173,14 @@ def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path, after_s
 
 
 def wait_until_listening(pid: int) -> None:
-    """Wait until the process has its socket, which is just before Ray starts."""
+    """Wait until the process listens, which is just before Ray starts.
+
+    Other sockets do not count: an import may open one before the process handles signals.
+    """
     for _ in range(400):
-        # A descriptor may be closed between being listed and being read.
-        with contextlib.suppress(FileNotFoundError):
-            links = [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()]
-            if any(link.name.startswith("socket:") for link in links):
-                return
-        threading.Event().wait(0.05)
+        if any(listener.protocol == "tcp" for listener in process_table.listeners({pid})):
+            return
+        time.sleep(0.05)
     raise AssertionError("it never listened")
 
 
