@@ -433,6 +433,21 @@ def test_without_a_journal_of_events_snapshots_hold_them(make):
     assert fired(other, 2000, a=2) == [rule_id]
 
 
+def test_without_a_journal_a_snapshot_that_fails_is_made_again_at_passivation(make, files):
+    actor = make(journal_sync="off")
+    actor.activate(ONE, 1)
+    rule_id = add(actor, "once a == 1")
+    fired(actor, 1000, a=1)
+    assert actor.begin_saving()
+    files.fail_next("rename")
+    with pytest.raises(StorageError):
+        actor.finish_saving()
+    actor.passivate()
+    other = make(journal_sync="off")
+    other.activate(ONE, 2)
+    assert fired(other, 2000) == [rule_id]
+
+
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor = make(journal_sync="interval")
     actor.activate(ONE, 1)
