@@ -79,6 +79,16 @@ def codes(given: Any) -> list[int]:
     return [entry.code for entry in given.entries]
 
 
+def test_an_activation_that_fails_leaves_no_file_open(make, files):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    # It writes down that the limits are others.
+    actor = make(limits=Limits(keys_max=3))
+    files.fail_next("write")
+    with pytest.raises(StorageError):
+        actor.activate(ONE, 1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_a_replay_that_was_survived_leaves_no_mark(actor, make, tmp_path, monkeypatch):
     answer(actor, event(a=1))
     marked = []
