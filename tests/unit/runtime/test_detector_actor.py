@@ -106,6 +106,19 @@ def test_a_replay_that_was_survived_leaves_no_mark(actor, make, tmp_path, monkey
     assert not (tmp_path / "detectors" / ONE / "replaying").exists()
 
 
+def test_a_replay_that_raises_an_error_was_survived_too(actor, make, tmp_path, monkeypatch):
+    answer(actor, event(a=1))
+
+    def failing(recovered, answers, limits, reached):
+        reached(next(iter(recovered.records)))
+        raise ValueError("no process would get past this")
+
+    monkeypatch.setattr(actor_module.replay, "restore", failing)
+    with pytest.raises(ValueError, match="past this"):
+        make().activate(ONE, 2)
+    assert not (tmp_path / "detectors" / ONE / "replaying").exists()
+
+
 def add(actor: DetectorActor, condition: str = "a == 1") -> str:
     return str(answer(actor, ops.add_rule("a rule", condition))["id"])
 

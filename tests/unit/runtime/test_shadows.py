@@ -98,6 +98,13 @@ def test_comparisons_survive_crashes_snapshots_and_promotions(activations: Activ
         assert (activations.comparisons, activations(ops.rules())) == before
 
 
+def test_a_worker_explains_examples_while_nobody_looks(activations: Activations) -> None:
+    rule, _ = with_draft(activations)
+    activations.event(1, a=2)
+    (example,) = activations(ops.comparison(rule))["examples"]["only_draft"]
+    assert (example["rule"]["verdict"], example["draft"]["verdict"]) == (False, True)
+
+
 def test_its_answers_leave_out_what_a_shadow_rule_does_until_it_acts(activations: Activations) -> None:
     rule = activations(ops.add_rule("r", "once a == 1", shadow=True))["id"]
     assert activations(ops.rules())["rules"][0]["shadow"] is True
