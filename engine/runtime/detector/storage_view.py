@@ -8,13 +8,13 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.runtime.contract.requests.operations import STATE, Operation
+from engine.runtime.contract.requests.operations import Operation
 from snapshots.store import Store
 
 
 def with_storage(answer: Answer, operation: Operation, store: Store, resident_bytes: int) -> Answer:
-    """Return an answer, to which storage and worker are added if the whole state was asked for."""
-    if operation.kind != STATE or not isinstance(answer, Done):
+    """Return the answer to a question for the state. If all of it was asked for, add storage and worker."""
+    if not isinstance(answer, Done):
         return answer
     if msgspec.json.decode(operation.payload, type=StateAsked).about != "all":
         return answer

@@ -10,6 +10,7 @@ import pytest
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done, Refused
+from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Activated
@@ -469,6 +470,35 @@ def test_without_a_journal_a_snapshot_that_fails_is_made_again_at_passivation(ma
     other = make(journal_sync="off")
     other.activate(ONE, 2)
     assert fired(other, 2000) == [rule_id]
+
+
+def test_a_change_is_synced_at_once_whatever_comes_with_it(make):
+    actor = make(journal_sync="interval")
+    actor.activate(ONE, 1)
+    assert not actor.handle([event(), ops.add_rule("r", "a == 1")]).unsynced
+
+
+def test_a_detector_that_is_dropped_leaves_no_file_open(make):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    actor = make()
+    actor.activate(ONE, 1)
+    answer(actor, event())
+    actor.discard()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_the_whole_state_includes_the_storage_and_a_part_does_not(actor):
+    added = {"journal", "snapshot", "worker"}
+    assert answer(actor, ops.state(StateAsked())).keys() >= added
+    assert answer(actor, ops.state(StateAsked("keys"))).keys().isdisjoint(added)
+
+
+def test_a_batch_that_writes_names_the_journal_that_was_removed(actor, tmp_path):
+    assert actor.handle([event()]).missing is None
+    segment = max((tmp_path / "detectors" / ONE).glob("journal-*"))
+    segment.unlink()
+    assert actor.handle([ops.rules()]).missing is None
+    assert actor.handle([event(2000)]).missing == str(segment)
 
 
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
