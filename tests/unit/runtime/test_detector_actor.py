@@ -501,6 +501,15 @@ def test_a_batch_that_writes_names_the_journal_that_was_removed(actor, tmp_path)
     assert actor.handle([event(2000)]).missing == str(segment)
 
 
+def test_without_a_journal_of_events_a_replay_has_no_answers_to_compare(make):
+    actor = make(journal_sync="off")
+    actor.activate(ONE, 1)
+    rule_id = add(actor, "a == 1")
+    assert fired(actor, a=1) == [rule_id]
+    answer(actor, ops.change_rule(rule_id, name="new"))
+    assert make(journal_sync="off").activate(ONE, 2).diverged is None
+
+
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor = make(journal_sync="interval")
     actor.activate(ONE, 1)
