@@ -510,6 +510,18 @@ def test_without_a_journal_of_events_a_replay_has_no_answers_to_compare(make):
     assert make(journal_sync="off").activate(ONE, 2).diverged is None
 
 
+def test_a_key_repeats_the_first_answer_whether_it_is_explained_or_not(actor, make):
+    add(actor)
+    body = json.dumps({"event": {"fields": {"a": 1}, "timestamp_ms": 1000}}).encode()
+    explained, plain = ops.evaluate(body, "key", explained=True), ops.evaluate(body, "key")
+    first = answer(actor, explained)
+    assert "node" in first["actions"][0]
+    assert answer(actor, plain) == answer(actor, explained) == first
+    other = make()
+    other.activate(ONE, 2)
+    assert answer(other, plain) == first
+
+
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor = make(journal_sync="interval")
     actor.activate(ONE, 1)
