@@ -522,6 +522,16 @@ def test_a_key_repeats_the_first_answer_whether_it_is_explained_or_not(actor, ma
     assert answer(other, plain) == first
 
 
+@pytest.mark.parametrize("of", [ops.evaluate_batch, ops.evaluate_lines])
+def test_where_all_events_are_refused_nothing_is_written(actor, of):
+    before = actor.handle([event(9_000_000)]).journal_bytes
+    late = {"fields": {}, "timestamp_ms": 1}
+    body = {"event": late} if of is ops.evaluate_lines else {"events": [late]}
+    reply = actor.handle([of(json.dumps(body).encode())])
+    assert b'"errors"' in reply.answers[0].result
+    assert reply.journal_bytes == before
+
+
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor = make(journal_sync="interval")
     actor.activate(ONE, 1)
