@@ -1,7 +1,7 @@
 """Reads a data folder for `inspect`, without taking its lock or changing anything."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -50,6 +50,11 @@ class NoDataFolder(CommandError):
     """There is no data folder, or it lacks what was asked for; the message says which."""
 
 
+def ids_of(names: Mapping[str, str | None], wanted: str) -> list[str]:
+    """Return the wanted id if there is one in these names by id, else the ids with the wanted name."""
+    return [wanted] if wanted in names else [each for each, name in names.items() if name == wanted]
+
+
 def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> DataFolderReport:
     """Report what a data folder holds; with `only`, just the detector with that id, else those of that name.
 
@@ -84,12 +89,8 @@ class _Reader:
         removed = frozenset[str]() if state is None else state.removed
         others = [name for name in folders if name not in named]
         if only is not None:
-            ids = (
-                [only]
-                if only in named or only in folders
-                else [i for i, name in named.items() if name == only]
-            )
-            named = {detector_id: named.get(detector_id) for detector_id in ids}
+            all_named = dict.fromkeys(folders) | named
+            named = {detector_id: all_named[detector_id] for detector_id in ids_of(all_named, only)}
             others = []
             if not named:
                 raise NoDataFolder(f"{self._data} holds no detector `{only}`")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from api.cli.inspection.data_folder import NoDataFolder, looked_at
+from api.cli.inspection.data_folder import NoDataFolder, ids_of, looked_at
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.catalogue.catalogue_state import recovered_state
@@ -16,8 +16,8 @@ def stored_detector(data: Path, wanted: str) -> Detector:
     Raises NoDataFolder.
     """
     _, state = looked_at(data / "directory", recovered_state)
-    names = {} if state is None else dict(state.detectors)
-    found = [wanted] if wanted in names else [each for each, name in names.items() if name == wanted]
+    names: dict[str, str | None] = {} if state is None else dict(state.detectors)
+    found = ids_of(names, wanted)
     if len(found) != 1:
         said = "no detector has" if not found else f"{len(found)} detectors have"
         raise NoDataFolder(f"{data}: {said} the id or name `{wanted}`")
@@ -31,10 +31,7 @@ def stored_detector(data: Path, wanted: str) -> Detector:
 
 def stored_rule_id(detector: Detector, wanted: str) -> str:
     """Return the id of the rule with that id, else of the only one of that name. Raises NoDataFolder."""
-    rules = detector.rules()
-    found = [rule.id for rule in rules if rule.id == wanted] or [
-        rule.id for rule in rules if rule.name == wanted
-    ]
+    found = ids_of({rule.id: rule.name for rule in detector.rules()}, wanted)
     if len(found) != 1:
         said = "no rule has" if not found else f"{len(found)} rules have"
         raise NoDataFolder(f"{said} the id or name `{wanted}`")
