@@ -532,6 +532,30 @@ def test_where_all_events_are_refused_nothing_is_written(actor, of):
     assert reply.journal_bytes == before
 
 
+def test_a_draft_is_shown_with_its_rule(actor):
+    rule_id = add(actor)
+    draft = answer(actor, ops.add_rule("d", "a == 2", shadow=True, draft_of=rule_id))
+    shown = answer(actor, ops.rule(draft["id"]))
+    assert (shown["shadow"], shown["draftOf"]) == (True, rule_id)
+    assert "draftOf" not in answer(actor, ops.rule(rule_id))
+
+
+def test_a_mount_that_is_not_safe_keeps_it_from_activating(tmp_path, files):
+    newborn(tmp_path, ONE)
+    identity = begin_folder(tmp_path)
+    checked = []
+
+    def unsafe():
+        checked.append(tmp_path)
+        raise OSError("another file system")
+
+    settings = RuntimeSettings(data=tmp_path, folder_id=identity)
+    actor = DetectorActor(settings, files=files, check_mount=unsafe)
+    with pytest.raises(StorageError, match="another file system"):
+        actor.activate(ONE, 1)
+    assert checked == [tmp_path]
+
+
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor = make(journal_sync="interval")
     actor.activate(ONE, 1)
