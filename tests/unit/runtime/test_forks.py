@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,15 @@ async def test_a_fork_remembers_what_its_source_saw_and_then_goes_its_own_way(tm
         assert await rule_ids(service, source) == []
 
 
+async def test_a_rule_of_a_fork_is_as_young_as_the_one_it_is_a_copy_of(tmp_path):
+    async with local_service(tmp_path) as service:
+        source = await source_of(service)
+        await service.fleet.call(source, ops.add_rule("young", "historically b == 1"))
+        fork = await service.fleet.fork_detector(source, "fork")
+        for detector in (source, fork):
+            assert await fired(service, detector, 2, b=1) == ["young"]
+
+
 async def test_rules_of_a_fork_have_ids_of_their_own(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
@@ -101,6 +111,7 @@ async def test_rules_of_a_fork_have_ids_of_their_own(tmp_path):
         again = await service.fleet.fork_detector(fork, "of the fork")
         ids = [await rule_ids(service, detector) for detector in (source, fork, again)]
         assert len({rule_id for each in ids for rule_id in each}) == 3
+        assert all(re.fullmatch("[0-9a-f]{32}", rule_id) for each in ids for rule_id in each)
         actions = (await service.fleet.call(fork, event(2, user="ada"))).result
         assert json.loads(actions)["actions"][0]["ruleId"] == ids[1][0]
 

@@ -74,6 +74,6 @@ def test_the_figures_of_a_detector_are_those_of_its_state(actor: MeasuredActor) 
     reply = actor.handle([ops.add_rule("r", "per k once a == 1"), event(1, k=1, a=1)])
     figures = actor.figures()
     assert figures is not None
-    assert (figures.id, figures.rules, figures.keys) == (ONE, 1, 1)
+    assert (figures.id, figures.epoch, figures.rules, figures.keys) == (ONE, 0, 1, 1)
     assert figures.journal_bytes == reply.journal_bytes
     assert figures.state_bytes > 0
