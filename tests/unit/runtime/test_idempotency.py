@@ -1,5 +1,6 @@
 """Kept answers: found while they are kept, small in memory, and on the disk beside the snapshots."""
 
+import itertools
 import json
 import random
 import shutil
@@ -89,6 +90,33 @@ def test_a_key_is_not_found_where_it_stands_across_two_rows() -> None:
     request = request_digest(operation.kind, operation.payload)
     answers.keep(CachedAnswer(across, request, b"late", b"[]"), 0)
     assert answers.find(across, operation, 0) == Done(b"late")
+
+
+def test_each_distinct_result_counts_with_its_bytes_and_those_of_its_messages() -> None:
+    answers = IdempotencyCache(10**9, 10**9)
+    sizes = [answers.size_bytes]
+    unusual = encode_entries([Entry(2003, "m" * 5_000)])
+    for number, (result, messages) in enumerate(
+        ((b"r" * 9_000, b"[]"), (b"r" * 9_000, b"[]"), (b"", unusual))
+    ):
+        answers.keep(answer_of(str(number), result, messages), 0)
+        sizes.append(answers.size_bytes)
+    first, second, third = (after - before for before, after in itertools.pairwise(sizes))
+    assert first >= 9_000
+    assert second < 1_000
+    assert 5_000 <= third < 9_000
+
+
+def test_answers_count_with_their_rows_and_buckets() -> None:
+    answers = IdempotencyCache(10**9, 10**9)
+    for number in range(2_000):
+        answers.keep(answer_of(str(number), NOTHING, b"[]"), 0)
+    page = answers.begin_page(0)
+    assert page is not None
+    answers.page_written(page)
+    [generation] = answers._generations
+    assert len(answers) == 2_000
+    assert answers.size_bytes >= 2_000 * 35 + 160 * len(generation._buckets)
 
 
 def test_answers_of_two_thousand_evaluations_a_second_fit_for_ten_minutes() -> None:
