@@ -384,10 +384,21 @@ def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
         restore(Recovered(None, iter([record]), ()), IdempotencyCache(1, 1), LIMITS)
 
 
+def test_a_record_needs_a_newer_program_if_any_of_its_rules_is_a_shadow() -> None:
+    plain, shadow = (history.RulePut("1" * 32, "r", b"", True, False, 1, shadow=one) for one in (False, True))
+    assert history.version_of((plain, shadow)) == history.version_of((shadow, plain)) == RECORD_VERSION
+    assert history.version_of((plain, plain)) == history.version_of(()) == RECORD_VERSION - 1
+    assert history.RulePut("1" * 32, "r", b"", True, False, 1).shadow is False
+
+
 def test_what_a_newer_program_wrote_is_refused() -> None:
     record = Record(7, RECORD_VERSION + 1, b"", Path("journal"), 64)
     with pytest.raises(NewerFormat, match=f"at 64.*version {RECORD_VERSION + 1}"):
         restore(Recovered(None, iter([record]), ()), IdempotencyCache(1, 1), LIMITS)
+    with pytest.raises(NewerFormat, match=f"answers.*version {PAGE_VERSION + 1}"):
+        restore(
+            Recovered(None, iter(()), pages=(Page(PAGE_VERSION + 1, b""),)), IdempotencyCache(1, 1), LIMITS
+        )
     with pytest.raises(NewerFormat, match=f"version {SNAPSHOT_VERSION + 1}"):
         restore(
             Recovered(Snapshot(1, 1, SNAPSHOT_VERSION + 1, b""), iter(()), ()), IdempotencyCache(1, 1), LIMITS
