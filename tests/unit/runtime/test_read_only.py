@@ -91,6 +91,8 @@ def test_a_passive_detector_can_be_read_though_nothing_can_be_written(
         said = "nothing was done, because the detector is read-only: "
         assert refused.entries[0].message.startswith(said)
     assert reply.no_room == activated.read_only
+    assert actor.handle([event(2000, a=1)]).no_room == activated.read_only
+    assert actor.handle([ops.rules()]).no_room is None
     assert (reply.unsaved, reply.unsynced, reply.journal_bytes) == (False, False, 0)
     # Whatever else is asked of an actor.
     assert not actor.begin_saving()

@@ -282,6 +282,27 @@ def test_a_record_at_which_processes_die_is_found_wherever_it_is(tmp_path: Path,
                 machine.process(fatal)
 
 
+def test_crash_reports_go_to_the_mark_while_a_journal_is_replayed(tmp_path: Path) -> None:
+    directed: list[int | None] = []
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    attempt = attempts.ReplayAttempt(tmp_path, RealFiles(), crashes_to=directed.append)
+    attempt.begin()
+    attempt.reached(Record(1, 3, b"", tmp_path / "journal", 0))
+    [descriptor] = directed
+    assert descriptor is not None
+    assert Path(f"/proc/self/fd/{descriptor}").readlink() == tmp_path / "replaying"
+    for _ in range(2):
+        attempt.survived()
+        assert directed == [descriptor, None]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_crash_is_told_by_the_first_line_of_its_report(tmp_path: Path) -> None:
+    Machine(tmp_path, 3, 0).process(1, b"Fatal Python error: Aborted\n\nThread 1:\n")
+    deaths = attempts.last_deaths(tmp_path / "replaying", RealFiles())
+    assert str(deaths) == "1 process crashed (Aborted) at record 1 or soon after"
+
+
 def test_a_long_journal_of_small_records_is_marked_every_hundred_milliseconds(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 5000, 1)
     machine.process(None)
