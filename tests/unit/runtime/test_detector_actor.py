@@ -556,6 +556,19 @@ def test_a_mount_that_is_not_safe_keeps_it_from_activating(tmp_path, files):
     assert checked == [tmp_path]
 
 
+def test_without_a_journal_of_events_each_snapshot_is_a_file_of_its_own(make, tmp_path):
+    actor = make(journal_sync="off")
+    actor.activate(ONE, 1)
+    add(actor)
+    names = set()
+    for timestamp_ms in (1000, 2000):
+        fired(actor, timestamp_ms, a=1)
+        actor.begin_saving()
+        actor.finish_saving()
+        names.add(max(path.name for path in (tmp_path / "detectors" / ONE).glob("snapshot-*")))
+    assert len(names) == 2
+
+
 def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor = make(journal_sync="interval")
     actor.activate(ONE, 1)

@@ -18,7 +18,7 @@ from engine.language.text.parser import parse
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector.persistence import detector_snapshot
+from engine.runtime.detector.persistence import detector_snapshot, replay
 from engine.runtime.detector.persistence import journal_entries as history
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.persistence.idempotency import (
@@ -389,6 +389,32 @@ def test_a_record_needs_a_newer_program_if_any_of_its_rules_is_a_shadow() -> Non
     assert history.version_of((plain, shadow)) == history.version_of((shadow, plain)) == RECORD_VERSION
     assert history.version_of((plain, plain)) == history.version_of(()) == RECORD_VERSION - 1
     assert history.RulePut("1" * 32, "r", b"", True, False, 1).shadow is False
+
+
+def test_more_is_reserved_for_what_may_take_more_than_its_body() -> None:
+    short = history.estimated_bytes(ops.evaluate(b"{}"))
+    long = [ops.evaluate(b"{}", "key"), ops.evaluate_batch(b"{}"), ops.add_rule("r", "a == 1")]
+    assert short < 1_000
+    assert all(history.estimated_bytes(operation) > 4_000 for operation in long)
+
+
+def test_a_record_is_arrays_within_arrays() -> None:
+    entry = history.Evaluated(b"{}", answer=history.GivenAnswer(b"k", b"r", b"m"))
+    record = msgpack.unpackb(history.encode(JournalRecord(1, 1, True, (entry,))))
+    assert record[:4] == [1, 1, True, [["evaluated", b"{}", None, [b"k", b"r", b"m"]]]]
+
+
+def test_of_records_at_which_other_rules_fire_the_first_is_named_and_all_are_counted() -> None:
+    diverged = replay._Diverged()
+    assert diverged.summary is None
+    for sequence in (7, 8):
+        record = Record(sequence, RECORD_VERSION, b"", Path("journal-1"), 64)
+        diverged.note(record, JournalRecord(1, 1, True, (), program="0.1"))
+        if sequence == 7:
+            first = diverged.summary
+            assert first is not None
+            assert first.startswith("journal-1 at 64: at the events of record 7, ")
+    assert diverged.summary == f"{first}; the same holds for 2 records in all"
 
 
 def test_what_a_newer_program_wrote_is_refused() -> None:
