@@ -493,6 +493,17 @@ def test_the_whole_state_includes_the_storage_and_a_part_does_not(actor):
     assert answer(actor, ops.state(StateAsked("keys"))).keys().isdisjoint(added)
 
 
+def test_the_state_tells_whether_the_journal_is_synced_and_when_a_snapshot_was_saved(make):
+    actor = make(journal_sync="interval")
+    actor.activate(ONE, 1)
+    actor.handle([event()])
+    assert answer(actor, ops.state(StateAsked()))["journal"]["synced"] is False
+    assert actor.begin_saving()
+    actor.finish_saving()
+    after = answer(actor, ops.state(StateAsked()))
+    assert (after["journal"]["synced"], after["snapshot"]["saved_ms"]) == (True, 10_000_000)
+
+
 def test_a_batch_that_writes_names_the_journal_that_was_removed(actor, tmp_path):
     assert actor.handle([event()]).missing is None
     segment = max((tmp_path / "detectors" / ONE).glob("journal-*"))

@@ -42,7 +42,7 @@ def test_each_call_is_timed_with_all_that_it_waits_for(
     actor: MeasuredActor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock ticks whenever it is read."""
-    monkeypatch.setattr(measured_actor.time, "perf_counter", map(float, itertools.count()).__next__)
+    monkeypatch.setattr(measured_actor.time, "perf_counter", map(float, itertools.count(1)).__next__)
     actor.activate(ONE, 1)
     actor.handle([ops.rules(), ops.add_rule("r", "a == 1")])
     assert actor.begin_saving()
