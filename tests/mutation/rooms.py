@@ -275,6 +275,7 @@ ROOMS: Final = {
                 "unit/runtime/**/test_*.py",
             ),
             importing="engine.runtime.detector",
+            decided=True,
         ),
         Room(
             "settings",
