@@ -19,7 +19,7 @@ from engine.language.literals import explain_string, number_value, string_value
 from engine.language.text.lexical.contextual_keywords import is_keyword
 from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, is_reserved
 from engine.language.text.lexical.words import Word
-from engine.language.text.suggestions import WORDS_BACK_MAX, explain, explain_character
+from engine.language.text.suggestions import explain, explain_character
 from engine.language.text.transformer import AggregateOperand, Part, Transformer, offset_of, split_duration
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
@@ -27,6 +27,9 @@ from engine.language.validation.validator import validated
 
 _PREFIXES = {"NOT", "ONCE", "HISTORICALLY", "PER", "ALL", "ANY", "PREVIOUS", "EARLIER", "COUNT"}
 _CONNECTIVES = {"AND", "OR", "SINCE"}
+
+_WORDS_BACK_MAX = 4
+"""How many words before the failing one may be the misspelled one: in `smu(a) > 1` it is four before."""
 
 
 def parse(source: str | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -> Condition:
@@ -128,7 +131,7 @@ class _ParserTrials:
     def __init__(self, tokens: Sequence[Token], last: int) -> None:
         """The parser was fed the tokens before the last."""
         self._tokens = tokens
-        self.first = max(0, last - WORDS_BACK_MAX)
+        self.first = max(0, last - _WORDS_BACK_MAX)
         state = _parser().parse_interactive("")
         # The parser then accepts or rejects tokens and builds no document.
         state.parser_state.parse_conf.callbacks = {}

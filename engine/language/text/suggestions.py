@@ -39,9 +39,6 @@ _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
 )
 """If all terminals of the first set are accepted, the phrase replaces those of the second set."""
 
-WORDS_BACK_MAX = 4
-"""How many words before the failing one may be the misspelled one: in `smu(a) > 1` it is four before."""
-
 _MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "[", "STAR": "*"}
 
 _OPERATOR_RUN = re.compile(r"[=!<>~&|≠≤≥]+")

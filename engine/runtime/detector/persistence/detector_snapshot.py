@@ -88,9 +88,7 @@ def detector_from(body: bytes, version: int, answers: IdempotencyCache, default_
     limits, state_version = default_limits, version
     if version >= LIMITS_STORED_FROM:
         stored_limits, second, document = document
-        if stored_limits != limits_document(default_limits):
-            # Otherwise they stay one object, which needs no comparison of its members.
-            limits = limits_from(stored_limits)
+        limits = limits_from(stored_limits)
         if version < STATE_VERSION_STORED_FROM:
             for answer in msgspec.convert(second, list[EarlierAnswer]):
                 answers.keep(answer.current(), answer.answered_at_us)
