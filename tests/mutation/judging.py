@@ -81,9 +81,10 @@ class Judge(NamedTuple):
         os._exit(code)
 
     def noticed(self, copy: Path) -> int:
-        """Tell what shows that the product in this folder is broken.
+        """Return what shows that the product in this folder is broken, as the exit status of a process.
 
-        0 is nothing, 2 and more are test files, counted by name, and 1 is anything else.
+        0 is nothing, 1 is the recording or an error, and from 2 on it is a test file, by its place among the
+        sorted ones.
         """
         sys.path.insert(0, str(copy))
         sys.dont_write_bytecode = True

@@ -51,7 +51,7 @@ class NoDataFolder(CommandError):
 
 
 def ids_of(names: Mapping[str, str | None], wanted: str) -> list[str]:
-    """Return the wanted id if there is one in these names by id, else the ids with the wanted name."""
+    """Return the ids that `wanted` means: itself if it is one, else all with that name. `names` are by id."""
     return [wanted] if wanted in names else [each for each, name in names.items() if name == wanted]
 
 

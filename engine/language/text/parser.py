@@ -126,10 +126,10 @@ class _Reader:
 
 
 class _ParserTrials:
-    """The parser's states before the last tokens of a text up to an error, to try other tokens in them."""
+    """The parser's states before each of the last tokens up to an error, to try other tokens there."""
 
     def __init__(self, tokens: Sequence[Token], last: int) -> None:
-        """The parser was fed the tokens before the last."""
+        """`last` is the index of the token that failed; the parser was fed those before it."""
         self._tokens = tokens
         self.first = max(0, last - _WORDS_BACK_MAX)
         state = _parser().parse_interactive("")

@@ -13,7 +13,7 @@ from snapshots.store import Store
 
 
 def with_storage(answer: Answer, operation: Operation, store: Store, resident_bytes: int) -> Answer:
-    """Return the answer to a question for the state. If all of it was asked for, add storage and worker."""
+    """Return an answer about the state. If the whole state was asked for, add storage and worker."""
     if not isinstance(answer, Done):
         return answer
     if msgspec.json.decode(operation.payload, type=StateAsked).about != "all":
