@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.compilation import fused_stream
+from engine.evaluation.dispatch import combinations, rule_set
+from engine.evaluation.dispatch.compilation import fused_stream, memory_access
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.dispatch.selection import ranges
 from engine.evaluation.facts import lookups
@@ -65,9 +65,12 @@ MODES = {
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
         (incremental_expiry, "SHRUNK_FROM", 0),
+        (combinations, "KEPT_MAX", 1),
     ),
     "fused, tidied at every event, looked up": (
         *LOOKED_UP,
+        (memory_access, "TESTED_ONCE_FROM", 1),
+        (combinations, "KEPT_MAX", 1),
         (fused_stream, "SETTLE_EVERY", 1),
         (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),

@@ -128,6 +128,7 @@ ROOMS: Final = {
                 "state/fusing.py",
                 "plan/temporal.py",
                 "plan/codegen.py",
+                "dispatch/combinations.py",
                 "dispatch/compilation/memory_access.py",
             ),
             marks="not ray and not long",

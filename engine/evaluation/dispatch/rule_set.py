@@ -223,6 +223,7 @@ class RuleSet:
         self._enabled[rule.priority] = before._replace(rule=rule)
         self._rules[rule.priority] = rule
         self._stream = None
+        self._indexed_stream.rules_changed()
 
     def exchange(self, one: Rule, other: Rule) -> None:
         """Replace two rules by two that have each other's conditions and histories."""

@@ -84,7 +84,7 @@ class Writer(ABC):
         """Write the updates of a shape, and give an expression without side effects for its truth."""
         match shape:
             case Predicate():
-                return self._looked_up(shape.facts, self._test(shape))
+                return self.predicate(shape)
             case Junction(word, members):
                 return "(" + f" {word} ".join([self.verdict(member) for member in members]) + ")"
             case Negation(inner):
@@ -99,6 +99,10 @@ class Writer(ABC):
                 return self._updated(shape)
             case _:
                 assert_never(shape)
+
+    def predicate(self, predicate: Predicate) -> str:
+        """Return an expression for the truth of a predicate."""
+        return self._looked_up(predicate.facts, self._test(predicate))
 
     def _test(self, predicate: Predicate) -> str:
         test, facts, constants, negated, arguments = predicate

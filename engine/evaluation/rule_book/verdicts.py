@@ -2,7 +2,7 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from operator import attrgetter
 from struct import Struct, pack
 from typing import Final
@@ -27,17 +27,17 @@ class Verdicts:
         """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
 
-    def note(self, first: int, fired: Iterable[Fired]) -> None:
+    def note(self, first: int, fired: Sequence[Fired]) -> None:
         """Add the rules that fired at successive events. `first` is the number of the first event."""
         checksum, together = self.checksum, self._together
-        packed_of: dict[Fired, bytes] = {}
+        packed_of: dict[int, bytes] = {}
         for number, rules in enumerate(fired, first):
             if rules:
-                # The same rules often fire together.
-                packed = packed_of.get(rules)
+                # The same rules often fire together, and are then mostly one tuple.
+                packed = packed_of.get(id(rules))
                 if packed is None:
                     # No other rule ever gets the same priority. Actions would cost several times as much.
-                    packed = packed_of[rules] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
+                    packed = packed_of[id(rules)] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
                 together[packed] = together.get(packed, 0) + 1
                 checksum = zlib.crc32(packed, (checksum ^ number) & 0xFFFFFFFF)
         self.checksum = checksum

@@ -46,15 +46,15 @@ def refused_result(refusal: Refusal) -> bytes:
 
 def _results_of(outcomes: Outcomes) -> list[bytes]:
     """Return the result of each event as JSON."""
-    # The same rules often fire together.
-    known: dict[Fired, bytes] = {}
+    # The same rules often fire together, and are then mostly one tuple.
+    known: dict[int, bytes] = {}
     results = []
     for fired in outcomes.fired:
         result = b'{"actions":[]}'
         if fired:
-            result = known.get(fired, b"")
+            result = known.get(id(fired), b"")
             if not result:
-                result = known[fired] = b'{"actions":' + encode_actions(fired) + b"}"
+                result = known[id(fired)] = b'{"actions":' + encode_actions(fired) + b"}"
         results.append(result)
     for place, messages in outcomes.messages.items():
         results[place] = results[place][:-1] + b',"messages":' + encode_entries(messages) + b"}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+from engine.evaluation.dispatch.combinations import Combinations, rules_of_bits
 from engine.evaluation.dispatch.compilation.event_access import fact_lookups, key_lookup
 from engine.evaluation.dispatch.compilation.fused_stream import HeldMemory, HeldPattern, fuse_few, fuse_many
 from engine.evaluation.dispatch.compilation.generated_code import block, factory, names_given, numbered
@@ -143,11 +144,12 @@ class Compiler:
         def named(memory: HeldMemory) -> NodeName:
             return enabled[memory.rule].memories[memory.place]
 
-        given = [*map(bound, parts.constants), *self._names(parts), *((one.rule,) for one in enabled)]
+        given = [*map(bound, parts.constants), *self._names(parts)]
         for memory in tables:
             table = state.tables[named(memory).path]
             given += [table.shards, table.seen, table.log.append]
-        given += [state.globals.cells, self._patterns.begin, self._lookups.relations]
+        combinations = Combinations(functools.partial(rules_of_bits, [one.rule for one in enabled]))
+        given += [combinations, state.globals.cells, self._patterns.begin, self._lookups.relations]
         observe_many: ObserveMany = bind(given)
         return observe_many
 

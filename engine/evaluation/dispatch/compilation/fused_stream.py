@@ -51,7 +51,7 @@ Births are counted from 0, because rules are only compared with each other.
 
 _MANY: Final = """\
 def bind(given):
- {given}cells, begin, relations_of = given
+ {given}combinations, cells, begin, relations_of = given
  def observe_many(events, detector, results):
   clock = NEVER if detector.clock_us is None else detector.clock_us
   latest, tick, state = detector.latest_us, detector.events_seen, detector.state
@@ -71,7 +71,7 @@ def bind(given):
     {lines}
     {fired}
     {settle}
-    results.append(fired)
+    results.append(combinations[fired])
   finally:
    {store}
    if clock != NEVER:
@@ -84,6 +84,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
     lookups = (["begin(fields, vars)"] if begins else []) + fact_lookups(
         parts.facts, writer.quantities, writer.lookups
     )
+    lookups += writer.tests
     tables = ""
     for number, path in enumerate(parts.paths):
         if not is_filtered(path):
@@ -94,7 +95,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
         lookups.insert(0, "vars = vars or NOTHING")
     if parts.asks_relations:
         lookups.insert(1, "relations = relations_of(vars)")
-    constants, rules = numbered("c", range(len(parts.constants))), numbered("r", range(len(verdicts)))
+    constants = numbered("c", range(len(parts.constants)))
     renewed = f"pause, tracking = tick - tick % {SETTLE_EVERY} + {SETTLE_EVERY}, state.tracking"
     settle = [
         "if tick >= pause or state.due:",
@@ -103,7 +104,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
         f" {renewed}",
     ]
     return _MANY.format(
-        given=constants + names_given(parts) + rules + tables,
+        given=constants + names_given(parts) + tables,
         load=block([renewed, *[f"m{cell} = cells[{cell}]" for cell in writer.cells]], 2),
         lookups=block(lookups, 4),
         lines=block(writer.lines, 4),
@@ -114,29 +115,15 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
 
 
 def _fired(verdicts: list[str]) -> list[str]:
-    """Return the statements that collect the rules that fire. Each rule comes as a tuple of its own.
-
-    Adding to a tuple copies it, so every few rules begin another.
-    """
+    """Return the statements that set a bit for each rule that fires."""
     if not verdicts:
-        return ["fired = ()"]
-    lines = []
-    for number, verdict in enumerate(verdicts):
-        if number % _TOGETHER:
-            lines.append(f"if {verdict}: fired += r{number}")
-            continue
-        if number:
-            lines.append("if fired: before += fired")
-        elif len(verdicts) > _TOGETHER:
-            lines.append("before = ()")
-        lines.append(f"fired = r{number} if {verdict} else ()")
-    if len(verdicts) > _TOGETHER:
-        lines.append("fired = before + fired")
-    return lines
+        return ["fired = 0"]
+    first, *others = verdicts
+    return [
+        f"fired = 1 if {first} else 0",
+        *(f"if {verdict}: fired |= {1 << place}" for place, verdict in enumerate(others, 1)),
+    ]
 
-
-_TOGETHER: Final = 32
-"""How many rules are added to one tuple."""
 
 # Each change of a rule makes another source of up to a megabyte, which rarely recurs.
 _stream_factory: Final = functools.lru_cache(maxsize=4)(factory)

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from engine.evaluation.memory import Regime
 from engine.evaluation.plan.codegen import Access, Writer, verdict_of
-from engine.evaluation.plan.shapes import Aggregate, Memory, Shape, walk
+from engine.evaluation.plan.shapes import Aggregate, Memory, Predicate, Shape, Test, walk
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 
 
@@ -42,6 +42,28 @@ class RowWriter(Writer):
         return [] if where is None else [where]
 
 
+_SHORT: Final[frozenset[Test]] = frozenset(
+    {
+        "present",
+        "boolean",
+        "zero or one",
+        "scalar",
+        "among texts",
+        "among numbers",
+        "texts between",
+        "between",
+        "at least",
+        "at most",
+        "above",
+        "below",
+    }
+)
+"""The tests that are short, whatever the event has."""
+
+TESTED_ONCE_FROM: Final = 3
+"""A short test that is written at least this often is made once for each event."""
+
+
 class EagerWriter(RowWriter):
     """Writes for functions that evaluate many events for all rules. Cells are local variables: `m0`, `m1`.
 
@@ -61,8 +83,25 @@ class EagerWriter(RowWriter):
         self._constants = constants
         self._late = dict(late)
         self.cells: set[int] = set()
-        nodes = (part for shape in shapes for part in walk(shape) if isinstance(part, Memory | Aggregate))
+        parts = [part for shape in shapes for part in walk(shape)]
+        nodes = (part for part in parts if isinstance(part, Memory | Aggregate))
         self._readers = Counter(map(self._identity, nodes))
+        tests = Counter([_tested(part, constants) for part in parts if isinstance(part, Predicate)])
+        del tests[None]
+        self._often = {test for test, times in tests.items() if times >= TESTED_ONCE_FROM}
+        self._variables: dict[Hashable, str] = {}
+        self.tests: list[str] = []
+        """The statements for the tests that are written often: `p0`, `p1`. They come before all others."""
+
+    def predicate(self, predicate: Predicate) -> str:
+        """Return an expression for the truth of a predicate: a variable if it is written often."""
+        test = _tested(predicate, self._constants)
+        if test not in self._often:
+            return super().predicate(predicate)
+        if test not in self._variables:
+            self._variables[test] = variable = f"p{len(self.tests)}"
+            self.tests.append(f"{variable} = {super().predicate(predicate)}")
+        return self._variables[test]
 
     def turn(self, path: int, where: str | None) -> list[str]:
         """Write the statements that look up the key of a path, unless they are written already."""
@@ -93,6 +132,13 @@ class EagerWriter(RowWriter):
         if memory.path >= 0:
             return super().read(memory)
         return verdict_of(memory, f"m{self._constants[memory.constants[0]]}")
+
+
+def _tested(predicate: Predicate, constants: Sequence[Any]) -> Hashable:
+    """Return what is equal for predicates that always agree; None unless the test is short."""
+    if predicate.test not in _SHORT:
+        return None
+    return predicate._replace(constants=()), tuple([constants[number] for number in predicate.constants])
 
 
 def _cell(memory: Memory) -> Access:

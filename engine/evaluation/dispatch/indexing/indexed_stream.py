@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+from engine.evaluation.dispatch.combinations import Combinations
 from engine.evaluation.dispatch.compilation.compiler import Stream
 from engine.evaluation.dispatch.indexing.buckets import SliceTest, run
 from engine.evaluation.dispatch.indexing.index import Index
@@ -51,17 +52,20 @@ class IndexedStream:
         self._slice_test_of = slice_test_of
         self._patterns = patterns
         self._lookups, self._relations = lookups, relations
-        self._rules = rules
+        self._combinations: Combinations[tuple[int, ...]] = Combinations(
+            lambda priorities: tuple([rules[priority] for priority in priorities])
+        )
         self._finders: tuple[TableFinder, TableFinder | None] | None = None
         self.samples = Samples()
 
     def rules_changed(self) -> None:
         """Forget what depends on the rules."""
         self._finders = None
+        self._combinations.clear()
 
     def observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
         """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
-        state, joins, rules = self._state, self._joins, self._rules
+        state, joins, combinations = self._state, self._joins, self._combinations
         globals_, met_by, append = state.globals, self._index.met_by, results.append
         begin = self._patterns.begin if self._patterns.bounded else None
         relations_of = self._lookups.relations if self._relations else None
@@ -106,12 +110,9 @@ class IndexedStream:
                     # Messages belong to the event whose result comes next.
                     detector.clock_us, detector.events_seen = clock, tick
                     detector.settle()
-                if not fired:
-                    append(())
-                elif len(fired) == 1:
-                    append((rules[fired[0]],))
-                else:
-                    append(tuple([rules[priority] for priority in sorted(fired)]))
+                if len(fired) > 1:
+                    fired.sort()
+                append(combinations[*fired,] if fired else ())
         finally:
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock, tick
