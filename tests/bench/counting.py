@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +25,7 @@ from engine.runtime.process.collector import collect_seldom
 from tests.bench.effort import Effort
 from tests.bench.fresh import call, resident_bytes
 from tests.bench.race import BATCH_EVENTS, Disagreement, Event
-from tests.bench.rows import Part, Row, Target, at_most
+from tests.bench.rows import Part, Row, Target, at_least, at_most
 
 CASE = "counting"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -47,7 +48,7 @@ Judge = Callable[[dict[str, Any], float], bool]
 class Form(NamedTuple):
     """A condition, the same by hand, and at most how many times the cost of `once within` it is to take.
 
-    `aim` is in thousands of events a second, with `AIMED_KEYS` or more.
+    `aim` is in thousands of events a second, with `AIMED_KEYS` or more, and nothing else in the process.
     """
 
     name: str
@@ -154,6 +155,7 @@ def parts(effort: Effort) -> list[Part]:
             for keys in sorted({min(FEW_KEYS, effort.keys_max), effort.keys_max})
             for skewed in (False, True)
         ),
+        Part(CASE, partial(measure_alone, effort), "alone"),
         Part(CASE, partial(measure_memory, effort), "memory"),
     ]
 
@@ -241,25 +243,64 @@ def measure(keys: int, skewed: bool, effort: Effort) -> list[Row]:
                 floor=1e-3 / statistics.median(lap.floor_s for lap in mine),
                 ratio=ratio,
                 over="once within",
-                target=None if form is ONCE else _target(form, keys, ratio, rate),
+                target=None
+                if form is ONCE
+                else at_most(form.times_max, ratio, f"at most {form.times_max}x once within"),
             )
         )
     return rows
 
 
-def _target(form: Form, keys: int, ratio: float, rate: float) -> Target:
-    within = at_most(form.times_max, ratio, f"at most {form.times_max}x once within")
-    if keys < AIMED_KEYS:
-        return within
-    return Target(text=f"{within.text}; aim {form.aim} k/s", met=within.met and rate >= form.aim)
+def measure_alone(effort: Effort) -> list[Row]:
+    """Give the same for each form in a process that does nothing else, so the caches are its own."""
+    keys = effort.keys_max
+    batches = max(1, effort.passes * effort.pass_events_max // BATCH_EVENTS)
+    rows = []
+    once = call(__name__, "alone", form=ONCE.name, keys=keys, batches=batches)
+    for form in FORMS:
+        run = call(__name__, "alone", form=form.name, keys=keys, batches=batches)
+        aimed = at_least(form.aim, run["rate"], f"at least {form.aim} k/s")
+        rows.append(
+            Row(
+                case=CASE,
+                name=f"{form.name}, {keys} keys, alone in a process",
+                unit="k events/s",
+                ours=run["rate"],
+                worst=run["worst"],
+                ratio=once["rate"] / run["rate"],
+                over="once within, alone",
+                target=aimed if keys >= AIMED_KEYS else None,
+            )
+        )
+    return rows
 
 
 # -- in processes of their own -------------------------------------------------------------------------------
 
 
+def alone(form: str, keys: int, batches: int) -> dict[str, float]:
+    """Give thousands of events a second of one form: the median of batches, and the worst of them."""
+    collect_seldom()
+    detector = _detector(_named(form))
+    drawn = bodies(keys, skewed=False)
+    for body in islice(drawn, EVENTS_OF_KEY * keys // BATCH_EVENTS + 1):
+        detector.evaluate_many(decoded(body))
+    rates = []
+    for body in islice(drawn, batches):
+        events = decoded(body)
+        started_s = time.perf_counter()
+        detector.evaluate_many(events)
+        rates.append(1e-3 * BATCH_EVENTS / (time.perf_counter() - started_s))
+    return {"rate": statistics.median(rates), "worst": min(rates)}
+
+
+def _named(form: str) -> Form:
+    return next(each for each in (ONCE, *FORMS) if each.name == form)
+
+
 def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
     """Give the memory that keys take after some events of each, what the detector says of it, and firings."""
-    chosen = next(each for each in (ONCE, *FORMS) if each.name == form)
+    chosen = _named(form)
     detector, judge = _detector(chosen), chosen.by_hand()
     batches = bodies(keys, skewed=False)
     # What the first event brings about is not of the keys.

@@ -18,7 +18,8 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 
 T = TypeVar("T")
 
-_LARGE_BYTES: Final = 1 << 16
+LARGE_BYTES: Final = 1 << 16
+"""The collector is suspended while a body of at least this length is decoded."""
 
 _NUMBER: Final = re.compile(rb"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -79,7 +80,7 @@ def containers_in(body: bytes) -> int:
 
 def without_collector(body: bytes) -> AbstractContextManager[None]:
     """Suspend garbage collection: it would scan the values of a large body again and again."""
-    return nullcontext() if len(body) < _LARGE_BYTES or not gc.isenabled() else _without_collector()
+    return nullcontext() if len(body) < LARGE_BYTES or not gc.isenabled() else _without_collector()
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
-from math import isfinite
+from sys import float_info
 from typing import Annotated, Any, Final, Literal, assert_never
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.facts.values import Event
-from engine.evaluation.wire.bodies import containers_in, decode
+from engine.evaluation.wire.bodies import LARGE_BYTES, check_count, check_digits, containers_in, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
@@ -49,14 +48,30 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
 
-class FlatEvent(EventBody):
-    """An event of which decoding alone tells that its fields do not nest and that its time is in range."""
+_Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
 
-    fields: dict[str, str | int | float | bool | None]
+
+class FlatEvent(EventBody):
+    """An event whose fields are finite scalars and whose time is in range: decoding alone tells."""
+
+    fields: dict[str, str | int | _Finite | bool | None]
     timestamp_ms: (
         Annotated[int, msgspec.Meta(ge=-int(TIMESTAMP_MS_MAX), le=int(TIMESTAMP_MS_MAX))]
         | Annotated[float, msgspec.Meta(ge=-TIMESTAMP_MS_MAX, le=TIMESTAMP_MS_MAX)]
     )
+
+
+class FlatEvaluate(EvaluateBody):
+    """The body of an evaluation with a flat event and nothing else. Most bodies are such."""
+
+    event: FlatEvent
+    context: msgspec.UnsetType = msgspec.UNSET
+
+
+FLAT_EVALUATE_DEPTH: Final = 3
+"""The depth of such a body: an object with an event, which is an object with an object."""
+
+FLAT_EVALUATE: Final = msgspec.json.Decoder(FlatEvaluate)
 
 
 class _FlatBatch(BatchBody):
@@ -65,7 +80,7 @@ class _FlatBatch(BatchBody):
     events: list[FlatEvent]  # type: ignore[assignment]  # nobody adds other events
 
 
-_FLAT_DEPTH: Final = 4
+_FLAT_BATCH_DEPTH: Final = 4
 """The depth of a batch of flat events: an object with an array of events, each an object with an object."""
 
 
@@ -87,6 +102,16 @@ Answer = Done | Refused
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
+    if len(body) < LARGE_BYTES and limits.body_depth_max >= FLAT_EVALUATE_DEPTH:
+        # What `decode` does besides takes longer than decoding such a body.
+        check_count(body, limits.body_values_max)
+        try:
+            flat = FLAT_EVALUATE.decode(body)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            check_digits(body, limits.digits_max)
+            return flat
     decoded = decode(body, EvaluateBody, limits)
     if not -TIMESTAMP_MS_MAX <= decoded.event.timestamp_ms <= TIMESTAMP_MS_MAX:
         check_timestamps([decoded.event], lambda _: "event")
@@ -111,16 +136,13 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
 def _nesting_at_most(batch: BatchBody, body: bytes) -> int:
     """Bound the depth of a batch: each event has at least two objects, which nest with no other event's."""
     if isinstance(batch, _FlatBatch) and batch.context is msgspec.UNSET:
-        return _FLAT_DEPTH
+        return _FLAT_BATCH_DEPTH
     return containers_in(body) - 2 * max(0, len(batch.events) - 1)
 
 
 def _is_plain(batch: BatchBody, depth_max: int) -> bool:
-    """Return whether a batch of flat events has no context, and no number that JSON does not have."""
-    if batch.context is not msgspec.UNSET or depth_max < _FLAT_DEPTH:
-        return False
-    values = chain.from_iterable([event.fields.values() for event in batch.events])
-    return all(map(isfinite, [value for value in values if type(value) is float]))
+    """Return whether a batch of flat events has no context, and may nest as deep as flat events do."""
+    return batch.context is msgspec.UNSET and depth_max >= _FLAT_BATCH_DEPTH
 
 
 def evaluate_body(detector: Detector, body: bytes) -> Answer:

@@ -4,11 +4,16 @@ import re
 from contextlib import suppress
 from typing import Final
 
-import msgspec
-
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.bodies import check_count, check_digits, without_collector
-from engine.evaluation.wire.events import Done, EvaluateBody, FlatEvent, decode_evaluate, event_in
+from engine.evaluation.wire.events import (
+    FLAT_EVALUATE,
+    FLAT_EVALUATE_DEPTH,
+    Done,
+    EvaluateBody,
+    decode_evaluate,
+    event_in,
+)
 from engine.evaluation.wire.results import results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -19,29 +24,16 @@ _BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
 """What the decoder calls a line."""
 
 
-class _FlatEvaluate(EvaluateBody):
-    """A line with a flat event and nothing else. Most lines are such."""
-
-    event: FlatEvent
-    context: msgspec.UnsetType = msgspec.UNSET
-
-
-_FLAT_DEPTH: Final = 3
-"""The depth of a line with a flat event: an object with an event, which is an object with an object."""
-
-_FLAT_LINES: Final = msgspec.json.Decoder(_FlatEvaluate)
-
-
 def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
     """Decode each line that is not blank. A line that is invalid gives a Refusal."""
     lines = [line for line in body.split(b"\n") if line.strip(BLANKS)]
     # No JSON value contains `}`, a line break and `{` in a row. If all lines meet like that, no value spans
     # two lines. If there are also as many values as lines, each line is one value.
-    if body.count(b"}\n{") == len(lines) - 1 and limits.body_depth_max >= _FLAT_DEPTH:
+    if body.count(b"}\n{") == len(lines) - 1 and limits.body_depth_max >= FLAT_EVALUATE_DEPTH:
         with suppress(ValueError, RecursionError, Refusal), without_collector(body):
             check_count(body, limits.body_values_max)
             check_digits(body, limits.digits_max)
-            flat = _FLAT_LINES.decode_lines(body)
+            flat = FLAT_EVALUATE.decode_lines(body)
             if len(flat) == len(lines):
                 return [*flat]
     return [_decoded(line, limits) for line in lines]

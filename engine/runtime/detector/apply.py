@@ -62,6 +62,9 @@ def apply(
     """Execute an operation at a given time. A refused operation changes nothing."""
     try:
         match operation.kind:
+            # This case is by far the most frequent, and each case before it would take time.
+            case kind if kind in (EVALUATE, EVALUATE_EXPLAINED) or kind in BATCH_FORMS:
+                return _evaluated(detector, answers, operation, now_us)
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
             case operations.STATE:
@@ -77,8 +80,6 @@ def apply(
                 return Applied(dry_run_batch_body(detector, operation.payload, DRY_BATCH_FORMS[kind]))
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation)
-            case kind if kind in (EVALUATE, EVALUATE_EXPLAINED) or kind in BATCH_FORMS:
-                return _evaluated(detector, answers, operation, now_us)
             case _:
                 result, entry = _ruled(detector, detector_id, operation)
                 return Applied(Done(encoded(result)), entry)
