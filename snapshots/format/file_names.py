@@ -1,5 +1,6 @@
 """The names of a folder's files, and what each name says."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -103,7 +104,5 @@ def unfinished_name(name: str, epoch: int) -> str:
 def aside_names(name: str, suffix: str) -> Iterator[str]:
     """Yield the names for copies of a file, in the order in which they are taken."""
     yield f"{name}.{suffix}"
-    number = 1
-    while True:
-        number += 1
+    for number in itertools.count(2):
         yield f"{name}.{suffix}-{number}"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.format import snapshot_file
-from snapshots.format.snapshot_file import HEADER_BYTES, SNAPSHOT_FILE, Snapshot, decode, encode
+from snapshots.format.framing import frame
+from snapshots.format.snapshot_file import HEADER_BYTES, SNAPSHOT_FILE, Snapshot, decode, encode, epoch_of
 
 FORMAT, MAGIC = SNAPSHOT_FILE.format, SNAPSHOT_FILE.magic
 
@@ -50,8 +51,27 @@ def test_the_layout_is_the_documented_one():
 def test_every_truncation_is_damage():
     data = encode(SMALL)
     for length in range(len(data)):
-        with pytest.raises(Damaged):
+        said = f"within its header, after {length} bytes" if length < 12 else "cannot have 48 bytes"
+        with pytest.raises(Damaged, match=said if length < 48 else "its body has"):
             decode(data[:length])
+
+
+@pytest.mark.parametrize("format_", [FORMAT, FORMAT + 1])
+def test_a_whole_file_of_another_type_is_damage(format_):
+    with pytest.raises(Damaged, match="does not begin as such a file does"):
+        decode(frame(b"\x89RDX\r\n\x1a\n", format_, encode(SMALL)[12:44]))
+
+
+@pytest.mark.parametrize("header_bytes", [0, 15, 49])
+def test_a_header_that_is_too_short_or_longer_than_the_file_is_damage(header_bytes):
+    data = struct.pack("<8sHH36x", MAGIC, FORMAT, header_bytes)
+    with pytest.raises(Damaged, match=f"its header cannot have {header_bytes} bytes"):
+        decode(data)
+
+
+def test_a_whole_header_that_is_longer_than_that_of_its_format_is_damage():
+    with pytest.raises(Damaged, match="another length than its format has"):
+        decode(of_format(FORMAT, extra=b"more"))
 
 
 def test_every_flipped_bit_is_damage():
@@ -77,15 +97,24 @@ def test_a_body_of_another_snapshot_is_damage():
 
 def of_format(number: int, *, extra: bytes = b"") -> bytes:
     """A whole file of some other format: its header is longer by `extra`."""
-    fields = encode(SMALL)[12:44] + extra
-    header = struct.pack("<8sHH", MAGIC, number, 12 + len(fields) + 4) + fields
-    return header + struct.pack("<I", zlib.crc32(header)) + SMALL.body
+    return frame(MAGIC, number, encode(SMALL)[12:44] + extra) + SMALL.body
 
 
 @pytest.mark.parametrize("extra", [b"", b"fields that are not known here"])
 def test_a_whole_file_of_a_newer_format_is_refused_by_its_number(extra):
     with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}.*up to {FORMAT}"):
         decode(of_format(FORMAT + 1, extra=extra))
+
+
+def test_a_newer_format_may_have_no_fields():
+    with pytest.raises(NewerFormat):
+        decode(frame(MAGIC, FORMAT + 1, b""))
+
+
+def test_only_the_header_of_the_current_format_tells_the_epoch():
+    assert epoch_of(encode(SMALL)[:HEADER_BYTES]) == SMALL.epoch
+    assert epoch_of(encode(SMALL)[: HEADER_BYTES - 1]) is None
+    assert epoch_of(of_format(FORMAT + 1)) is None
 
 
 def test_a_damaged_file_of_a_newer_format_is_damaged():
