@@ -58,8 +58,11 @@ def holders(is_it: Callable[[Path], bool]) -> set[int]:
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if any(is_it(entry.readlink()) for entry in (process / "fd").iterdir()):
-                found.add(int(process.name))
+            for entry in (process / "fd").iterdir():
+                # It may have been closed meanwhile, as that of this listing is.
+                with contextlib.suppress(OSError):
+                    if is_it(entry.readlink()):
+                        found.add(int(process.name))
     return found
 
 

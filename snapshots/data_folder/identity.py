@@ -4,7 +4,6 @@ A machine that lacks the mount has an empty folder in its place. Every process o
 that the service found at its start, and refuses a folder with another id or none.
 """
 
-import contextlib
 import errno
 import functools
 import re
@@ -77,10 +76,6 @@ def read_identity(folder: Path, files: Files) -> str | None:
 
 def check_identity(folder: Path, expected: str, files: Files) -> None:
     """Raise WrongFolder if a folder has another id or none. Raises Damaged, NewerFormat, OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        if files.read(_path_in(folder)) == _content(expected):
-            # Each activation asks.
-            return
     found = read_identity(folder, files)
     if found != expected:
         has = "no id" if found is None else f"the id {found}"

@@ -78,7 +78,7 @@ def mount_check(folder: Path, files: Files) -> Callable[[], object]:
 
 def _mount(fields: list[str]) -> Mount:
     """Read a line: id, parent, device, root, point, options, optional fields, `-`, type, source, options."""
-    kind, _, super_options = fields[fields.index("-", 6) + 1 :][:3]
+    kind, _, super_options = fields[fields.index("-") + 1 :][:3]
     point = _ESCAPED.sub(lambda escaped: chr(int(escaped[1], 8)), fields[4])
     options = (option.partition("=") for option in f"{fields[5]},{super_options}".split(","))
     return Mount(fields[0], fields[1], Path(point), kind, {name: value for name, _, value in options})

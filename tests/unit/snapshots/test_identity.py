@@ -1,5 +1,6 @@
 """A data folder's id is made once, and a folder with another id is refused."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import Damaged, FolderInUse, NewerFormat, StorageError, WrongFolder
 from snapshots.files import RealFiles
 from tests.faulty_files import Died, FaultyFiles
+from tests.process_table import holders
 
 BEGIN = """
 import sys
@@ -92,6 +94,20 @@ def test_the_id_is_on_the_disk_before_it_has_its_name_and_the_name_before_it_is_
     begin_folder(tmp_path / "data", files=files)
     steps = [call for call in files.calls if call in ("write", "sync", "rename", "sync_folder")]
     assert steps == ["write", "sync", "rename", "sync_folder", "sync_folder"]
+    assert holders(lambda path: path.is_relative_to(tmp_path)) == set(), "no file stays open"
+
+
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.EACCES, errno.EROFS])
+def test_a_folder_may_be_mounted_where_nothing_can_be_synced(tmp_path, error):
+    whole = FaultyFiles()
+    begin_folder(tmp_path / "one", files=whole)
+    last = len(whole.calls) - 1
+    assert whole.calls[last] == "sync_folder"
+    files = FaultyFiles(fails_at=last, error=error)
+    assert begin_folder(tmp_path / "two", files=files) == read_identity(tmp_path / "two", RealFiles())
+    assert files.failed
+    with pytest.raises(StorageError, match="Input/output error"):
+        begin_folder(tmp_path / "three", files=FaultyFiles(fails_at=last))
 
 
 def test_a_call_that_fails_leaves_no_half_an_id(tmp_path):

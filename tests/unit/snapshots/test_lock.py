@@ -1,15 +1,19 @@
 """One process at a time holds a data folder."""
 
+import errno
+import fcntl
 import os
 import pickle
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import FolderInUse, StorageError
+from tests.process_table import holders
 
 HOLD = """
 import sys
@@ -66,7 +70,7 @@ def test_a_missing_folder_is_made(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="file"):
+    with pytest.raises(StorageError, match=r"cannot be used: .*/file is a file"):
         FolderLock(tmp_path / "file").acquire()
 
 
@@ -74,6 +78,44 @@ def test_a_holder_that_is_just_ending_is_waited_for(tmp_path, holder):
     threading.Timer(0.2, holder.kill).start()
     with FolderLock(tmp_path, wait_s=60):
         assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
+
+
+def test_a_holder_is_waited_for_as_long_as_asked_and_no_longer(tmp_path, monkeypatch):
+    slept_s = []
+    with FolderLock(tmp_path):
+        for wait_s, looks_s in ((0.0, [7.0, 7.0]), (1.0, [7.0, 7.5, 8.0])):
+            clock = SimpleNamespace(monotonic=iter(looks_s).__next__, sleep=slept_s.append)
+            monkeypatch.setattr("snapshots.data_folder.lock.time", clock)
+            with pytest.raises(FolderInUse):
+                FolderLock(tmp_path, wait_s=wait_s).acquire()
+    assert len(slept_s) == 1, "once between two looks"
+    assert 0 < slept_s[0] < 1
+
+
+def test_a_full_disk_keeps_nobody_from_the_lock_and_then_it_shows_no_pid(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with FolderLock(tmp_path), pytest.raises(FolderInUse, match="is in use by another process") as caught:
+        FolderLock(tmp_path).acquire()
+    assert caught.value.pid is None
+
+
+def test_a_lock_that_is_not_taken_leaves_no_file_open(tmp_path, monkeypatch):
+    def unlocked(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with FolderLock(tmp_path), pytest.raises(FolderInUse):
+        FolderLock(tmp_path).acquire()
+    monkeypatch.setattr(fcntl, "flock", unlocked)
+    with pytest.raises(StorageError, match=r"cannot be locked: .*No locks available"):
+        FolderLock(tmp_path).acquire()
+    (tmp_path / "lock").unlink()
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(StorageError, match="no regular file"):
+        FolderLock(tmp_path).acquire()
+    assert holders(lambda path: path.is_relative_to(tmp_path)) == set()
 
 
 def test_the_pid_covers_that_of_the_holder_before(tmp_path):

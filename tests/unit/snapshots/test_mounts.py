@@ -90,6 +90,13 @@ def test_the_mount_that_the_path_leads_to_counts(tmp_path: Path) -> None:
     assert mount_of(folder, over).kind == "overlay"
 
 
+def test_what_follows_a_blank_in_the_options_is_left_out(tmp_path: Path) -> None:
+    """WSL writes the path of each Windows drive there, blanks included."""
+    drive = rf"71 60 0:61 / {tmp_path} rw,noatime - 9p drvfs rw,dirsync,path=C:\Program Files\Docker;uid=0"
+    mount = mount_of(tmp_path, Mounted("60 1 0:52 / / rw - ext4 /dev/a rw", drive))
+    assert (mount.kind, mount.options["dirsync"], mount.options["path"]) == ("9p", "", r"C:\Program")
+
+
 def test_the_first_mount_of_a_system_is_its_own_parent(tmp_path: Path) -> None:
     first = "1 1 0:2 / / rw - rootfs none rw"
     assert mount_of(tmp_path, Mounted(first)).kind == "rootfs"
