@@ -57,13 +57,13 @@ def try_folder(
     folder = data / f"{_PREFIX}{secrets.token_hex(8)}"
     doubtful = check_mount(data, files)
     try:
-        _remove_forgotten(data)
-        with _trying(folder, "to close a file", "use another file system"), ExitStack() as opened:
+        with _trying(folder, "to list or close files", "use another file system"), ExitStack() as opened:
+            _remove_forgotten(data)
             _try(folder, look or look_from_a_process, peer, files, opened)
-        return [*_little_room(data), *([doubtful] if doubtful else [])]
+        with _trying(folder, "to tell its free room", "use another file system"):
+            return [*_little_room(data), *([doubtful] if doubtful else [])]
     except OSError as error:
-        if error.errno not in FULL:
-            raise
+        # `_trying` turns all errors but that one into UnsafeFolder.
         return [f"the data folder {data} is not tried, because its disk is full: {error}"]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
+import runpy
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from snapshots.data_folder.trial import Look, Seen, look, try_folder
 from snapshots.errors import UnsafeFolder
 from snapshots.files import OpenFile, RealFiles
 from tests.faulty_files import Died, FaultyFiles
+from tests.process_table import holders
 
 REFUSED = "cannot be used, because its file system fails to "
 
@@ -29,6 +34,22 @@ def data(tmp_path: Path) -> Path:
 def test_a_folder_that_is_as_it_must_be_is_taken_and_left_as_it_was(data: Path) -> None:
     assert try_folder(data) == []
     assert list(data.iterdir()) == []
+    assert holders(lambda path: path.is_relative_to(data)) == set(), "no file stays open"
+
+
+def test_another_process_looks_once_it_is_started_and_tells_what_it_sees(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "lock").touch()
+    monkeypatch.setattr(sys, "argv", ["trial", str(data), "created"])
+    for name, told in (("imported", ""), ("__main__", '[["lock"], null, false]\n')):
+        runpy.run_path(trial.__file__, run_name=name)
+        assert capsys.readouterr().out == told
+    assert (data / "created").exists()
+
+
+def test_a_process_without_the_folder_sees_nothing_and_no_lock(data: Path) -> None:
+    assert look(data / "missing", "created") == Seen([], None, locked=False)
 
 
 def seen_by(change: Callable[[Seen, int], Seen]) -> Look:
@@ -98,10 +119,46 @@ def test_every_call_that_fails_refuses_the_folder_but_a_full_disk_does_not(data:
         assert list(data.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "call", ["make_folder", "sync_folder", "create", "write", "sync", "rename", "remove"]
+)
+def test_all_that_the_storage_needs_is_tried(data: Path, call: str) -> None:
+    files = FaultyFiles()
+    files.fail_next(call)
+    with pytest.raises(UnsafeFolder, match=REFUSED):
+        try_folder(data, look, files=files)
+
+
+def test_a_file_system_that_does_not_tell_its_room_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untold(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "statvfs", untold)
+    with pytest.raises(UnsafeFolder, match=f"{REFUSED}tell its free room: .*{os.strerror(errno.EIO)}"):
+        try_folder(data, look)
+
+
+def test_a_doubtful_mount_is_told(data: Path) -> None:
+    class OnFuse(RealFiles):
+        def read(self, path: Path) -> bytes:
+            mounts = Path("/proc/self/mountinfo")
+            return b"60 1 0:52 / / rw - fuse none rw\n" if path == mounts else super().read(path)
+
+    (said,) = try_folder(data, look, files=OnFuse())
+    assert f"{data} is on the fuse mount at /" in said
+
+
 class NoRename(RealFiles):
-    """A file system that copies instead of renaming."""
+    """A file system that copies instead of renaming, over the file that is there or to another one."""
+
+    def __init__(self, *, over: bool) -> None:
+        self._over = over
 
     def rename(self, old: Path, new: Path) -> None:
+        if not self._over:
+            new.unlink()
         new.write_bytes(old.read_bytes())
         old.unlink()
 
@@ -118,7 +175,8 @@ class NotExclusive(RealFiles):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (NoRename(), "rename a file over another: the name is still the other file's"),
+        (NoRename(over=True), "rename a file over another: the name is still the other file's"),
+        (NoRename(over=False), "rename a file over another: the name is still the other file's"),
         (NotExclusive(), "create a file that must not exist: an existing one was opened"),
     ],
 )
@@ -149,7 +207,8 @@ def test_another_process_that_fails_or_hangs_refuses_the_folder(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "__name__", "no.such.module")
-    with pytest.raises(UnsafeFolder, match=r"another process has failed: .*no\.such\.module"):
+    said = f"another process has failed: {re.escape(sys.executable)}: .*no.such.module"
+    with pytest.raises(UnsafeFolder, match=said):
         try_folder(data)
     monkeypatch.setattr(trial, "_LOOK_S", 0.001)
     with pytest.raises(UnsafeFolder, match=r"has not answered for 0\.001 s"):
@@ -168,21 +227,30 @@ def test_little_room_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     Room.f_bavail, Room.f_favail = 1_000_000, 999
     assert [said[-9:] for said in try_folder(data, look)] == ["999 files"]
+    Room.f_bavail, Room.f_frsize, Room.f_favail = 128 * 2**20, 1, 1000
+    assert try_folder(data, look) == [], "just enough"
+    Room.f_bavail -= 1
+    assert len(try_folder(data, look)) == 1
+    Room.f_bavail += 1
     Room.f_files = Room.f_favail = 0
     assert try_folder(data, look) == [], "a file system that counts no files"
 
 
-def test_what_a_killed_trial_has_left_goes_at_a_later_one_and_what_is_under_way_stays(data: Path) -> None:
+def test_what_a_killed_trial_has_left_goes_after_an_hour_and_what_is_under_way_stays(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for call in range(1, 6):
         with pytest.raises(Died):
             try_folder(data, look, files=FaultyFiles(fails_at=call, dies=True))
-    forgotten, other = data / "trial-0000000000000000", data / "trial-1111111111111111"
-    for folder in (forgotten, other):
+    now_s = 1_700_000_000
+    monkeypatch.setattr(time, "time", lambda: float(now_s))
+    for age_s in (-3601, -3600, 0, 3600, 3601):
+        folder = data / f"trial-{age_s}"
         folder.mkdir()
         (folder / "claim").touch()
-    os.utime(forgotten, (0, 0))
+        os.utime(folder, (now_s - age_s, now_s - age_s))
     assert try_folder(data, look) == []
-    assert list(data.iterdir()) == [other]
+    assert {folder.name for folder in data.iterdir()} == {"trial--3600", "trial-0", "trial-3600"}
 
 
 @pytest.fixture(params=["tmpfs", "ext4", "overlay"])
