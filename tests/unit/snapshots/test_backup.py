@@ -1,6 +1,7 @@
 """A copy of a folder that its owner writes to: a recovery of the copy has all that was written before it."""
 
 import errno
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from snapshots.backup import copy_folder
 from snapshots.errors import NoRoom, NothingUsable, StorageError
 from snapshots.files import OpenFile, RealFiles
 from snapshots.folders import create_folder
-from snapshots.format.file_names import snapshot_name
+from snapshots.format.file_names import CLAIM_NUMBER, page_name, segment_name, snapshot_name
 from snapshots.inspection import inspect_folder
 from snapshots.store import Store
 from tests.faulty_files import FaultyFiles
@@ -103,6 +104,25 @@ def test_a_copy_has_what_was_written_before_it(folder, tmp_path):
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_copy_has_pages_and_claims_too(folder, tmp_path):
+    owner = Owner(folder)
+    owner.write()
+    owner.store.save_page(b"kept", version=1, sequence=owner.store.begin_snapshot(), expires_us=2**62)
+    owner.save()
+    copy_folder(folder, tmp_path / "copy")
+    names = {path.name for path in folder.iterdir()}
+    assert {page_name(1), segment_name(1, CLAIM_NUMBER)} < names
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == names
+
+
+def test_a_copy_is_on_the_disk_with_its_names_and_closed(folder, tmp_path):
+    Owner(folder).write(9)
+    files = FaultyFiles()
+    copy_folder(folder, tmp_path / "copy", files)
+    made = files.calls.index("make_folder")
+    assert re.fullmatch("make_folder (create (write )*sync close )+sync_folder", " ".join(files.calls[made:]))
+
+
 def test_a_snapshot_between_the_listing_and_the_copy_makes_no_hole(folder, tmp_path):
     owner = Owner(folder)
     owner.write(30)
@@ -150,7 +170,8 @@ def test_copies_that_are_made_all_the_time_are_whole(folder, tmp_path):
 
 
 def test_a_folder_that_never_stops_changing_is_refused_in_the_end(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(backup, "_PAUSE_S", 0.0)
+    paused_s: list[float] = []
+    monkeypatch.setattr(backup.time, "sleep", paused_s.append)
     owner = Owner(folder)
 
     def saved() -> None:
@@ -160,6 +181,7 @@ def test_a_folder_that_never_stops_changing_is_refused_in_the_end(folder, tmp_pa
     with pytest.raises(StorageError, match="in each of 100 tries"):
         copy_folder(folder, tmp_path / "copy", Interrupted(*[saved] * 300))
     assert not (tmp_path / "copy").exists()
+    assert sum(paused_s) >= 0.9, "its owner had time to finish"
 
 
 def test_a_folder_without_a_snapshot_is_refused(folder, tmp_path):
