@@ -40,13 +40,13 @@ class SegmentReport:
     epoch: int
     number: int
     file_bytes: int
+    counts: bool
     first: int | None = None
     last: int | None = None
     records: int = 0
     payload_bytes: int = 0
     reason: str | None = None
     torn: bool = False
-    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,13 @@ def _segment(path: Path, epoch: int, number: int, files: Files, *, counts: bool)
         epoch,
         number,
         len(data),
+        counts,
         header.first,
         header.first + len(sizes) - 1 if sizes else None,
         len(sizes),
         sum(sizes),
         reader.stop.reason,
         reader.stop.torn,
-        counts,
     )
 
 

@@ -1,14 +1,18 @@
 """Inspecting a folder reports everything and changes nothing."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from snapshots.errors import Damaged, NothingUsable
+from snapshots.errors import Damaged, Fenced, NothingUsable, StorageError
+from snapshots.files import RealFiles
 from snapshots.folders import create_folder
 from snapshots.format.file_names import segment_name, snapshot_name
-from snapshots.inspection import inspect_folder, read_only
+from snapshots.inspection import SegmentReport, inspect_folder, read_only
 from snapshots.store import Store
+from snapshots.write.snapshot_writer import SnapshotWriter
 
 
 @pytest.fixture
@@ -58,12 +62,86 @@ def test_it_can_be_read_without_being_claimed(folder):
     assert everything(folder) == before
 
 
+def test_a_segment_without_records_is_told_as_one(folder):
+    store = Store(folder, epoch=3)
+    store.recover()
+
+    def told(*, file_bytes: int, counts: bool, first: int | None, reason: str | None) -> SegmentReport:
+        return SegmentReport(
+            segment_name(3, 1), 3, 1, file_bytes, counts, first, None, 0, 0, reason, torn=False
+        )
+
+    def report() -> SegmentReport:
+        return inspect_folder(folder).segments[-1]
+
+    assert report() == told(file_bytes=0, counts=False, first=None, reason=None)
+    store.check_owner()
+    assert report() == told(file_bytes=44, counts=True, first=5, reason=None)
+    path = folder / segment_name(3, 1)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    damage = "at offset 0, its header does not fit its checksum"
+    assert report() == told(file_bytes=44, counts=False, first=None, reason=damage)
+
+
+def test_a_segment_of_an_owner_that_was_fenced_off_does_not_count_even_before_the_snapshot(tmp_path):
+    create_folder(tmp_path, b"born", version=7)
+    fenced, later = Store(tmp_path, epoch=1), Store(tmp_path, epoch=2)
+    fenced.recover()
+    later.recover()
+    for store in (fenced, later):
+        store.append(b"one", version=3)
+        store.sync()
+    with pytest.raises(Fenced):
+        fenced.check_owner()
+    # The later owner dies before it removes what its snapshot makes obsolete.
+    writer = SnapshotWriter(tmp_path, 2, RealFiles())
+    writer.save_snapshot([b"saved"], version=7, sequence=later.begin_snapshot())
+    counts = [(one.epoch, one.number, one.counts) for one in inspect_folder(tmp_path).segments]
+    assert counts == [(1, 1, False), (2, 1, True), (2, 2, False)]
+
+
+def test_only_an_inspection_reads_segments_that_the_snapshot_replaces(folder):
+    class Unreadable(RealFiles):
+        def read_start(self, path: Path, bytes_: int) -> bytes:
+            if path.name == segment_name(1, 1):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return super().read_start(path, bytes_)
+
+    assert [one.payload for one in read_only(folder, Unreadable()).records] == [b"second of 2"]
+    with pytest.raises(StorageError, match=os.strerror(errno.EIO)):
+        inspect_folder(folder, Unreadable())
+
+
+def test_files_that_go_meanwhile_are_left_out(folder):
+    gone = {snapshot_name(0), snapshot_name(1), segment_name(1, 1)}
+
+    class Going(RealFiles):
+        def read(self, path: Path) -> bytes:
+            if path.name in gone:
+                path.unlink()
+            return super().read(path)
+
+    report = inspect_folder(folder, Going())
+    assert [one.name for one in report.snapshots] == [snapshot_name(3)]
+    assert [one.name for one in report.segments] == [
+        segment_name(1, 2),
+        segment_name(2, 1),
+        segment_name(2, 2),
+    ]
+
+
+def test_a_snapshot_under_the_name_of_another_is_told(folder):
+    (folder / snapshot_name(2)).write_bytes((folder / snapshot_name(1)).read_bytes())
+    snapshots = inspect_folder(folder).snapshots
+    assert [one.reason for one in snapshots] == [None, None, "it says that it is number 1", None]
+
+
 def test_a_torn_tail_is_told_with_its_offset(folder):
     path = folder / segment_name(2, 2)
     path.write_bytes(path.read_bytes()[:-1])
     report = inspect_folder(folder)
     last = report.segments[-1]
-    assert (last.torn, last.records, report.sequence) == (True, 0, 3)
+    assert (last.torn, last.records, last.last, report.sequence) == (True, 0, None, 3)
     assert "at offset 44, record 4" in str(last.reason)
     assert [(one.path, one.reason) for one in report.damage] == [(path, last.reason)]
     assert list(read_only(folder).records) == []
@@ -97,5 +175,6 @@ def test_damaged_snapshots_are_told(folder):
 def test_a_missing_folder_is_told(tmp_path):
     report = inspect_folder(tmp_path / "none")
     assert "there is none" in str(report.refusal)
+    assert report.epoch == 0
     with pytest.raises(NothingUsable):
         read_only(tmp_path / "none")
