@@ -1,20 +1,24 @@
 """Reads a segment record by record, and says why it ends: as written, in a torn write, or in damage. Pure."""
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from snapshots.format.segments import (
     HEADER_BYTES,
     MARK,
     RECORD_HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
+    SECTOR_BYTES,
     RecordHeader,
     decode_record_header,
     payload_of,
     zero_sectors,
 )
+
+_MARK: Final = re.compile(re.escape(MARK))
 
 
 class Record(NamedTuple):
@@ -96,12 +100,12 @@ def classify(data: bytes, offset: int, sequence: int) -> Stop:
 
 def header_is_torn(data: bytes) -> bool:
     """Whether an unfinished write explains a segment's damaged header."""
-    return len(data) < HEADER_BYTES or zero_sectors(data, 0, HEADER_BYTES) > 0
+    return len(data) < HEADER_BYTES or not any(data[:SECTOR_BYTES])
 
 
 def last_known_synced(data: bytes) -> int:
     """Return the last record that any record of a file knew to be on the disk; 0 if none did."""
-    return max((header.synced for _, header in _headers(data, 0)), default=0)
+    return max((header.synced for _, header in _headers(data, HEADER_BYTES)), default=0)
 
 
 def _look(data: bytes, offset: int, sequence: int) -> tuple[str, bool]:
@@ -123,15 +127,15 @@ def _look(data: bytes, offset: int, sequence: int) -> tuple[str, bool]:
 
 def _witness(data: bytes, offset: int, sequence: int) -> tuple[int, int] | None:
     """Find a later record that knew this one to be on the disk: its sequence and its offset."""
-    for at, header in _headers(data, offset + 1):
-        if header.sequence > sequence and header.synced >= sequence:
+    for at, header in _headers(data, offset):
+        # A record knew only of records before it, so this one is later.
+        if header.synced >= sequence:
             return header.sequence, at
     return None
 
 
 def _headers(data: bytes, offset: int) -> Iterator[tuple[int, RecordHeader]]:
-    while (offset := data.find(MARK, offset)) >= 0:
-        header = decode_record_header(data, offset)
+    for mark in _MARK.finditer(data, offset):
+        header = decode_record_header(data, mark.start())
         if header is not None:
-            yield offset, header
-        offset += 1
+            yield mark.start(), header

@@ -25,7 +25,6 @@ _RECORD_FIELDS: Final = struct.Struct("<4sIQQHHI")
 HEADER_BYTES: Final = SEGMENT_FILE.header_bytes
 RECORD_HEADER_BYTES: Final = _RECORD_FIELDS.size + CHECKSUM.size
 RECORD_OVERHEAD_BYTES: Final = RECORD_HEADER_BYTES + len(END_MARK)
-PAYLOAD_BYTES_MAX: Final = 2**32 - 1
 _BLANK_SECTORS_MAX: Final = 2**16 - 1
 
 
@@ -82,7 +81,6 @@ def decode_header(data: bytes) -> SegmentHeader:
 def encode_record(sequence: int, version: int, payload: bytes, *, synced: int, offset: int) -> bytes:
     """Encode a record that will begin at this offset of its file."""
     assert synced < sequence, "a record is written before it is synced"
-    assert len(payload) <= PAYLOAD_BYTES_MAX
     blank = _blank_sectors(payload, offset + RECORD_HEADER_BYTES)
     fields = _RECORD_FIELDS.pack(MARK, len(payload), sequence, synced, version, blank, zlib.crc32(payload))
     return b"".join((fields, CHECKSUM.pack(zlib.crc32(fields)), payload, END_MARK))
@@ -93,7 +91,8 @@ def decode_record_header(data: bytes, offset: int) -> RecordHeader | None:
     if len(data) - offset < RECORD_HEADER_BYTES or not data.startswith(MARK, offset):
         return None
     end = offset + _RECORD_FIELDS.size
-    if CHECKSUM.unpack_from(data, end)[0] != zlib.crc32(memoryview(data)[offset:end]):
+    (checksum,) = CHECKSUM.unpack_from(data, end)
+    if checksum != zlib.crc32(memoryview(data)[offset:end]):
         return None
     return RecordHeader(*_RECORD_FIELDS.unpack_from(data, offset)[1:])
 
@@ -123,8 +122,8 @@ def zero_sectors(data: bytes, begin: int, end: int) -> int:
 
 def _blank_sectors(payload: bytes, offset: int) -> int:
     """Count the whole sectors of a payload at this offset that hold fewer than two bits."""
-    # All but one byte of such a sector are zeros. Hardly any payload has so many zeros in a row.
-    if bytes(SECTOR_BYTES // 2 - 1) not in payload:
+    # At most one byte of such a sector is not zero, so half of it is zeros in a row. Few payloads have those.
+    if bytes(SECTOR_BYTES // 2) not in payload:
         return 0
     sectors = range(-offset % SECTOR_BYTES, len(payload) - SECTOR_BYTES + 1, SECTOR_BYTES)
     blank = sum(int.from_bytes(payload[at : at + SECTOR_BYTES]).bit_count() < 2 for at in sectors)  # noqa: PLR2004

@@ -157,7 +157,7 @@ DEFECTS: dict[str, Defect] = {
     "headers of records are not checked": Defect(
         segment_reader,
         "decode_record_header",
-        "if CHECKSUM.unpack_from(data, end)[0] != zlib.crc32(memoryview(data)[offset:end]):",
+        "if checksum != zlib.crc32(memoryview(data)[offset:end]):",
         "if False:",
         flipped_bits,
         decode_record_header,

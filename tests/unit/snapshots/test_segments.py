@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.errors import NewerFormat
-from snapshots.format.segment_reader import Record, SegmentReader, classify
+from snapshots.format.segment_reader import (
+    Record,
+    SegmentReader,
+    classify,
+    header_is_torn,
+    last_known_synced,
+)
 from snapshots.format.segments import (
     END_MARK,
     HEADER_BYTES,
     MARK,
+    RECORD_HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
     SEGMENT_FILE,
     SegmentHeader,
@@ -100,7 +107,9 @@ def of_format(number: int, extra: bytes = b"") -> bytes:
     return header + struct.pack("<I", zlib.crc32(header))
 
 
-@pytest.mark.parametrize("payload", [b"x" * 1_500, bytes(1_500), b"\1" + bytes(1_499), bytes(1_499) + b"\1"])
+@pytest.mark.parametrize(
+    "payload", [b"", b"x" * 1_500, bytes(1_500), b"\1" + bytes(1_499), bytes(1_499) + b"\1"]
+)
 def test_no_flipped_bit_makes_a_record_look_torn_whatever_it_holds(payload):
     data = segment(payload)
     for bit in range(HEADER_BYTES * 8, len(data) * 8, 1 if len(set(payload)) > 1 else 7):
@@ -119,6 +128,38 @@ def test_no_flipped_bit_makes_a_record_of_zeros_look_torn_wherever_it_ends(paddi
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         assert not read(bytes(flipped))[1].stop.torn, bit
+
+
+def test_a_header_is_torn_where_the_file_ends_within_it_or_its_sector_was_lost():
+    data = segment(b"x" * 1_000)
+    assert header_is_torn(data[: HEADER_BYTES - 1])
+    assert header_is_torn(bytes(512) + data[512:])
+    for bit in range(HEADER_BYTES * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert not header_is_torn(bytes(flipped)), bit
+        assert not header_is_torn(bytes(flipped[:HEADER_BYTES])), bit
+
+
+def blank_sectors(payload: bytes, offset: int = HEADER_BYTES) -> int:
+    header = decode_record_header(encode_record(1, 9, payload, synced=0, offset=offset), 0)
+    assert header is not None
+    return header.blank_sectors
+
+
+def test_the_header_of_a_record_counts_the_whole_sectors_that_hold_fewer_than_two_bits():
+    before = b"x" * (512 - HEADER_BYTES - RECORD_HEADER_BYTES)
+    for at in range(512):
+        assert blank_sectors(before + bytes(at) + b"\x80" + bytes(511 - at) + b"x" * 512) == 1, at
+        assert blank_sectors(before + bytes(at) + b"\x81" + bytes(511 - at) + b"x" * 512) == 0, at
+    assert blank_sectors(before + bytes(512)) == 1
+    assert blank_sectors(before + bytes(511)) == 0
+    assert blank_sectors(bytes(len(before)) + b"x" * 512 + bytes(300)) == 0
+    assert blank_sectors(before + bytes(512) + b"x" * 512 + bytes(1_000)) == 2
+
+
+def test_a_record_of_very_many_sectors_of_zeros_counts_as_many_as_its_header_can_hold():
+    assert blank_sectors(bytes(65_536 * 512 + 511)) == 65_535
 
 
 def test_every_lost_sector_makes_a_record_look_torn():
@@ -150,6 +191,27 @@ def test_a_later_record_is_a_witness_only_of_what_it_knew():
         assert ("record 9 at offset" in str(stop.reason)) != torn
 
 
+def test_a_header_that_ends_the_file_is_a_witness_and_a_mere_mark_is_none():
+    data = segment(b"x" * 1_000 + MARK)
+    lost = data[:512] + bytes(512) + data[1024:]
+    assert classify(lost, HEADER_BYTES, 7).torn
+    lost += encode_record(8, 9, b"", synced=7, offset=len(data))[: -len(END_MARK)]
+    assert not classify(lost, HEADER_BYTES, 7).torn
+
+
+def test_damage_is_reported_without_a_witness():
+    data = segment(b"seven") + encode_record(8, 9, b"eight", synced=7, offset=0)
+    _, reader = read(data.replace(b"seven", b"Seven"))
+    assert reader.stop.reason == "at offset 44, record 7 does not fit its checksum"
+
+
+def test_without_a_header_the_records_still_say_what_was_on_the_disk():
+    data = segment(b"seven", b"eight", synced=6)
+    data += encode_record(9, 9, b"nine", synced=8, offset=len(data))
+    assert last_known_synced(bytes(HEADER_BYTES) + data[HEADER_BYTES:]) == 8
+    assert last_known_synced(encode_header(HEADER)) == 0
+
+
 def test_a_record_that_is_not_the_next_is_damage():
     data = segment(b"seven")
     data += encode_record(9, 9, b"nine", synced=6, offset=len(data))
@@ -167,9 +229,15 @@ def test_records_inside_a_payload_are_not_records():
 def test_it_is_known_from_where_on_records_may_not_be_on_the_disk():
     data = segment(b"7", b"8")
     first_unknown = len(data)
-    data += encode_record(9, 9, b"9", synced=8, offset=len(data))
+    for sequence in (9, 10):
+        data += encode_record(sequence, 9, b"more", synced=8, offset=len(data))
     records, reader = read(data)
-    assert (len(records), reader.synced, reader.unsynced_offset) == (3, 8, first_unknown)
+    assert (len(records), reader.synced, reader.unsynced_offset) == (4, 8, first_unknown)
+
+
+def test_what_comes_before_a_segment_was_on_the_disk_when_it_began():
+    _, reader = read(segment())
+    assert (reader.synced, reader.unsynced_offset) == (6, None)
 
 
 def test_only_what_was_written_after_it_counts_of_the_first_sector():
