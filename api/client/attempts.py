@@ -25,7 +25,7 @@ _RETRY_AFTER_S_MAX: Final = 10.0
 
 
 @dataclass(slots=True)
-class Connection:
+class RetryingSender:
     """Sends calls to the service at one address, and repeats them while that is safe."""
 
     url: str

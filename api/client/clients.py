@@ -8,7 +8,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from api.client.attempts import Connection
+from api.client.attempts import RetryingSender
 from api.client.calls import PAGE, Call, list_detectors
 from api.client.errors import ServiceError
 from api.client.results import Detector, EventResult
@@ -26,13 +26,13 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 class _Service:
     """The methods of both clients as coroutines. For Client, nothing that they await ever waits."""
 
-    def __init__(self, token: str, options: dict[str, Any], **connection: Any) -> None:
+    def __init__(self, token: str, options: dict[str, Any], **sending: Any) -> None:
         self.base: httpx.URL = options["base_url"]
         self.token = token
-        self._connection = Connection(str(self.base).rstrip("/"), **connection)
+        self._sender = RetryingSender(str(self.base).rstrip("/"), **sending)
 
     async def send(self, call: Call[T]) -> T:
-        return await self._connection.carry_out(call)
+        return await self._sender.carry_out(call)
 
     async def detectors(self) -> AsyncIterator[Detector]:
         after = ""
@@ -55,7 +55,7 @@ class _Service:
             yield result
 
     async def evaluate_batch(self, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
-        return await send_events(self._connection, detector_id, events)
+        return await send_events(self._sender, detector_id, events)
 
     def stream(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from api.client.attempts import Connection
+from api.client.attempts import RetryingSender
 from api.client.calls import encoded, evaluate_batch
 from api.client.errors import ServiceError
 from api.client.results import EventResult
@@ -62,7 +62,7 @@ class Batches(Generic[T]):
         return batch
 
 
-async def send_events(connection: Connection, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
+async def send_events(sender: RetryingSender, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
     """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`; give one result for each.
 
     Where one event causes a batch to be refused, halving finds it, and the others are still evaluated.
@@ -75,7 +75,7 @@ async def send_events(connection: Connection, detector_id: str, events: Sequence
         try:
             # The key makes the request safe to retry.
             call = evaluate_batch(detector_id, batch, key=secrets.token_hex(16))
-            given = await connection.carry_out(call)
+            given = await sender.carry_out(call)
         except ServiceError as error:
             if error.code not in _OF_THE_BODY:
                 raise

@@ -10,7 +10,6 @@ from api.http.handling.handlers import Handlers
 from api.http.handling.timeline_stream import TimelineStreams
 from api.http.pipeline import Pipeline
 from api.http.request import timeout
-from api.http.request.asgi import App, Receive, Scope, Send
 from api.http.request.log import RequestLog
 from api.http.router import Handler, Router
 from api.http.slow_path import SlowPath
@@ -18,6 +17,7 @@ from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.observability.request_metrics import RequestMetrics
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
+from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable

@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import part_of, read_rest
-from api.http.request.asgi import Receive, Scope
 from api.http.request.head import idempotency_key, media_type_of, read_head
 from api.http.request.timeout import RequestTimeout
 from api.schema.envelope import BATCH_FORMS, Response, answered
+from api.schema.operation import ID_PATTERN
 from api.schema.operations import OPERATIONS
+from api.server.asgi import Receive, Scope
 from api.settings import Settings
 from engine.evaluation.wire.events import BatchForm
 from engine.runtime.broker.fleet import Fleet
@@ -20,7 +21,7 @@ from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
 
 _EVALUATIONS: Final = [operation for operation in OPERATIONS if operation.is_evaluation]
 _PATH: Final = re.compile(
-    "|".join(operation.path.replace("{detectorId}", "([0-9a-f]{32})") for operation in _EVALUATIONS).encode()
+    "|".join(operation.path.replace("{detectorId}", f"({ID_PATTERN})") for operation in _EVALUATIONS).encode()
 )
 """The paths of all evaluations. Each path has a group of its own, which matches the detector's id."""
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})

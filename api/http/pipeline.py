@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from api.http.body.discard import BodyDiscard
 from api.http.body.reading import send_response
 from api.http.fast_path import FastPath
-from api.http.request.asgi import CallerGone, Receive, Scope, Send
 from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
 from api.http.slow_path import STREAMS, SlowPath
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
 from api.schema.envelope import Response, error_response
+from api.server.asgi import CallerGone, Receive, Scope, Send
 from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
 from api.server.http1.request_ids import STATE as ID_STATE

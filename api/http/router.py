@@ -11,11 +11,11 @@ from quart.routing import QuartRule
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 from api.http.body.memory import Reservation
-from api.http.request.asgi import App, Message, Receive, Scope, Send
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import DeadlinePassed, RequestRefusal, Response, error_response
 from api.schema.operation import Operation
 from api.schema.operations import OPERATIONS
+from api.server.asgi import App, Message, Receive, Scope, Send
 
 Handler = Callable[..., Awaitable[Response]]
 

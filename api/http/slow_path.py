@@ -9,7 +9,6 @@ from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
 from api.http.body.reading import read_body, skip_body
 from api.http.handling.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
-from api.http.request.asgi import Receive, Scope
 from api.http.request.head import (
     Head,
     accepts,
@@ -27,7 +26,8 @@ from api.http.router import Match, QuartCall, Route, Router, no_such_path
 from api.schema.envelope import NDJSON, RequestRefusal
 from api.schema.messages.evaluations import BatchQuery
 from api.schema.messages.explanations import TimelineQuery
-from api.schema.operation import Operation
+from api.schema.operation import ID_PATTERN, Operation
+from api.server.asgi import Receive, Scope
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import no_such_detector
@@ -36,8 +36,6 @@ EVALUATIONS_STREAM: Final = "evaluate_stream"
 TIMELINE_STREAM: Final = "timeline_stream"
 STREAMS: Final = frozenset({EVALUATIONS_STREAM, TIMELINE_STREAM})
 """The operations under which metrics and the log count streams, which may take any time."""
-
-_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ class SlowPath:
 
     async def _confirm(self, detector_id: str) -> None:
         """Raise Refusal 1200 unless the detector exists. A malformed id is an unknown one."""
-        if not _ID.fullmatch(detector_id):
+        if not re.fullmatch(ID_PATTERN, detector_id):
             raise no_such_detector(detector_id)
         await self.fleet.confirm(detector_id)
 

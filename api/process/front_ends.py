@@ -128,7 +128,7 @@ class FrontEnds:
         """Return once all serve requests. Raises FrontEndFailed."""
         try:
             async with asyncio.TaskGroup() as starts:
-                started = [starts.create_task(self._started(listener)) for listener in self._listeners]
+                started = [starts.create_task(self._start(listener)) for listener in self._listeners]
         except* (FrontEndFailed, OSError) as failures:
             await self.stop()
             raise FrontEndFailed(str(failures.exceptions[0])) from failures
@@ -157,7 +157,7 @@ class FrontEnds:
         self._keepers.add(keeper)
         keeper.add_done_callback(self._keepers.discard)
 
-    async def _started(self, listener: socket.socket) -> FrontEnd:
+    async def _start(self, listener: socket.socket) -> FrontEnd:
         front_end = await FrontEnd.start(self._settings, listener, self._broker, self._on_revoked)
         self._all.add(front_end)
         self._keep(self._until_ended(front_end))
@@ -188,7 +188,7 @@ class FrontEnds:
                 if self._stopping:
                     return
                 try:
-                    front_end = await self._started(listener)
+                    front_end = await self._start(listener)
                     served = True
                 except (FrontEndFailed, OSError) as error:
                     _log.error("a front end did not start: %s", error)

@@ -9,6 +9,9 @@ from api.schema.envelope import JSON
 from api.schema.examples import ID
 from api.schema.messages.catalogue import Identified
 
+ID_PATTERN: Final = "[0-9a-f]{32}"
+"""What the ids of detectors and tokens look like."""
+
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
 """The codes of all operations; 1003 and 1502 too, because even a body that the operation ignores is read, up
 to a limit and a deadline."""

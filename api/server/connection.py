@@ -8,9 +8,10 @@ from typing import Any, Final, cast
 
 from hypercorn.config import Config
 
+from api.server.asgi import App
 from api.server.connection_limit import STATE, ConnectionLimit, Slot
 from api.server.connection_timeouts import IdleTimeout
-from api.server.http1.exchange import App, Exchange, connection_scope, refusal
+from api.server.http1.exchange import Exchange, connection_scope, refusal
 from api.server.http1.request_head import RequestError
 from api.server.http1.request_ids import request_id
 from api.server.http1.request_reader import RequestReader
@@ -168,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take what the transport has read."""
         self._data_received(bytes(READ_BUFFER[:nbytes]))
-        if nbytes == READ_BYTES and not self._limit.turns.may_go_on(self, nbytes):
+        if nbytes == READ_BYTES and not self._limit.turns.take(self, nbytes):
             self._waits_turn = True
             self._regulate()
 

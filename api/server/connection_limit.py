@@ -70,8 +70,8 @@ class ConnectionLimit:
                 "the limit of %d connections is reached; new ones evict others", self.connections_max
             )
 
-    def hold(self, slot: "Slot") -> None:
-        """Keep a slot while an authenticated request is under way."""
+    def exempt(self, slot: "Slot") -> None:
+        """Exempt a slot from eviction, until `set_idle`."""
         self._unauthenticated.pop(slot, None)
         self._idle.pop(slot, None)
 
@@ -83,7 +83,7 @@ class ConnectionLimit:
     def remove(self, slot: "Slot") -> None:
         """Free a slot, if it is not free already."""
         self._all.discard(slot)
-        self.hold(slot)
+        self.exempt(slot)
 
     def leave(self) -> None:
         """Make each response the last on its connection from now on, and have it say so."""
@@ -109,7 +109,7 @@ class Slot:
 
     def mark_authenticated(self) -> None:
         """Mark the connection as having an authenticated request under way, until `set_idle`."""
-        self._limit.hold(self)
+        self._limit.exempt(self)
 
     def set_idle(self) -> None:
         """Mark the connection as waiting for its next request."""

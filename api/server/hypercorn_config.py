@@ -9,9 +9,9 @@ import hypercorn.asyncio
 import hypercorn.asyncio.run
 from hypercorn.config import Config
 
+from api.server.asgi import App
 from api.server.connection import Connection
 from api.server.connection_limit import ConnectionLimit
-from api.server.http1.exchange import App
 from api.settings import Settings
 
 REFUSALS_S: Final = 1.0

@@ -29,8 +29,8 @@ class ReadingTurns:
         """The readers that wait for a turn, the longest waiting first."""
         self._is_renewed = True
 
-    def may_go_on(self, reader: Reader, read_bytes: int) -> bool:
-        """Count a long read. If false, the reader waits for `turn_has_come`."""
+    def take(self, reader: Reader, read_bytes: int) -> bool:
+        """Take the bytes of a long read from this turn. If false, the reader waits for `turn_has_come`."""
         self._left_bytes -= read_bytes
         if self._is_renewed:
             self._is_renewed = False

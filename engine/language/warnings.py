@@ -111,7 +111,7 @@ class _Checker:
 
     def _in_relation(self, node: language.InRelation, place: str) -> Iterator[ConditionWarning]:
         name, text = node.relation, text_of(node)
-        if self._relations is not None and name not in self._relations and self._first("relation", name):
+        if self._relations is not None and name not in self._relations and self._note("relation", name):
             asks = f"{quoted(text)} looks in the relation {quoted(name)}, which is not known"
             unless = "unless it is stored with the detector or sent in `context.vars`, that is always false"
             near = did_you_mean(name, sorted(self._relations))
@@ -147,7 +147,7 @@ class _Checker:
         if self._sample is None or (name.startswith("$") and not self._sample.has_vars):
             return
         types = self._sample.types(name)
-        if types or not self._first("fact", name):
+        if types or not self._note("fact", name):
             return
         if types is not None:
             yield ConditionWarning(
@@ -165,8 +165,8 @@ class _Checker:
         ends = [other for other in known if other.lower().endswith(f".{name.lower()}")]
         return f"; did you mean {quoted(ends[0])}?" if len(ends) == 1 else ""
 
-    def _first(self, what: str, name: str) -> bool:
-        """Return whether this is the first warning about a name, and remember it."""
+    def _note(self, what: str, name: str) -> bool:
+        """Note a warning about a name. Return whether it is the first."""
         if (what, name) in self._warned:
             return False
         self._warned.add((what, name))

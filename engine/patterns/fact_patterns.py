@@ -62,7 +62,7 @@ class FactPatterns:
             if compiled.explodes:
                 self._exploding[pattern] = compiled
                 self._work_per_byte += compiled.work_per_byte
-            self._turn_to(None)
+            self._switch_to(None)
 
     def remove(self, pattern: str) -> None:
         """Undo one `add` of the same pattern, if any."""
@@ -74,7 +74,7 @@ class FactPatterns:
             if pattern in self._exploding:
                 self._work_per_byte -= self._exploding.pop(pattern).work_per_byte
             self._sets.remove(pattern)
-            self._turn_to(None)
+            self._switch_to(None)
 
     def compiled(self, pattern: str) -> CompiledPattern:
         """Return the compiled form of any pattern, even of one that was not added."""
@@ -116,7 +116,7 @@ class FactPatterns:
         if self.untried or (self.exploding_untried and compiled.explodes):
             return False
         if text is not self._text:
-            self._turn_to(text)
+            self._switch_to(text)
         verdict = self._verdicts.get(pattern)
         if verdict is None:
             if self._possible is None and len(self._verdicts) >= TRIED_SINGLY_MAX:
@@ -142,7 +142,7 @@ class FactPatterns:
     def _search(self, text: str) -> dict[str, bool]:
         """Return the patterns that may match the text, each with whether it surely does."""
         if text is not self._text:
-            self._turn_to(text)
+            self._switch_to(text)
         if self._possible is None:
             encoded = _encoded(text) if len(text) <= self._limits.pattern_text_chars_max else None
             if encoded is None or len(encoded) > self._limits.pattern_work_max:
@@ -151,7 +151,7 @@ class FactPatterns:
                 self._possible, self._size = dict(self._sets.candidates(encoded)), len(encoded)
         return self._possible
 
-    def _turn_to(self, text: str | None) -> None:
+    def _switch_to(self, text: str | None) -> None:
         self._text = text
         self._verdicts.clear()
         self._possible = None

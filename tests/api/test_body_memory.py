@@ -15,9 +15,9 @@ from api.http.app import Application
 from api.http.body import memory as body_memory
 from api.http.body.memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory, Reservation
 from api.http.body.reading import read_body
-from api.http.request.asgi import Message
 from api.process import front_end
 from api.schema.envelope import RequestRefusal
+from api.server.asgi import Message
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation

@@ -40,20 +40,20 @@ async def test_those_who_wait_go_on_in_order_a_few_in_each_turn() -> None:
     turns, came = ReadingTurns(), list[int]()
     readers = [Waiting(number, came) for number in range(6)]
     for _ in range(TURN_BYTES // READ_BYTES - 1):
-        assert turns.may_go_on(readers[0], READ_BYTES)
+        assert turns.take(readers[0], READ_BYTES)
     for reader in readers:
-        assert not turns.may_go_on(reader, READ_BYTES)
+        assert not turns.take(reader, READ_BYTES)
     for seen in ([0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5]):
         await asyncio.sleep(0)
         assert came == seen
-    assert turns.may_go_on(readers[0], READ_BYTES)
+    assert turns.take(readers[0], READ_BYTES)
 
 
 async def test_what_is_read_in_one_turn_is_forgotten_in_the_next() -> None:
     turns, came = ReadingTurns(), list[int]()
     for _ in range(5):
         for _ in range(TURN_BYTES // READ_BYTES - 1):
-            assert turns.may_go_on(Waiting(0, came), READ_BYTES)
+            assert turns.take(Waiting(0, came), READ_BYTES)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert came == []

@@ -1,5 +1,6 @@
 """Prints the result of a command: a table for people, or the service's JSON for programs."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from api.cli.printing.tables import print_table
 from api.client.calls import encoded
+from engine.language.diagnostics import printable
 
 output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "-o",
@@ -28,6 +30,11 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
         click.echo(encoded(document))
     else:
         print_table(header, list(rows), Console(soft_wrap=True))
+
+
+def value_text(value: object) -> str:
+    """Return a value on one line: a string as it is, any other value as JSON."""
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def tell(output: str, document: Any, sentence: str) -> None:

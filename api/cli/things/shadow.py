@@ -12,10 +12,9 @@ from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
-from api.cli.printing.output import show, tell
+from api.cli.printing.output import show, tell, value_text
 from api.cli.recordings.times import iso
 from api.client import Client, Comparison, Difference, Example, Rule, calls
-from engine.language.diagnostics import printable
 
 _NAME_CHARS_MAX: Final = 255
 _DRAFT: Final = ", draft"
@@ -136,12 +135,8 @@ def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
 
 def _line(heading: str, example: Example) -> str:
     at = iso(round(example.timestamp_ms * 1_000))
-    key = "".join(f"  {name}={_text(value)}" for name, value in example.key.items())
+    key = "".join(f"  {name}={value_text(value)}" for name, value in example.key.items())
     return f"{heading}  {at}{key}  {json.dumps(example.fields, ensure_ascii=False)}"
-
-
-def _text(value: object) -> str:
-    return printable(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _follow(client: Client, detector_id: str, rule: Rule, output: str, *, explain: bool) -> None:

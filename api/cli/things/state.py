@@ -70,32 +70,32 @@ def state(
         raise click.UsageError("`--key` needs `--rule`.")
     if listed is None and (prefix or after is not None):
         raise click.UsageError("`--prefix` and `--after` need `--list`.")
-    chosen = find_detector(client, detector)
+    detector_id = find_detector(client, detector).id
     if rule is not None:
-        found = client.send(
-            calls.state(chosen.id, rule=find_rule(client, chosen.id, rule).id, key=json.dumps(key))
-        )
-        if output == "json":
-            click.echo(calls.encoded(found))
-            return
-        click.echo(found["name"])
-        node = msgspec.convert(found["node"], ExplainedNode)
-        for line in node_lines(node, round(found.get("clock_ms", 0) * 1_000), "  "):
-            click.echo(line)
-        return
-    if listed is None:
-        found = client.send(calls.state(chosen.id))
+        rule_id = find_rule(client, detector_id, rule).id
+        _show_rule(client.send(calls.state(detector_id, rule=rule_id, key=json.dumps(key))), output)
+    elif listed is not None:
+        page = {"prefix": prefix, "sort": sort, "limit": str(limit)}
+        if after is not None:
+            page["after"] = after
+        _show_page(client.send(calls.state(detector_id, list=listed, **page)), listed, output)
+    else:
+        found = client.send(calls.state(detector_id))
         show(output, found, ["", ""], [[name, _readable(name, value)] for name, value in found.items()])
+
+
+def _show_rule(found: dict[str, Any], output: str) -> None:
+    if output == "json":
+        click.echo(calls.encoded(found))
         return
-    page = {
-        "prefix": prefix,
-        "sort": sort,
-        "limit": str(limit),
-        **({} if after is None else {"after": after}),
-    }
-    found = client.send(calls.state(chosen.id, list=listed, **page))
-    header, rows = _table(listed, found[listed])
-    show(output, found, header, rows)
+    click.echo(found["name"])
+    node = msgspec.convert(found["node"], ExplainedNode)
+    for line in node_lines(node, round(found.get("clock_ms", 0) * 1_000), "  "):
+        click.echo(line)
+
+
+def _show_page(found: dict[str, Any], listed: str, output: str) -> None:
+    show(output, found, *_table(listed, found[listed]))
     if "after" in found and output == "table":
         click.echo(f"more: --after {found['after']}")
 

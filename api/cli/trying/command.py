@@ -132,16 +132,21 @@ def trial(
             failure, interrupted = None, True
     if failure and not run.events:
         raise CommandError(failure)
-    counts = ("fired",) if old is None else ("only new", "only old", "both")
-    rows = [output.summary(tally, compared=old is not None) for tally in run.tallies.values()]
-    print_table(("rule", *counts, "first at", "last at"), rows, console)
-    for line in [*mismatches.lines(), *_warnings(run)]:
-        warn(line)
+    _report(run, mismatches, console, compared=old is not None)
     if failure or run.refused:
         refusals = [f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()]
         raise CommandError("\n".join([*refusals, failure or ""]))
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _report(run: Trial, mismatches: Mismatches, console: Console, *, compared: bool) -> None:
+    """Print how often each rule fired, and the warnings."""
+    counts = ("only new", "only old", "both") if compared else ("fired",)
+    rows = [output.summary(tally, compared=compared) for tally in run.tallies.values()]
+    print_table(("rule", *counts, "first at", "last at"), rows, console)
+    for line in [*mismatches.lines(), *_warnings(run)]:
+        warn(line)
 
 
 def _explain(

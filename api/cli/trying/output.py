@@ -10,9 +10,9 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from api.cli.failures import CommandError
+from api.cli.printing.output import value_text
 from api.cli.recordings.times import iso
 from api.cli.trying.trial import NEW, OLD, Firing, Tally
-from engine.language.diagnostics import printable
 
 FORMS: Final = ("table", "json", "csv", "parquet")
 
@@ -107,10 +107,7 @@ def as_cells(firing: Firing) -> list[Any]:
 
 def key_text(firing: Firing) -> str:
     """Return the key as `ip=192.0.2.7`."""
-    return " ".join(
-        f"{name}={printable(value) if isinstance(value, str) else json.dumps(value)}"
-        for name, value in firing.key.items()
-    )
+    return " ".join(f"{name}={value_text(value)}" for name, value in firing.key.items())
 
 
 def short_place(firing: Firing) -> str:

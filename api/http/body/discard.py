@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from api.http.request.asgi import Receive, Send
 from api.schema.envelope import Response
+from api.server.asgi import Receive, Send
 
 DISCARD_S: Final = 10.0
 """How long the rest of a body may take to arrive before the connection is closed instead."""

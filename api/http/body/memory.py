@@ -80,7 +80,7 @@ class Reservation:
 
     def complete(self) -> None:
         """Mark the body as complete: it cannot lose its memory, and counts until `release`."""
-        self._share.keep(self)
+        self._share.exempt(self)
 
     def release(self) -> None:
         """Give the memory back."""
@@ -117,7 +117,7 @@ class _Share:
         self._by_progress.pop(reservation, None)
         self._by_progress[reservation] = None
         more = bytes_ - reservation.held
-        if self.held_bytes + more > self.bytes_max and not self._has_made_room(reservation, more, now_s):
+        if self.held_bytes + more > self.bytes_max and not self._make_room(reservation, more, now_s):
             self.release(reservation)
             reservation.is_lost = True
             raise no_room()
@@ -130,18 +130,18 @@ class _Share:
         most, self._most_bytes = self._most_bytes, self.held_bytes
         return most - self.held_bytes
 
-    def keep(self, reservation: Reservation) -> None:
+    def exempt(self, reservation: Reservation) -> None:
         """Exempt a reservation from losing its memory."""
         self._by_age.pop(reservation, None)
         self._by_progress.pop(reservation, None)
 
     def release(self, reservation: Reservation) -> None:
         """Give back the memory of a reservation."""
-        self.keep(reservation)
+        self.exempt(reservation)
         self.held_bytes -= reservation.held
         reservation.held = 0
 
-    def _has_made_room(self, reservation: Reservation, more: int, now_s: float) -> bool:
+    def _make_room(self, reservation: Reservation, more: int, now_s: float) -> bool:
         """Take memory from others until there is room. Return whether there is."""
         room = self.bytes_max - more
         while self.held_bytes > room and (stalled := self._stalled(reservation, now_s)) is not None:

@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 from api.http.body.memory import BodyMemory
-from api.http.request.asgi import CallerGone, Message, Receive
+from api.server.asgi import CallerGone, Message, Receive
 from engine.evaluation.wire.lines import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 

@@ -11,9 +11,9 @@ from api.http.authentication import Authenticator
 from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import NdjsonReader
-from api.http.request.asgi import CallerGone, Receive, Send
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
+from api.server.asgi import CallerGone, Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries, refused_result

@@ -3,9 +3,9 @@
 import io
 
 from api.http.body.memory import Reservation
-from api.http.request.asgi import CallerGone, Message, Receive, Send
 from api.http.request.head import too_large
 from api.schema.envelope import Response
+from api.server.asgi import CallerGone, Message, Receive, Send
 
 
 async def read_body(receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:

@@ -17,6 +17,7 @@ from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered,
 from api.schema.messages import catalogue, cluster, evaluations, explanations, rules
 from api.schema.messages.comparisons import ComparisonQuery
 from api.schema.messages.state import StateQuery
+from api.schema.operation import ID_PATTERN
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
@@ -37,7 +38,6 @@ _PIECE: Final = 1000
 """Entries of a list that are encoded at once, in less than a millisecond."""
 
 _NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
-_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Handlers:
@@ -82,7 +82,7 @@ class Handlers:
         return _success(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 
     async def revoke_token(self, id: str) -> Response:
-        if not _ID.fullmatch(id):
+        if not re.fullmatch(ID_PATTERN, id):
             raise no_such_token(id)
         await self._fleet.revoke_token(id)
         return _success(catalogue.Identified(id))

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from api.http.authentication import Authenticator
-from api.http.request.asgi import Receive, Send, until_gone
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import entries_of
+from api.server.asgi import Receive, Send, until_gone
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal

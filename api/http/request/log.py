@@ -53,7 +53,7 @@ class RequestLog:
     ) -> None:
         """Log a request if it is to be logged. `body` is the beginning of its response."""
         is_slow = may_be_slow and elapsed_s >= self._slow_s
-        if not self._all and not (is_slow and self._has_room()):
+        if not self._all and not (is_slow and self._take_line()):
             return
         level = logging.WARNING if is_slow else logging.INFO
         fields = {
@@ -72,7 +72,8 @@ class RequestLog:
         self._left_out = 0
         _log.log(level, "a slow request" if is_slow else "a request", extra={FIELDS: fields})
 
-    def _has_room(self) -> bool:
+    def _take_line(self) -> bool:
+        """Take one of this second's lines about slow requests. Return whether one was left."""
         now_s = self._now_s()
         if now_s - self._since_s >= 1:
             self._since_s = now_s

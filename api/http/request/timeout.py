@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-from api.http.request.asgi import CallerGone, Receive, until_gone
 from api.schema.envelope import DeadlinePassed
+from api.server.asgi import CallerGone, Receive, until_gone
 from api.server.connection_limit import Slot
 
 _TICK_S: Final = 0.05

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 from api.schema.envelope import Headers
+from api.server.asgi import App, Message
 from api.server.http1.request_head import RequestHead
 from api.server.http1.request_ids import STATE, request_id
 from api.server.http1.response_heads import CLOSE, HEADS
@@ -16,16 +17,13 @@ from api.server.sender import JOINED_BYTES_MAX, Sender
 
 _log = logging.getLogger(__name__)
 
-App = Callable[[Any, Any, Any], Awaitable[None]]
-Message = MutableMapping[str, Any]
-
 RESPOND: Final = "respond"
 """The key of `Exchange.respond` in a request's ASGI state."""
 
 _NO_BODY: Final = frozenset({204, 304})
 
 
-class Connection(Protocol):
+class ExchangeConnection(Protocol):
     """What an exchange needs of its connection."""
 
     @property
@@ -42,7 +40,7 @@ class Exchange:
 
     head: RequestHead
     _request_id: bytes
-    _connection: Connection
+    _connection: ExchangeConnection
     _sender: Sender
     body_is_whole: bool = field(init=False)
     closes: bool = field(init=False)

@@ -349,7 +349,7 @@ class RuleSet:
         return self._stream
 
     def _slice_test(self, table: ColumnTable) -> SliceTest:
-        """Return the condition under which a table turns to an event."""
+        """Return the condition under which a table enters an event."""
         test: SliceTest | None = table.slice_test
         if test is None:
             condition, birth = membership_of(table.path)

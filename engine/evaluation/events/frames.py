@@ -42,7 +42,7 @@ def verdicts(frame: Any, rules: Sequence[Rule], fired: Sequence[Fired]) -> Any:
         for rule in some:
             columns[rule.id][1][row] = True
     data = dict(columns.values())
-    if _kind(frame) == "pandas":
+    if _library(frame) == "pandas":
         import pandas as pd  # noqa: PLC0415 -- optional
 
         return pd.DataFrame(data, index=frame.index, dtype=bool)
@@ -51,19 +51,19 @@ def verdicts(frame: Any, rules: Sequence[Rule], fired: Sequence[Fired]) -> Any:
     return pl.DataFrame(data, schema=dict.fromkeys(data, pl.Boolean))
 
 
-def _kind(frame: Any) -> str:
-    kind = type(frame).__module__.partition(".")[0]
-    if kind not in ("pandas", "polars") or type(frame).__name__ != "DataFrame":
+def _library(frame: Any) -> str:
+    library = type(frame).__module__.partition(".")[0]
+    if library not in ("pandas", "polars") or type(frame).__name__ != "DataFrame":
         raise TypeError(f"expected a DataFrame of pandas or polars, got {type(frame).__name__}")
-    return kind
+    return library
 
 
 def _columns(frame: Any) -> dict[str, Collection[Any]]:
     """Return the values of each column as Python objects, None where one is missing."""
-    if _kind(frame) == "pandas":
+    if _library(frame) == "pandas":
         if not frame.columns.is_unique:
             raise ValueError("two columns have the same name")
-        # A column of objects keeps integers exact, which a row would turn into floats beside a float.
+        # A column of objects keeps integers exact, which a row would convert to floats beside a float.
         return {
             str(name): frame[name].astype(object).where(frame[name].notna(), None).tolist()
             for name in frame.columns

@@ -62,7 +62,7 @@ def as_time(value: Any) -> float:
         return (value - _EPOCH) / timedelta(milliseconds=1)
     number = _plain(value, "timestamp_ms", 0)
     if type(number) not in _NUMBERS:
-        raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_kind(value)}")
+        raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_type(value)}")
     if not _is_a_time(number):
         raise _refusal("timestamp_ms", "expected a number from -8.64e15 to 8.64e15")
     return number  # type: ignore[no-any-return]  # of those two types
@@ -113,7 +113,7 @@ class Intake:
 
 def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise _refusal(place, f"expected a mapping, got {_kind(value)}")
+        raise _refusal(place, f"expected a mapping, got {_type(value)}")
     if depth <= 0:
         raise _refusal(place[:_NAME_CHARS_SHOWN], "it is nested too deeply")
     return {
@@ -149,9 +149,9 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     try:
         number = _number(value)
     except ArithmeticError:
-        raise _refusal(place, f"expected a number in the range of a double, got a {_kind(value)}") from None
+        raise _refusal(place, f"expected a number in the range of a double, got a {_type(value)}") from None
     if number is None:
-        raise _refusal(place, f"expected a value that JSON has, got {_kind(value)}")
+        raise _refusal(place, f"expected a value that JSON has, got {_type(value)}")
     if type(number) is float and not isfinite(number):
         raise _refusal(place, f"expected a finite number, got {number}")
     return number
@@ -187,7 +187,7 @@ def _decimal(value: Decimal) -> float:
     return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
 
 
-def _kind(value: Any) -> str:
+def _type(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 

@@ -46,15 +46,15 @@ class Difference(NamedTuple):
     differences in that second, or if the conditions are too large."""
 
 
-class _EachSecond:
+class _Quota:
     """Bounds how often something is done in a second."""
 
     def __init__(self, most: int, clock_s: Callable[[], float]) -> None:
         self._most, self._clock_s = most, clock_s
         self._second, self._done = 0, 0
 
-    def has_room(self) -> bool:
-        """Return whether it may be done once more, and count that."""
+    def take(self) -> bool:
+        """Count that it is to be done once more. Return whether it may be."""
         second = int(self._clock_s())
         if second != self._second:
             self._second, self._done = second, 0
@@ -84,8 +84,8 @@ class _Pair:
             remembered = Remembered(self._detector.state, self._detector.events_seen, fields, sent)
             self._before = fields, remembered.keep(self._names)
 
-    def nodes(self, event: Event) -> tuple[Node, Node] | None:
-        """Return the conditions of the rule and of the draft before an event; None if nothing was kept."""
+    def take_nodes(self, event: Event) -> tuple[Node, Node] | None:
+        """Return the conditions of the rule and the draft before an event, once; None if nothing was kept."""
         fields, _, sent = event
         before, self._before = self._before, None
         # `Detector.evaluate` does not have events observed, and an observed event may have been refused.
@@ -107,7 +107,7 @@ class Differences:
         self.looked_at_s = clock_s()
         self._detector, self._comparison, self._clock_s = detector, comparison, clock_s
         self._pair = _Pair(detector, comparison)
-        self._explained = _EachSecond(EXPLAINED_EACH_SECOND, clock_s)
+        self._quota = _Quota(EXPLAINED_EACH_SECOND, clock_s)
 
     def observe(
         self,
@@ -123,7 +123,7 @@ class Differences:
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
         """Keep an event at which only one fired."""
-        nodes = self._pair.nodes(event) if self._explained.has_room() else None
+        nodes = self._pair.take_nodes(event) if self._quota.take() else None
         self.kept.append(Difference(kind, example, nodes))
 
     def _end(self) -> None:
@@ -140,7 +140,7 @@ class Samples:
 
     def __init__(self, detector: Detector, clock_s: Callable[[], float]) -> None:
         self._detector = detector
-        self._kept = _EachSecond(SAMPLED_EACH_SECOND, clock_s)
+        self._quota = _Quota(SAMPLED_EACH_SECOND, clock_s)
 
     def observe(
         self,
@@ -149,7 +149,7 @@ class Samples:
         sent: Mapping[str, Any],
     ) -> None:
         """Keep what a pair remembers, before this event may change it."""
-        if not self._kept.has_room():
+        if not self._quota.take():
             return
         comparisons, seen = self._detector.shadows.comparisons, self._detector.events_seen
         [comparison] = islice(comparisons.values(), seen % len(comparisons), seen % len(comparisons) + 1)
@@ -170,7 +170,7 @@ class _Sampler:
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
         """Keep why only one fired."""
-        nodes = self.pair.nodes(event)
+        nodes = self.pair.take_nodes(event)
         if nodes is None:
             return
         rule, draft = [json.dumps(node_document(node), ensure_ascii=False).encode() for node in nodes]
@@ -178,7 +178,7 @@ class _Sampler:
             self._comparison.explained[kind].append(Explained(example, rule, draft))
 
 
-def watched(detector: Detector, comparison: Comparison, clock_s: Callable[[], float]) -> Differences:
+def watch(detector: Detector, comparison: Comparison, clock_s: Callable[[], float]) -> Differences:
     """Look at the differences of a comparison, which are kept from the first look on.
 
     Raises Refusal 1400 if too many comparisons of the detector are looked at.

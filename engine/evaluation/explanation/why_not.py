@@ -45,26 +45,26 @@ def _smallest(node: Node) -> _Predicates | None:
     """Return the smallest set that changes a node in which no predicate stands twice."""
     if not node.nodes:
         return frozenset([node.condition]) if _is_predicate(node.condition) else None
-    turned = [_smallest(member) for member in node.nodes]
+    sets = [_smallest(member) for member in node.nodes]
     match node.condition:
         case language.All() | language.Any():
             decisive = isinstance(node.condition, language.Any)
             if node.verdict is decisive:
                 deciding = [place for place, member in enumerate(node.nodes) if member.verdict is decisive]
-                return _union([turned[place] for place in deciding])
-            return min((one for one in turned if one is not None), key=len, default=None)
+                return _union([sets[place] for place in deciding])
+            return min((one for one in sets if one is not None), key=len, default=None)
         case _:
-            return _smallest_of_few(node, turned)
+            return _smallest_of_few(node, sets)
 
 
-def _smallest_of_few(node: Node, turned: list[_Predicates | None]) -> _Predicates | None:
+def _smallest_of_few(node: Node, sets: list[_Predicates | None]) -> _Predicates | None:
     """Return the smallest set for a node with few members, by all combinations of members that change."""
     assert node.decide is not None, "a node with members says how they decide"
     best: _Predicates | None = None
-    for turns in product((False, True), repeat=len(turned)):
-        truths = tuple(member.verdict is not turn for member, turn in zip(node.nodes, turns, strict=True))
+    for chosen in product((False, True), repeat=len(sets)):
+        truths = tuple(member.verdict is not flips for member, flips in zip(node.nodes, chosen, strict=True))
         if node.decide(truths) is not node.verdict:
-            found = _union([one for one, turn in zip(turned, turns, strict=True) if turn])
+            found = _union([one for one, flips in zip(sets, chosen, strict=True) if flips])
             if found is not None and (best is None or len(found) < len(best)):
                 best = found
     return best
@@ -94,8 +94,8 @@ def _size(node: Node) -> int:
     return 1 + sum(map(_size, node.nodes))
 
 
-def _truth(node: Node, turned: _Predicates) -> bool:
+def _truth(node: Node, flipped: _Predicates) -> bool:
     """Return the verdict of a node with some predicates negated."""
     if node.decide is None:
-        return node.verdict is not (node.condition in turned)
-    return node.decide(tuple(_truth(member, turned) for member in node.nodes))
+        return node.verdict is not (node.condition in flipped)
+    return node.decide(tuple(_truth(member, flipped) for member in node.nodes))

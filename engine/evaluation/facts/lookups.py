@@ -132,7 +132,7 @@ class Lookup:
                 return wanted in array
             if type(wanted) is not list and type(wanted) is not dict:
                 return holds(array, wanted)
-        if type(wanted) is str and not self._turn_to(array):
+        if type(wanted) is str and not self._switch_to(array):
             # A single search costs less than building a set.
             return wanted in array
         kind = _KINDS[type(wanted)]
@@ -146,7 +146,7 @@ class Lookup:
         """Return whether two arrays or objects are equal. `other` is a value of `other_by`'s fact."""
         if type(value) is not type(other) or len(value) != len(other):
             return False
-        if not self._turn_to(value):
+        if not self._switch_to(value):
             return equal(value, other)
         return self.canonical(value) == other_by.canonical(other)
 
@@ -166,14 +166,14 @@ class Lookup:
         """Return the literals that a text contains."""
         if self._is_little(text):
             return frozenset([literal for literal in self.literals if literal in text])
-        self._turn_to(text)
+        self._switch_to(text)
         if self._found is None:
             self._found = self._search(text)
         return self._found
 
     def elements(self, array: list[Any], kind: object) -> frozenset[Any]:
         """Return the keys of the elements of one type."""
-        self._turn_to(array)
+        self._switch_to(array)
         elements = self._elements.get(kind)
         if elements is None:
             elements = self._elements[kind] = _elements(array, kind)
@@ -181,7 +181,7 @@ class Lookup:
 
     def canonical(self, value: Any) -> str:
         """Return the canonical text of an array or object."""
-        self._turn_to(value)
+        self._switch_to(value)
         if self._canonical is None:
             self._canonical = canonical(value)
         return self._canonical
@@ -220,7 +220,7 @@ class Lookup:
         self._elements = {}
         self._canonical = self._found = None
 
-    def _turn_to(self, value: Any) -> bool:
+    def _switch_to(self, value: Any) -> bool:
         """Make a value the current one. Tell whether it already was."""
         if self._value is value:
             return True

@@ -36,14 +36,14 @@ class _Cutting:
             case list():
                 members: list[Any] = []
                 for member in value:
-                    if not self._has_room():
+                    if not self._start_member():
                         break
                     members.append(self.part(member))
                 return members
             case dict():
                 found: dict[str, Any] = {}
                 for name, member in value.items():
-                    if not self._has_room():
+                    if not self._start_member():
                         break
                     # The name first: a long member leaves no room.
                     shown_name = self._text(name)
@@ -60,7 +60,8 @@ class _Cutting:
         self.is_cut |= not fits
         return part
 
-    def _has_room(self) -> bool:
+    def _start_member(self) -> bool:
+        """Take the room for what stands between two members. Return whether any is left for the next one."""
         self._room -= _BETWEEN_CHARS
         has_room = self._room > 0
         self.is_cut |= not has_room

@@ -115,7 +115,7 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
     """
     state = detector.state
     cells, ticks = state.globals.cells, state.globals.ticks
-    slots = {} if events is None else {path: _met(table, events) for path, table in state.tables.items()}
+    slots = {} if events is None else {path: _slots_of(table, events) for path, table in state.tables.items()}
     return Captured(
         marks={
             "clock_us": detector.clock_us,
@@ -148,7 +148,8 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
     )
 
 
-def _met(table: ColumnTable, events: Sequence[Event]) -> Slots:
+def _slots_of(table: ColumnTable, events: Sequence[Event]) -> Slots:
+    """Return the slots of the keys of some events."""
     found = {table.slot_at(fields, sent or _NO_VARS): None for fields, _, sent in events}
     return {slot: place for place, slot in enumerate(slot for slot in found if slot != NO_SLOT)}
 

@@ -96,7 +96,7 @@ class Writer(ABC):
             case Aggregate(added=None):
                 return self._truth(shape)
             case Memory() | Aggregate():
-                return self._updated(shape)
+                return self._write_update(shape)
             case _:
                 assert_never(shape)
 
@@ -135,19 +135,19 @@ class Writer(ABC):
     def _slice(self, piece: Slice) -> str:
         """Return the truth of a slice. What it needs is defined only if the event has a key."""
         where = None if piece.where is None else self.verdict(piece.where)
-        tests = [f"k{piece.path} is not None", *self.turn(piece.path, where)]
+        tests = [f"k{piece.path} is not None", *self.apply_where(piece.path, where)]
         return f"({' and '.join([*tests, self.verdict(piece.inner)])})"
 
-    def _updated(self, node: Memory | Aggregate) -> str:
+    def _write_update(self, node: Memory | Aggregate) -> str:
         """Write the update of a node, unless it is written already, and give its verdict."""
         identity = self._identity(node)
         if identity is not None and identity in self._verdicts:
             return self._verdicts[identity]
         if isinstance(node, Aggregate):
-            self._aggregate(node)
+            self._write_aggregate(node)
             verdict, deferred = self._truth(node), False
         else:
-            deferred = self._memory(node)
+            deferred = self._write_memory(node)
             verdict = self.read(node)
         if self.is_stored(identity, deferred=deferred):
             variable = f"t{len(self._verdicts)}"
@@ -156,7 +156,7 @@ class Writer(ABC):
         self._verdicts[identity] = verdict
         return verdict
 
-    def _memory(self, memory: Memory) -> bool:
+    def _write_memory(self, memory: Memory) -> bool:
         """Write the update of a memory, and tell whether it is deferred."""
         operands = {name: self.verdict(operand) for name, operand in memory.operands}
         access = self.access(memory)
@@ -169,7 +169,7 @@ class Writer(ABC):
         (self._deferred if operator.deferred else self._updates).add(memory.path, lines)
         return operator.deferred
 
-    def _aggregate(self, aggregate: Aggregate) -> None:
+    def _write_aggregate(self, aggregate: Aggregate) -> None:
         assert aggregate.added is not None, "the records are updated"
         added = self.verdict(aggregate.added)
         store, slot = f"c{aggregate.constants[0]}", f"s{aggregate.path}" if aggregate.path >= 0 else "0"
@@ -198,7 +198,7 @@ class Writer(ABC):
         """Return an expression for the truth of a node by its memory."""
 
     @abstractmethod
-    def turn(self, path: int, where: str | None) -> list[str]:
+    def apply_where(self, path: int, where: str | None) -> list[str]:
         """Write what makes the key of a path None if its `where` is false, or return tests for that."""
 
     def is_stored(self, identity: Hashable, *, deferred: bool) -> bool:  # noqa: ARG002 -- overridden

@@ -1,4 +1,4 @@
-"""Turns conditions into shapes: a shape is a condition without its names and values.
+"""Translates conditions into shapes: a shape is a condition without its names and values.
 
 Rules of one shape share their code. A rule with a known shape needs no compilation, and the rules of one
 shape are the rows of one loop.
@@ -115,7 +115,7 @@ class Abstraction:
                 number = self._path(longer)
                 shape = self._shape(inner, longer)
                 if where is None or (number in self.sliced and not self._updates):
-                    # A table has turned to the event only if `where` is true.
+                    # A table has entered the event only if `where` is true.
                     return Slice(number, shape)
                 return Slice(number, shape, self._shape(where, path))
             case _:

@@ -107,7 +107,7 @@ class Comparison:
     def note(self, kind: str, number: int, event: Event) -> None:
         """Count an event at which at least one of the two fired."""
         self.counts[kind] = count = self.counts[kind] + 1
-        watchers = () if kind == BOTH else self._watchers_of(kind, number)
+        watchers = () if kind == BOTH else self._choose_watchers(kind, number)
         if not watchers and not _becomes_example(count):
             return
         example = self._example(number, event)
@@ -115,8 +115,8 @@ class Comparison:
         for watcher in watchers:
             watcher.differed(kind, example, event)
 
-    def _watchers_of(self, kind: str, number: int) -> list[Watcher]:
-        """Return the watchers that receive an event at which only one of the two fired."""
+    def _choose_watchers(self, kind: str, number: int) -> list[Watcher]:
+        """Choose the watchers that receive an event at which only one of the two fired."""
         watchers = [] if self.watcher is None else [self.watcher]
         if self.sampler is not None and number == self.sampled_at:
             self._sampled[kind] = sampled = self._sampled[kind] + 1

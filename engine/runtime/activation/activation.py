@@ -169,11 +169,11 @@ class Activation:
         if self._read_only_until_s is not None:
             return None
         reply = self._port.handle_at_once(batch)
-        return None if reply is None else self._noted(reply)
+        return None if reply is None else self._note_reply(reply)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
-        return self._noted(await self._call(self._port.handle(batch)))
+        return self._note_reply(await self._call(self._port.handle(batch)))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
@@ -231,7 +231,7 @@ class Activation:
 
         Raises ActorDied, and StorageError if the detector can no longer be used.
         """
-        await self._saved()
+        await self._wait_until_saved()
         if self._saving is not None:
             self._passivate_not_before_s = self._loop.time() + self._settings.retry_s
             self.tell(stays=True)
@@ -255,7 +255,7 @@ class Activation:
 
     async def discard(self) -> None:
         """Drop the detector without saving it. Raises ActorDied."""
-        await self._saved()
+        await self._wait_until_saved()
         await self._call(self._port.discard())
 
     def lose(self) -> None:
@@ -270,7 +270,7 @@ class Activation:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _noted(self, reply: Reply) -> Reply:
+    def _note_reply(self, reply: Reply) -> Reply:
         """Note what a batch means for the detector; return its reply."""
         self._asked = True
         self.used_at_s = now_s = self._loop.time()
@@ -347,7 +347,7 @@ class Activation:
             self._forking = None
             self._stir()
 
-    async def _saved(self) -> None:
+    async def _wait_until_saved(self) -> None:
         """Wait until neither a snapshot nor another detector is being written."""
         writing = {task for task in (self._saving, self._forking) if task is not None}
         if writing:

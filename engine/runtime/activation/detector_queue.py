@@ -246,13 +246,13 @@ class DetectorQueue:
         if self._due is None or due_s < self._due.when():
             if self._due is not None:
                 self._due.cancel()
-            self._due = self._loop.call_at(due_s, self._is_due)
+            self._due = self._loop.call_at(due_s, self._stir_when_due)
         self._signal.clear()
         self._asleep = True
         await self._signal.wait()
         self._asleep = False
 
-    def _is_due(self) -> None:
+    def _stir_when_due(self) -> None:
         # Requests may have postponed what was due. Then the task sets another timer.
         self._due = None
         self._signal.set()

@@ -51,7 +51,7 @@ class Adoption:
     async def begin(self) -> None:
         """Take over those that answer soon."""
         survivors = await self._starter.survivors()
-        adopting = {asyncio.create_task(self._adopted(one.found)): one.node for one in survivors}
+        adopting = {asyncio.create_task(self._adopt(one.found)): one.node for one in survivors}
         if not adopting:
             return
         lost_on = self._starter.lost_on
@@ -96,7 +96,7 @@ class Adoption:
             else:
                 await self._workers.drop(worker, held.epoch)
 
-    async def _adopted(self, finding: Awaitable[WorkerPort | None]) -> _Adopted:
+    async def _adopt(self, finding: Awaitable[WorkerPort | None]) -> _Adopted:
         """Take over a worker, and return it with its detectors; end it if that is impossible."""
         port = await finding
         if port is None:

@@ -152,12 +152,12 @@ class Fleet:
 
     def token_known(self, digest: bytes) -> bool:
         """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
-        return self._cache.has_token(digest)
+        return self._cache.use_token(digest)
 
     async def token_lookup(self, digest: bytes) -> bool:
         """Whether the directory has the token, asked now."""
         await self._cache.ask()
-        return self._cache.has_token(digest)
+        return self._cache.use_token(digest)
 
     @property
     def any_token(self) -> bool:

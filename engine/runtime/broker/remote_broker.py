@@ -97,7 +97,7 @@ class RemoteBroker(Broker):
             async with asyncio.timeout(_START_S):
                 while True:
                     try:
-                        await self._connected()
+                        await self._ensure_connected()
                     except (ActorDied, OSError) as error:
                         reason = str(error)
                         await asyncio.sleep(self._settings.ask_s)
@@ -216,7 +216,7 @@ class RemoteBroker(Broker):
                         return []
                     try:
                         async with asyncio.timeout(_LEAVE_S):
-                            client = await self._connected()
+                            client = await self._ensure_connected()
                         unsaved = await client.ask("leave", list[str] | None)
                     except (ActorDied, OSError) as error:
                         # The successor of a lost broker adopts the detectors, and saves them.
@@ -232,7 +232,7 @@ class RemoteBroker(Broker):
         return unsaved
 
     async def _ask(self, method: str, kind: type[T], *arguments: object, harmless: bool = False) -> T:
-        return await self._repeated(lambda client: client.ask(method, kind, *arguments), harmless=harmless)
+        return await self._repeat(lambda client: client.ask(method, kind, *arguments), harmless=harmless)
 
     async def _ask_soon(self, method: str, kind: type[T], *arguments: object) -> T:
         try:
@@ -254,9 +254,9 @@ class RemoteBroker(Broker):
                     raise
                 return 0
 
-        return await self._repeated(remove)
+        return await self._repeat(remove)
 
-    async def _repeated(self, call: Callable[[LinkClient], Awaitable[T]], *, harmless: bool = False) -> T:
+    async def _repeat(self, call: Callable[[LinkClient], Awaitable[T]], *, harmless: bool = False) -> T:
         """Make a call, and again on another connection if one ends, until the deadline.
 
         Raises DetectorUnavailable: 1502 if the call was made and is not harmless, 1501 otherwise.
@@ -269,7 +269,7 @@ class RemoteBroker(Broker):
             async with self._calls.one():
                 while True:
                     try:
-                        client = await self._connected()
+                        client = await self._ensure_connected()
                         made = True
                         return await call(client)
                     except (ActorDied, OSError) as error:
@@ -290,7 +290,7 @@ class RemoteBroker(Broker):
     def _is_connected(self) -> bool:
         return self._client is not None and self._client.link.usable
 
-    async def _connected(self) -> LinkClient:
+    async def _ensure_connected(self) -> LinkClient:
         """Return the connection, or make one. Concurrent callers share the attempt."""
         if self._client is not None and self._is_connected:
             return self._client

@@ -72,8 +72,8 @@ class CatalogueCache:
         """The age of the directory's last answer."""
         return self._loop.time() - self._heard_at_s
 
-    def has_token(self, digest: bytes) -> bool:
-        """Whether a token is known. Raises DetectorUnavailable 1501 if the cache is stale."""
+    def use_token(self, digest: bytes) -> bool:
+        """Note the use of a token; return whether it is known. Raises DetectorUnavailable 1501 if stale."""
         if not self.fresh:
             silent_s = self._settings.directory_answer_age_max_s
             message = f"the owner of the tokens has not answered for {silent_s:g} seconds"

@@ -200,7 +200,7 @@ class DirectoryClient:
                 while True:
                     directory = None
                     try:
-                        directory = await self._started()
+                        directory = await self._ensure_started()
                         async with asyncio.timeout(self._settings.directory_hung_s):
                             with attempts.one():
                                 answer = await directory.call(method, *arguments, **options)
@@ -235,7 +235,7 @@ class DirectoryClient:
             self._running = None
             await directory.end()
 
-    async def _started(self) -> RunningDirectory:
+    async def _ensure_started(self) -> RunningDirectory:
         if self._running is None:
             async with self._starting:
                 if self._running is None:

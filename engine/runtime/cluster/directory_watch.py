@@ -26,7 +26,7 @@ class DirectoryWatch:
         self._silent_s = silent_s
         self._patience = 1
 
-    async def lost(self, client: LinkClient, prepare: Callable[[], object]) -> float | None:
+    async def until_lost(self, client: LinkClient, prepare: Callable[[], object]) -> float | None:
         """Wait until a directory counts as lost; return how long it was silent, None if the link has ended.
 
         `prepare` is called each time it is silent for a part of the timeout. The timeout doubles if the next

@@ -84,7 +84,7 @@ class RayActor:
             raise ActorDied(f"{type(error).__name__}: {first_line(error)}") from error
 
 
-async def created(create: Callable[[], Any]) -> Any:
+async def create_actor(create: Callable[[], Any]) -> Any:
     """Create an actor. If the caller is cancelled meanwhile, the actor is ended."""
     creating = off_loop(create, "ray actor")
     try:

@@ -75,7 +75,7 @@ class RayDirectory:
         Starts it if there is none. Raises StorageError and Unreachable, and ActorDied if a later attempt may
         succeed.
         """
-        actor = self._actor = RayActor(await self._got(), self._name)
+        actor = self._actor = RayActor(await self._ensure_actor(), self._name)
         node = ray.get_runtime_context().get_node_id()
         address, client = await self._reach.connect(actor, node)
         self._lost_on = address.node
@@ -128,10 +128,10 @@ class RayDirectory:
         if self._actor is not None:
             await self._actor.end()
 
-    async def _got(self) -> Any:
+    async def _ensure_actor(self) -> Any:
         """Return the actor. Concurrent callers share one question to Ray."""
         if self._getting is None:
-            self._getting = off_loop(self._get, "ray actor")
+            self._getting = off_loop(self._find_or_start, "ray actor")
             self._getting.add_done_callback(self._got_over)
         try:
             return await asyncio.shield(self._getting)
@@ -139,7 +139,7 @@ class RayDirectory:
             # Or the name of the last one, which has just ended, is not free yet.
             raise ActorDied(first_line(error)) from error
 
-    def _get(self) -> Any:
+    def _find_or_start(self) -> Any:
         """Return the actor; start it, if there is none."""
         return self._options(scheduling_strategy=self._where()).remote(*self._arguments, self._lost_on)
 
@@ -165,7 +165,7 @@ class RayDirectory:
 
     async def _end_if_lost(self, actor: RayActor, client: LinkClient) -> None:
         """End the directory if its process does not answer; another one replaces it."""
-        silent_s = await self._watch.lost(client, self._prepare)
+        silent_s = await self._watch.until_lost(client, self._prepare)
         if silent_s is not None:
             _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
             await actor.end()

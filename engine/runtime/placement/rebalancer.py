@@ -171,7 +171,7 @@ class Rebalancer:
                 used = self._nodes.worker_cpus.get(one.worker_name, 0.0) / sharing[one.worker_name]
                 cpus_used[one.node][one.detector_id] = used
         move = relief(self._workers.loads(), self._nodes.demand, cpus_used)
-        if not self._relief.due(move) or move is None:
+        if not self._relief.count(move) or move is None:
             return False
         _log.warning("detector %s moves away from a node whose CPUs are all in use", move.detector_id)
         self._begin_moves([placed[move.detector_id]], move.to)

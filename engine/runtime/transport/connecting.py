@@ -14,7 +14,7 @@ _CONNECT_S: Final = 5.0
 P = TypeVar("P", bound=asyncio.BufferedProtocol)
 
 
-async def connected(address: Address, protocol: Callable[[], P], *, within_s: float = _CONNECT_S) -> P:
+async def connect(address: Address, protocol: Callable[[], P], *, within_s: float = _CONNECT_S) -> P:
     """Connect to a listener, and give the protocol of the connection. Raises OSError."""
     loop = asyncio.get_running_loop()
     transport: asyncio.Transport | None = None

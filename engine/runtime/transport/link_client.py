@@ -12,7 +12,7 @@ from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.failures import decode_failure
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.connecting import connected
+from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import (
     Answered,
@@ -54,7 +54,7 @@ class LinkClient:
     @classmethod
     async def to(cls, address: Address) -> Self:
         """Connect to a listening process. Raises OSError."""
-        return cls(await connected(address, lambda: Link(responses)))
+        return cls(await connect(address, lambda: Link(responses)))
 
     @classmethod
     async def over(cls, end: socket.socket) -> Self:

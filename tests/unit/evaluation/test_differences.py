@@ -16,7 +16,7 @@ from engine.evaluation.explanation.differences import (
     WATCHED_MAX,
     Differences,
     Samples,
-    watched,
+    watch,
 )
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.facts.values import Event
@@ -39,7 +39,7 @@ def made(rule: str, draft: str) -> tuple[Detector, Clock, Differences]:
     detector, clock = Detector(), Clock()
     detector.add_rule("rule", rule, rule_id=RULE)
     detector.add_rule("draft", draft, rule_id=DRAFT, shadow=True, draft_of=RULE)
-    return detector, clock, watched(detector, detector.comparison(RULE), clock)
+    return detector, clock, watch(detector, detector.comparison(RULE), clock)
 
 
 def sampled(rule: str, draft: str) -> tuple[Detector, Clock]:
@@ -108,15 +108,15 @@ def test_nobody_pays_once_nobody_looks_or_the_pair_is_gone() -> None:
     detector, clock, watching = made("a == 1", "a == 2")
     comparison = detector.comparison(RULE)
     clock.now_s = LOOKED_AT_S
-    assert watched(detector, comparison, clock) is watching
+    assert watch(detector, comparison, clock) is watching
     clock.now_s += LOOKED_AT_S + 1
     detector.submit({"a": 1}, 1)
     assert (detector.observers, comparison.watcher, len(watching.kept)) == ([], None, 0)
-    watched(detector, comparison, clock)
+    watch(detector, comparison, clock)
     detector.change_rule(DRAFT, condition="a == 3")
     detector.submit({"a": 1}, 2)
     assert detector.observers == []
-    watched(detector, detector.comparison(RULE), clock)
+    watch(detector, detector.comparison(RULE), clock)
     detector.promote(RULE)
     detector.submit({"a": 1}, 3)
     assert detector.observers == []
@@ -142,9 +142,9 @@ def test_few_comparisons_are_watched_at_a_time() -> None:
         detector.add_rule(f"draft {number}", "a == 2", shadow=True, draft_of=rule)
     *most, last = detector.shadows.comparisons.values()
     for comparison in most:
-        watched(detector, comparison, clock)
+        watch(detector, comparison, clock)
     with pytest.raises(Refusal, match="8 comparisons") as refused:
-        watched(detector, last, clock)
+        watch(detector, last, clock)
     assert refused.value.code == 1400
 
 

@@ -315,19 +315,19 @@ def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> No
 @pytest.mark.parametrize("paths", [5, 500])
 def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
-    turned: list[tuple[str, ...]] = []
-    real = KeyTable.turn_to
+    entered: list[tuple[str, ...]] = []
+    real = KeyTable.enter
 
     def counted(self: KeyTable, *event: Any) -> None:
-        turned.append(self.path)
+        entered.append(self.path)
         real(self, *event)
 
-    monkeypatch.setattr(KeyTable, "turn_to", counted)
+    monkeypatch.setattr(KeyTable, "enter", counted)
     detector = _detector(f"per k{number % 400} per k{number} once x == 1" for number in range(paths))
     assert len(detector.evaluate({"k3": "a", "x": 1}, 0)) == 1
-    turned.clear()
+    entered.clear()
     assert len(detector.evaluate({"k3": "a", "k4": 1}, 0)) == 1
-    assert len(turned) <= 10
+    assert len(entered) <= 10
     # The key of the event before is that event's alone, also for a rule that this one triggers.
     detector.add_rule("triggered", "x == 2 and per k3 once x == 1")
     detector.evaluate({"x": 1, "k3": "a"}, 0)

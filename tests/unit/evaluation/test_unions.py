@@ -102,7 +102,7 @@ class Bucket:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def united(self, buckets: Iterable[Any], keeper: object) -> "Bucket":
+    def unite(self, buckets: Iterable[Any], keeper: object) -> "Bucket":
         assert isinstance(keeper, TriggeringColumns | TriggeringStores | WatchedColumns)
         return Bucket("".join(bucket.name for bucket in buckets))
 
@@ -116,7 +116,7 @@ def test_the_columns_of_a_slice_are_united_once_several_events_have_met_them() -
     slice_ = TriggeringColumns()
 
     def met() -> list[str]:
-        return names(slice_.met())
+        return names(slice_.meet())
 
     for column in columns_of[:7]:
         slice_.append(column)
@@ -144,14 +144,14 @@ def test_memories_without_keys_are_united_once_several_events_have_met_them() ->
     stores = TriggeringStores()
     for store in range(8):
         stores.start(store, Bucket("abcdefgh"[store]))
-    assert [names(stores.met()) for _ in range(4)] == [*[[*"abcdefgh"]] * 3, ["abcdefgh"]]
+    assert [names(stores.meet()) for _ in range(4)] == [*[[*"abcdefgh"]] * 3, ["abcdefgh"]]
     united = stores.union
     stores.stop(8)
-    assert [*stores.met()] == [united]
+    assert [*stores.meet()] == [united]
     stores.start(8, Bucket("i"))
-    assert [names(stores.met()) for _ in range(4)] == [*[[*"abcdefghi"]] * 3, ["abcdefghi"]]
+    assert [names(stores.meet()) for _ in range(4)] == [*[[*"abcdefghi"]] * 3, ["abcdefghi"]]
     stores.stop(8)
-    assert names(stores.met()) == [*"abcdefgh"]
+    assert names(stores.meet()) == [*"abcdefgh"]
 
 
 class Column:
@@ -173,20 +173,20 @@ def test_paged_columns_are_united_if_enough_of_them_are_met_by_most_events() -> 
         for each in columns_of:
             watched.append(each)
         for slot in range(15):
-            watched.met_at(slot)
+            watched.meet_at(slot)
 
     count([*dense[:7], sparse])
-    assert names(watched.met_at(15)) == [*"bcdefgh"]
+    assert names(watched.meet_at(15)) == [*"bcdefgh"]
     assert watched.union is None
     count([dense[7]])
-    assert names(watched.met_at(15)) == ["bcdefghi"]
-    assert names(watched.met_at(1)) == ["a", "bcdefghi"]
+    assert names(watched.meet_at(15)) == ["bcdefghi"]
+    assert names(watched.meet_at(1)) == ["a", "bcdefghi"]
     watched.remove(sparse)
-    assert names(watched.met_at(6)) == [*"bcdefghi"]
+    assert names(watched.meet_at(6)) == [*"bcdefghi"]
     count([])
-    assert names(watched.met_at(1)) == ["bcdefghi"]
+    assert names(watched.meet_at(1)) == ["bcdefghi"]
     watched.remove(dense[0])
-    assert names(watched.met_at(1)) == []
+    assert names(watched.meet_at(1)) == []
 
 
 def test_it_is_counted_now_and_then_which_columns_are_dense() -> None:
@@ -196,7 +196,7 @@ def test_it_is_counted_now_and_then_which_columns_are_dense() -> None:
         watched.append(each)
 
     def met(events: int) -> list[int]:
-        return [len(watched.met_at(1)) for _ in range(events)]
+        return [len(watched.meet_at(1)) for _ in range(events)]
 
     assert met(16) == [0] * 16
     for each in columns_of:
@@ -257,7 +257,7 @@ def test_few_unions_are_made_once_all_are_too_large() -> None:
     first, second, third = keepers
 
     def add(keeper: Keeper, rows: int) -> bool:
-        if not unions.admits():
+        if not unions.make_room():
             return False
         unions.add(keeper, rows)
         keeper.union = "union"

@@ -55,10 +55,10 @@ async def test_a_token_is_trusted_for_fifteen_seconds_after_the_last_question_th
     assert now_s() >= asked_s + 7
     directory.away = True
     await asyncio.sleep(asked_s + TRUSTED_S - 0.1 - now_s())
-    assert cache.has_token(b"digest")
+    assert cache.use_token(b"digest")
     await asyncio.sleep(0.2)
     with pytest.raises(DetectorUnavailable, match="has not answered for 15 seconds") as caught:
-        cache.has_token(b"digest")
+        cache.use_token(b"digest")
     assert caught.value.code == 1501
     await cache.close()
 

@@ -44,7 +44,7 @@ def now_s() -> float:
 async def lost(watch: DirectoryWatch, **connection: float) -> tuple[float | None, float]:
     """How long the directory was silent by the watch's account, and when that was noticed."""
     began_s = now_s()
-    silent_s = await watch.lost(Connection(**connection), lambda: None)  # type: ignore[arg-type]
+    silent_s = await watch.until_lost(Connection(**connection), lambda: None)  # type: ignore[arg-type]
     return silent_s, now_s() - began_s
 
 
@@ -52,7 +52,7 @@ async def prepared(**connection: float) -> list[float]:
     """When the next directory was prepared, until the directory counted as lost."""
     began_s = now_s()
     prepared_s: list[float] = []
-    watched = DirectoryWatch(TIMEOUT_S).lost(
+    watched = DirectoryWatch(TIMEOUT_S).until_lost(
         Connection(**connection),  # type: ignore[arg-type]
         lambda: prepared_s.append(now_s() - began_s),
     )
@@ -96,4 +96,4 @@ async def test_the_end_of_the_connection_is_no_silence():
     assert (await lost(DirectoryWatch(TIMEOUT_S), dead_after_s=10))[0] is None
     closed = Connection()
     closed.link.usable = False
-    assert await DirectoryWatch(TIMEOUT_S).lost(closed, lambda: None) is None  # type: ignore[arg-type]
+    assert await DirectoryWatch(TIMEOUT_S).until_lost(closed, lambda: None) is None  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from engine.runtime.contract.requests.operations import Reply
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process import temporary
 from engine.runtime.transport import tls
-from engine.runtime.transport.connecting import connected as connect
+from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.frames import (
     HEADER,
     MESSAGES,

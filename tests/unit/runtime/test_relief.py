@@ -48,12 +48,12 @@ def test_a_node_that_is_not_full_gives_nothing_away() -> None:
 def test_several_measurements_in_a_row_must_agree_and_after_a_move_again() -> None:
     counted, move, other = Relief(), Move("one", "a", "b"), Move("one", "c", "b")
     for _ in range(2):
-        assert [counted.due(move) for _ in range(AGREE)] == [False] * (AGREE - 1) + [True]
+        assert [counted.count(move) for _ in range(AGREE)] == [False] * (AGREE - 1) + [True]
     # A measurement that finds another node full, or none, begins the count anew.
     for interruption in (None, other):
-        assert not any(counted.due(move) for _ in range(AGREE - 1))
-        assert not counted.due(interruption)
-    assert not counted.due(move)
+        assert not any(counted.count(move) for _ in range(AGREE - 1))
+        assert not counted.count(interruption)
+    assert not counted.count(move)
 
 
 def measured(wanted: Mapping[str, float], cpus: float) -> dict[str, float]:

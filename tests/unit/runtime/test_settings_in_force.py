@@ -87,7 +87,7 @@ async def test_ray_is_asked_for_what_a_worker_needs(tmp_path: Path, monkeypatch:
         raise ActorDied("no actor is made")
 
     monkeypatch.setattr(ray_workers.ray, "remote", lambda **_: lambda _: Remote())
-    monkeypatch.setattr(ray_workers, "created", none_is_made)
+    monkeypatch.setattr(ray_workers, "create_actor", none_is_made)
     settings = RuntimeSettings(data=tmp_path, worker_cpus=0.3, worker_memory_bytes=7_000)
     with pytest.raises(ActorDied):
         await ray_workers.RayWorkers(settings, asyncio.Event().wait).start(node="a" * 56)

@@ -37,7 +37,7 @@ class RowWriter(Writer):
             starts = f"{store}.table.starts.after({slot}, {since})"
         return verdict_of(memory, past, since, starts)
 
-    def turn(self, path: int, where: str | None) -> list[str]:  # noqa: ARG002 -- overridden
+    def apply_where(self, path: int, where: str | None) -> list[str]:  # noqa: ARG002 -- overridden
         """Return the test whether the event belongs to a slice of a path."""
         return [] if where is None else [where]
 
@@ -103,7 +103,7 @@ class EagerWriter(RowWriter):
             self.tests.append(f"{variable} = {super().predicate(predicate)}")
         return self._variables[test]
 
-    def turn(self, path: int, where: str | None) -> list[str]:
+    def apply_where(self, path: int, where: str | None) -> list[str]:
         """Write the statements that look up the key of a path, unless they are written already."""
         if path in self._late:
             self._updates.add(-1, self._late.pop(path)(where))

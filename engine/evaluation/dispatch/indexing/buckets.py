@@ -55,7 +55,7 @@ class Group(NamedTuple):
         assert len(constants) == len(self.constants), "rules of one shape have as many constants"
         assert len(rest) == self.width, "rules of one shape have as many constants"
         for place, value in enumerate(constants):
-            column, kind = self.constants[place], _kind(value)
+            column, kind = self.constants[place], _type_code(value)
             if not column and kind is not None:
                 column = self.constants[place] = array(kind)
             elif isinstance(column, array) and column.typecode != kind:
@@ -89,7 +89,7 @@ class Group(NamedTuple):
         return True
 
 
-def _kind(value: Any) -> str | None:
+def _type_code(value: Any) -> str | None:
     """Return the type code of an array that can hold the value, or None."""
     if type(value) is int:
         return "q" if -_ARRAY_INT_MAX <= value <= _ARRAY_INT_MAX else None
@@ -167,12 +167,12 @@ class Bucket:
                 mine.setdefault(observe, {}).update(rows)
         self.size += other.size
 
-    def united(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected | None:
+    def unite(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected | None:
         """Return the members of some buckets, of which this is one, until one of them changes.
 
         Return None if there is no room for a union.
         """
-        if not self._selected.unions.admits():
+        if not self._selected.unions.make_room():
             return None
         groups: dict[Any, Group] = {}
         several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
@@ -219,8 +219,8 @@ class SliceTest(NamedTuple):
         group.add(row.constants, [*row.rest, 0])
         return cls(stage, table, group)
 
-    def met_by(self, *event: Any) -> Sequence[Bucket]:
-        """Turn the table to an event, and return the buckets that the event then meets.
+    def enter(self, *event: Any) -> Sequence[Bucket]:
+        """Have the table enter an event of its slices, and return the buckets that the event then meets.
 
         The event is given as to `run`, from its fields to its relations.
         """
@@ -231,8 +231,8 @@ class SliceTest(NamedTuple):
         if not belongs:
             self.table.leave()
             return ()
-        self.table.turn_to(fields, sent, now_us, tick)
-        return self.table.triggered()
+        self.table.enter(fields, sent, now_us, tick)
+        return self.table.meet()
 
 
 def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
@@ -247,7 +247,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 ) -> None:
     """Evaluate an event for the buckets that it meets and what it selects, each member once.
 
-    Each stage is complete before the next. Between them, the tables that have waited for updates turn to the
+    Each stage is complete before the next. Between them, the tables that have waited for updates enter the
     event, in the order of their stages.
     """
     groups: list[Loop] = []
@@ -267,7 +267,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
         for _, observe, constants, rest, _ in due:
             observe(constants, rest, fields, sent, now_us, tick, relations, fire)
         if test is not None:
-            met = test.met_by(fields, sent, now_us, tick, relations)
+            met = test.enter(fields, sent, now_us, tick, relations)
 
 
 def _due(groups: list[Loop], selections: dict[int, list[Shapes]], test: SliceTest | None) -> list[Loop]:

@@ -63,7 +63,7 @@ class _Fact:
         self.more = False
         """Whether there is anything but `by_value` and `ranges`."""
 
-    def count_again(self) -> bool:
+    def refresh(self) -> bool:
         """Set `has_ranges` and `more` after a change, and return whether there is anything."""
         self.has_ranges = bool(self.ranges)
         self.more = bool(self.by_element or self.by_pattern or self.present)
@@ -140,7 +140,7 @@ class Index:
         for said, ranges in _ranges_by_fact(triggers).items():
             fact = self._fact(said)
             fact.ranges.add(ranges, member, (stage, several))
-            fact.count_again()
+            fact.refresh()
 
     def remove(self, member: int, triggers: Triggers | None, stage: int, *, several: bool) -> None:
         """Undo `add` with the same arguments."""
@@ -186,7 +186,7 @@ class Index:
         if bucket is None:
             is_value = isinstance(trigger, Hit) and trigger.value is not PRESENT
             bucket = buckets[key] = self._new_bucket(Value(trigger.fact, key) if is_value else None)
-            fact.count_again()
+            fact.refresh()
         return bucket
 
     def _drop_if_empty(self, trigger: Hit | Element | Found) -> None:
@@ -196,7 +196,7 @@ class Index:
         self._drop_if_unused(trigger.fact)
 
     def _drop_if_unused(self, said: str) -> None:
-        if not self._facts[said].count_again():
+        if not self._facts[said].refresh():
             del self._facts[said]
             self._names.remove(said)
 

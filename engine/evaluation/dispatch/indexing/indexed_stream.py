@@ -91,15 +91,15 @@ class IndexedStream:
                     self._join_due(now, tick - 1)
                     joins_us = joins.due_us
                 met = met_by(fields, sent)
-                for table in plain.tables_at(fields, sent) if plain.every is None else plain.every:
-                    table.turn_to(fields, sent, now, tick)
+                for table in plain.switch_to(fields, sent) if plain.every is None else plain.every:
+                    table.enter(fields, sent, now, tick)
                     if table.watched or table.triggering or table.begun:
-                        met += table.triggered()
+                        met += table.meet()
                 if globals_.triggering:
-                    met += globals_.triggering.met()
+                    met += globals_.triggering.meet()
                 tests: Sequence[SliceTest] = ()
                 if late is not None:
-                    tests = sorted(map(self._slice_test_of, late.tables_at(fields, sent)), key=_stage)
+                    tests = sorted(map(self._slice_test_of, late.switch_to(fields, sent)), key=_stage)
                 fired: list[int] = []
                 if met or tests:
                     if not tick % SAMPLED_EVERY:

@@ -29,7 +29,7 @@ class _TimedSliceTest(NamedTuple):
     """The test of a table that has waited. The buckets that the event then meets are timed."""
 
     stage: int
-    met_by: Callable[..., list[Any]]
+    enter: Callable[..., list[Any]]
 
 
 class Samples:
@@ -55,7 +55,7 @@ class Samples:
         of_rows: dict[Observe, Observe] = {}
 
         def after(test: SliceTest) -> _TimedSliceTest:
-            return _TimedSliceTest(test.stage, lambda *event: self._timed(test.met_by(*event), of_rows))
+            return _TimedSliceTest(test.stage, lambda *event: self._timed(test.enter(*event), of_rows))
 
         return self._timed(met, of_rows), list(map(after, tests))
 

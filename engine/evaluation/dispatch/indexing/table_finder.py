@@ -14,7 +14,7 @@ class TableFinder:
     def __init__(self, tables: Collection[ColumnTable], *, every: bool) -> None:
         self.every = tables if every else None
         self._names: FactNames[list[ColumnTable]] = FactNames()
-        self._turned: list[ColumnTable] = []
+        self._entered: list[ColumnTable] = []
         by_key: dict[str, list[ColumnTable]] = {}
         for table in tables:
             by_key.setdefault(fact_of(table.path[-1]), []).append(table)
@@ -22,14 +22,14 @@ class TableFinder:
         for fact, of_key in by_key.items():
             self._names.add(fact, of_key)
 
-    def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[ColumnTable]:
+    def switch_to(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[ColumnTable]:
         """Return the tables whose last key has a value. All other tables leave the previous event."""
         if self.every is not None:
             return self.every
-        for table in self._turned:
+        for table in self._entered:
             table.leave()
-        self._turned = [table for tables, _ in self._names.found_in(fields, sent) for table in tables]
-        return self._turned
+        self._entered = [table for tables, _ in self._names.found_in(fields, sent) for table in tables]
+        return self._entered
 
 
 def table_finders(tables: Collection[ColumnTable], *, every: bool) -> tuple[TableFinder, TableFinder | None]:

@@ -74,8 +74,8 @@ class Unions:
         self._rows = 0
         self._refused = 0
 
-    def admits(self) -> bool:
-        """Return whether a union may be made now."""
+    def make_room(self) -> bool:
+        """Make room for a union. Return whether there is room."""
         while self._rows >= UNITED_MAX:
             place = next(iter(self._made))
             keeper, rows = self._made.pop(place)

@@ -318,7 +318,7 @@ class Column(SlotTimes):
             self.table.stop_triggering(slot, self)
 
     def _to_few(self) -> None:
-        """Turn an empty column into a dict."""
+        """Make an empty column a dict."""
         if self.few is None:
             self.table.dense.remove(self)
             if self.bucket is not None and not self.begun:

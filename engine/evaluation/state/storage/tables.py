@@ -71,7 +71,7 @@ ColumnT = TypeVar("ColumnT", bound=Member)
 class KeyTable(Generic[ColumnT]):
     """The live keys of one path: a slot for each, and the columns with entries by slot.
 
-    `turn_to` sets `key`, `slot`, `previous_tick` and `previous_us` for an event: its key, the slot, and the
+    `enter` sets `key`, `slot`, `previous_tick` and `previous_us` for an event: its key, the slot, and the
     number and time of the previous event of the same key.
     """
 
@@ -157,8 +157,8 @@ class KeyTable(Generic[ColumnT]):
 
     # -- events ---------------------------------------------------------------------------------------------
 
-    def turn_to(self, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int, tick: int) -> None:
-        """Set the key and slot of an event, and record it as the key's last event."""
+    def enter(self, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int, tick: int) -> None:
+        """Enter an event: set its key and slot, and record it as the key's last event."""
         key = self.key = self._key_at(fields, sent)
         self.slot = NO_SLOT
         if key is None:
@@ -200,14 +200,14 @@ class KeyTable(Generic[ColumnT]):
             parts += (part_of_key(key),)
         return parts
 
-    def triggered(self) -> list[Bucket]:
-        """Return the buckets that this event meets because of the entries of its slice."""
+    def meet(self) -> list[Bucket]:
+        """Have this event meet the buckets that the entries of its slice trigger, and return them."""
         slot = self.slot
         if slot < 0:
             return []
-        met = self.watched.met_at(slot) if self.watched else []
+        met = self.watched.meet_at(slot) if self.watched else []
         if slot in self.triggering:
-            met += self.triggering[slot].met()
+            met += self.triggering[slot].meet()
         if self.begun and self.previous_tick <= self.begun_at:
             # Some of these nodes may be younger than the slice, and see its first event now.
             oldest = max(self.previous_tick, self.first_ticks[slot])

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds, node_document
-from engine.evaluation.explanation.differences import Difference, watched
+from engine.evaluation.explanation.differences import Difference, watch
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.wire.events import Done
@@ -52,7 +52,7 @@ def comparison_of(detector: Detector, rule_id: str, after: int | None = None) ->
         until_us = found.young_until_us
         document["young_until_ms"] = None if until_us >= FOREVER else milliseconds(until_us)
     if after is not None:
-        kept = watched(detector, found, time.monotonic).kept
+        kept = watch(detector, found, time.monotonic).kept
         document["differences"] = _differences([one for one in kept if one.example.number > after])
     return Done(encoded(document))
 

@@ -100,7 +100,7 @@ class Channels:
         if self._next_check is None:
             self._check_routes()
         channel = self._channels[detector_id] = DetectorChannel(
-            detector_id, self._settings, self._locate, self._reached
+            detector_id, self._settings, self._locate, self._reach
         )
         return channel
 
@@ -111,19 +111,19 @@ class Channels:
             channel.check_route(before_s)
         self._next_check = self._loop.call_later(self._check_s, self._check_routes)
 
-    async def _reached(self, route: Route, channel: DetectorChannel) -> LinkClient:
+    async def _reach(self, route: Route, channel: DetectorChannel) -> LinkClient:
         """Return the connection to a worker. Raises OSError."""
         client = self._clients.get(route.worker)
         if client is None:
             connecting = self._connecting.get(route.worker)
             if connecting is None:
-                connecting = self._connecting[route.worker] = self._loop.create_task(self._connected(route))
+                connecting = self._connecting[route.worker] = self._loop.create_task(self._connect_to(route))
             # Others may wait for the same connection.
             client = await asyncio.shield(connecting)
         self._users.setdefault(client, {})[route.epoch] = channel
         return client
 
-    async def _connected(self, route: Route) -> LinkClient:
+    async def _connect_to(self, route: Route) -> LinkClient:
         try:
             client = await self._connect(route.address)
         finally:

@@ -315,7 +315,7 @@ class DetectorChannel:
         for request in self._mailbox.take_waiting():
             # If the detector does not exist, the outcome of an earlier attempt does not matter.
             error = make()
-            request.fail(_was_sent() if request.sent and not isinstance(error, Refusal) else error)
+            request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
 
     def _expire(self) -> None:
         """Answer the requests past their deadline, and schedule the next check."""
@@ -338,9 +338,9 @@ class DetectorChannel:
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._mailbox.expire(now_s):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
-            request.fail(_was_sent() if request.sent else refusal)
+            request.fail(_unknown_outcome() if request.sent else refusal)
 
 
-def _was_sent() -> DetectorUnavailable:
+def _unknown_outcome() -> DetectorUnavailable:
     """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
     return outcome_unknown("the detector's process died")

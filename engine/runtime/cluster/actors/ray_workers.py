@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 
 from engine.runtime.activation.detector_service import MAKE_ROOM
 from engine.runtime.cluster.actors.worker import WorkerActor
-from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, created, first_line
+from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, create_actor, first_line
 from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
@@ -139,30 +139,28 @@ class RayWorkers(WorkerStarter):
         try:
             where = on_node(node) if node else await off_loop(partial(not_on, avoid), "ray nodes")
             create = partial(self._remote.options(name=name, **asked, **where).remote, self._settings)
-            actor = await created(create)
+            actor = await create_actor(create)
         except (RayError, ValueError) as error:
             raise ActorDied(first_line(error)) from error
-        return await self._connected(RayActor(actor, name), _START_S if node else _ROOM_S)
+        return await self._connect(RayActor(actor, name), _START_S if node else _ROOM_S)
 
     async def survivors(self) -> Sequence[Survivor]:
         """Return the workers that an earlier supervisor of the data folder has left."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
         nodes = await off_loop(nodes_of_actors, "ray names")
         return [
-            Survivor(self._found(name), nodes.get(name, ""))
-            for name in names
-            if name.startswith(self._prefix)
+            Survivor(self._find(name), nodes.get(name, "")) for name in names if name.startswith(self._prefix)
         ]
 
-    async def _found(self, name: str) -> WorkerPort | None:
+    async def _find(self, name: str) -> WorkerPort | None:
         try:
             actor = await off_loop(partial(ray.get_actor, name), "ray actor")
-            return await self._connected(RayActor(actor, name), _FOUND_S)
+            return await self._connect(RayActor(actor, name), _FOUND_S)
         except (ActorDied, ValueError):
             # It has just died, or is of no use and was ended.
             return None
 
-    async def _connected(self, worker: RayActor, within_s: float) -> WorkerPort:
+    async def _connect(self, worker: RayActor, within_s: float) -> WorkerPort:
         """Connect to a worker, or end it. Raises ActorDied."""
         here = ray.get_runtime_context().get_node_id()
         clients: list[LinkClient] = []

@@ -53,8 +53,8 @@ class Relief:
         self._node = ""
         self._times = 0
 
-    def due(self, move: Move | None) -> bool:
-        """Whether the move that follows from the newest measurement is to be made."""
+    def count(self, move: Move | None) -> bool:
+        """Count the newest measurement. Return whether the move that follows from it is to be made."""
         node = "" if move is None else move.node
         self._times = self._times + 1 if node == self._node else 1
         self._node = node

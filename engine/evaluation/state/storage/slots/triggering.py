@@ -54,12 +54,12 @@ class TriggeringColumns(_Columns):
     _united: int
     """How many columns, from the first on, are in the union if there is one."""
 
-    def met(self) -> Collection[Bucket]:
-        """Return the buckets, or the union of most of them followed by the others."""
+    def meet(self) -> Collection[Bucket]:
+        """Have an event meet the buckets. Return them, or the union of most of them and then the others."""
         if self.union is not None and len(self) <= LATER_SHARE * self._united:
             return (self.union, *[column.bucket for column in self[self._united :]])
         self._united = len(self)
-        return _met(self, [column.bucket for column in self])
+        return _count_and_unite(self, [column.bucket for column in self])
 
     def remove(self, column: Any) -> None:
         """Remove a column."""
@@ -96,8 +96,8 @@ class WatchedColumns(_Columns):
         super().remove(column)
         self.disturb()
 
-    def met_at(self, slot: int) -> list[Bucket]:
-        """Return the buckets that an event of a slot meets: one for all columns that are dense."""
+    def meet_at(self, slot: int) -> list[Bucket]:
+        """Have an event of a slot meet the buckets. Return them, with one for all columns that are dense."""
         if not self.events:
             self.events, self._counts = COUNTED_EVERY, Counter()
         self.events -= 1
@@ -116,7 +116,7 @@ class WatchedColumns(_Columns):
             return
         self.union, self._asked, self._united = None, self, []
         if len(dense) >= UNITED_FROM:
-            self.union = dense[0].bucket.united([column.bucket for column in dense], self)
+            self.union = dense[0].bucket.unite([column.bucket for column in dense], self)
         if self.union is not None:
             united = set(dense)
             self._asked, self._united = [column for column in self if column not in united], dense
@@ -132,9 +132,9 @@ class TriggeringStores(dict[Any, Bucket]):
         self.events = 0
         self.union: Bucket | None = None
 
-    def met(self) -> Collection[Bucket]:
-        """Return the buckets, or one that has all their members."""
-        return (self.union,) if self.union is not None else _met(self, self.values())
+    def meet(self) -> Collection[Bucket]:
+        """Have an event meet the buckets. Return them, or one that has all their members."""
+        return (self.union,) if self.union is not None else _count_and_unite(self, self.values())
 
     def start(self, store: Any, bucket: Bucket) -> None:
         """Have the next events meet the bucket of a memory."""
@@ -147,14 +147,16 @@ class TriggeringStores(dict[Any, Bucket]):
             self.disturb()
 
 
-def _met(triggering: TriggeringColumns | TriggeringStores, buckets: Collection[Bucket]) -> Collection[Bucket]:
-    """Return these buckets, or one in their place if enough events have met them."""
+def _count_and_unite(
+    triggering: TriggeringColumns | TriggeringStores, buckets: Collection[Bucket]
+) -> Collection[Bucket]:
+    """Count an event that meets these buckets. Return them, or their union if enough events have met them."""
     if len(buckets) < UNITED_FROM:
         return buckets
     if triggering.events < CALM_EVENTS:
         triggering.events += 1
         return buckets
-    triggering.union = next(iter(buckets)).united(buckets, triggering)
+    triggering.union = next(iter(buckets)).unite(buckets, triggering)
     if triggering.union is None:
         triggering.events = 0
         return buckets

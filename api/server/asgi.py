@@ -1,4 +1,4 @@
-"""The ASGI types that the application uses, and the exception for a closed connection."""
+"""The types of ASGI, and the exception for a closed connection."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
