@@ -4,20 +4,18 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from snapshots.clock import wall_clock_us
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.format.file_names import page_name, snapshot_name
+from snapshots.format.file_names import listing, page_name, snapshot_name
+from snapshots.format.segments import Segment
 from snapshots.takeover.claim import Claim, claim_folder
 from snapshots.takeover.recovered import Recovered, recovered
 from snapshots.write.journal import Journal
 from snapshots.write.retention import trim
 from snapshots.write.snapshot_writer import SnapshotWriter
-
-if TYPE_CHECKING:
-    from snapshots.format.segments import Segment
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -56,7 +54,7 @@ class Store:
         """This epoch's claim, from `recover` to `close`."""
         self._lock = threading.Lock()
         """Guards the attributes below, which `save` shares with the other methods."""
-        self._segments: list[Segment] = []
+        self._segments = list[Segment]()
         """The segments in order of epoch and number; the current one is the last."""
         self._earlier: dict[str, int] = {}
         """The epochs of segments before those, by name. Only snapshots older than the newest need them."""
@@ -65,7 +63,8 @@ class Store:
         self._continues = False
         """Whether there are records of an earlier epoch after the snapshot."""
         self._earlier_parts: list[tuple[int, int]] = []
-        """The last record and the length of each part of the journal before the current segment."""
+        """The last record and the length of each part of the journal after the newest snapshot and before
+        the current segment."""
         self._snapshot_sequence = 0
         self.segments_read = 0
         """The number of segments that the recovery read, until a snapshot replaces them."""
@@ -96,7 +95,7 @@ class Store:
         self._segments = plan.segments
         self._earlier = plan.earlier
         self._obsolete = frozenset(plan.obsolete)
-        self.segments_read = len(plan.segments) + len(plan.obsolete)
+        self.segments_read = self.segment_count - len(plan.earlier)
         # From here on `close` closes its file, too.
         self._journal = journal
         self._continues = bool(plan.ranges)
@@ -105,8 +104,8 @@ class Store:
             self._next_segment(journal)
             journal.reserve(0)
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
-        if plan.snapshot:
-            self._snapshot_sequence = plan.snapshot.sequence
+        assert plan.snapshot is not None, "a plan without a snapshot is refused"
+        self._snapshot_sequence = plan.snapshot.sequence
         return recovered(plan, self._files, claimed.damage, released=claimed.released)
 
     @property
@@ -124,9 +123,7 @@ class Store:
         """The length of the records that a recovery would read after the newest snapshot."""
         journal = self._recovered()
         with self._lock:
-            return journal.bytes_ + sum(
-                bytes_ for last, bytes_ in self._earlier_parts if last > self._snapshot_sequence
-            )
+            return journal.bytes_ + sum(bytes_ for _, bytes_ in self._earlier_parts)
 
     @property
     def snapshot_sequence(self) -> int:
@@ -149,7 +146,8 @@ class Store:
     def segment_count(self) -> int:
         """The number of segments, including earlier owners' and obsolete ones."""
         with self._lock:
-            return len(self._earlier) + len(self._segments) + len(self._obsolete)
+            obsolete = listing(path.name for path in self._obsolete).segments
+            return len(self._earlier) + len(self._segments) + len(obsolete)
 
     def append(self, payload: bytes, *, version: int) -> int:
         """Write a record and return its sequence. It is on the disk after the next `sync`.
@@ -312,14 +310,16 @@ class Store:
             journal.settle()
 
     def _next_segment_if_possible(self, journal: Journal) -> None:
-        """Begin a new segment; stay in the full one if there can be no new one now."""
+        """Begin a new segment; stay in the full one if there can be no new one now.
+
+        The first one can always be begun, because the recovery has made its file.
+        """
         try:
             self._next_segment(journal)
         except SyncFailed:
             raise
         except StorageError:
-            if journal.segment is None:
-                raise
+            pass
 
     def _next_segment(self, journal: Journal) -> None:
         closed_bytes, last = journal.bytes_, journal.sequence

@@ -156,7 +156,7 @@ def _clear_away(
 
 def _plan(folder: Path, epoch: int, files: Files, names: Listing | None, now_us: int) -> RecoveryPlan:
     """Plan the recovery; `names` is the folder's listing if there is one after which no owner can save."""
-    listings = iter([names] if names is not None else [])
+    listings = iter([names])
     return list_and_plan(
         folder, lambda: next(listings, None) or _listed(folder, epoch, files), files, now_us
     )[1]
@@ -172,7 +172,6 @@ def _listed(
     claim, segment = segment_name(epoch, CLAIM_NUMBER), segment_name(epoch, FIRST_NUMBER)
     now = files.names(folder)
     if before is not None and {*now} == {*found, claim, segment}:
-        before.claims[epoch] = claim
         return before
     names = listing(now)
     if names.epoch > epoch:

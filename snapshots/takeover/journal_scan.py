@@ -9,13 +9,15 @@ from snapshots.takeover.recovery_plan import Flaw, RecordRange, RecoveryPlan, Un
 
 def scan_journal(plan: RecoveryPlan, files: Files) -> None:
     """Add all records after the snapshot to the plan. Raises Damaged, Hole."""
-    for index, segment in enumerate(plan.segments):
-        _scan(plan, segment, plan.segments[index + 1 :], files)
+    # The snapshot includes all records that count of owners before its own.
+    segments = [segment for segment in plan.segments if segment.epoch >= plan.epoch]
+    for index, segment in enumerate(segments):
+        _scan(plan, segment, segments[index + 1 :], files)
 
 
 def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Files) -> None:
     """Add the records of a segment that come after those of the plan, up to where a later owner took over."""
-    fence = _fence(plan, segment)
+    fence = plan.first_fenced(segment.epoch)
     following = later[0] if later and later[0].epoch == segment.epoch else None
     if following is not None and fence is not None and following.first >= fence:
         following = None
@@ -51,18 +53,9 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
     if stop.sequence > begin:
         plan.ranges.append(RecordRange(segment, begin, stop.sequence - 1, records))
         plan.sequence = stop.sequence - 1
-        plan.epoch = max(plan.epoch, segment.epoch)
+        plan.epoch = segment.epoch
         plan.journal_bytes += stop.offset - begin_offset
         plan.unsynced = _unsynced(segment, reader)
-
-
-def _fence(plan: RecoveryPlan, segment: Segment) -> int | None:
-    """Return the first record that a later owner's history replaces; None if there is no later owner."""
-    fence = plan.first_fenced(segment.epoch)
-    snapshot = plan.snapshot
-    if snapshot is None or snapshot.epoch <= segment.epoch:
-        return fence
-    return snapshot.sequence + 1 if fence is None else min(fence, snapshot.sequence + 1)
 
 
 def _unsynced(segment: Segment, reader: SegmentReader) -> Unsynced | None:

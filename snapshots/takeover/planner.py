@@ -189,7 +189,7 @@ class _Planner:
         """Raise Hole if a snapshot that is damaged included records which are nowhere else."""
         # A fenced owner's snapshot does not count, whatever its number.
         numbers = {number for number, name in self._names.snapshots.items() if name not in self._fenced}
-        newest = max(numbers | self._names.damaged_snapshots, default=0)
+        newest = max(numbers | self._names.damaged_snapshots)
         if newest > self._plan.sequence:
             raise Hole(
                 f"{self._plan.folder} once had a snapshot of record {newest}, and without that the last "

@@ -264,7 +264,12 @@ ROOMS: Final = {
             "engine/patterns",
             tests=("unit/patterns/test_*.py", "unit/evaluation/test_pattern_*.py"),
         ),
-        Room("snapshots", "snapshots", tests=("unit/snapshots/test_*.py", "crash/store/test_*.py")),
+        Room(
+            "snapshots",
+            "snapshots",
+            tests=("unit/snapshots/test_*.py", "crash/store/test_*.py"),
+            decided=True,
+        ),
         Room(
             "detector",
             "engine/runtime/detector",

@@ -24,19 +24,14 @@ from snapshots.errors import (
 )
 from snapshots.files import OpenFile, RealFiles
 from snapshots.folders import create_folder, destroy_folder
-from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_name
+from snapshots.format.file_names import CLAIM_NUMBER, listing, segment_name, snapshot_name
+from snapshots.format.pages import Page
 from snapshots.format.snapshot_file import Snapshot, encode
 from snapshots.inspection import read_only
 from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
+from snapshots.write.snapshot_writer import SnapshotWriter
 from tests.faulty_files import FaultyFiles
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "one"
-    create_folder(made, b"born", version=7)
-    return made
 
 
 def opened(folder: Path, epoch: int | None = None, **settings: object) -> Store:
@@ -182,6 +177,77 @@ def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folde
     assert recovered(folder) == (b"after 4", [b"5"])
 
 
+def test_three_snapshots_are_kept_if_no_other_number_is_given(folder):
+    store = opened(folder)
+    for number in range(1, 5):
+        save(write(store, b"%d" % number))
+    assert [name for name in names(folder) if name.startswith("snapshot-")] == [
+        snapshot_name(number) for number in (2, 3, 4)
+    ]
+
+
+def test_the_journal_is_as_long_as_what_no_snapshot_includes(folder):
+    first = write(opened(folder, 1, segment_bytes_max=50), b"one", b"two")
+    assert first.journal_bytes == 2 * (44 + 43)
+    store = opened(folder, 2, segment_bytes_max=50)
+    assert store.journal_bytes == 2 * 43
+    sequence = write(store, b"333").begin_snapshot()
+    write(store, b"444", b"555")
+    assert store.journal_bytes == 2 * 43 + 3 * (44 + 43)
+    store.save([b"saved"], version=7, sequence=sequence)
+    assert store.journal_bytes == 2 * (44 + 43)
+
+
+def test_a_snapshot_is_as_old_as_the_clock_of_its_owner_says(folder):
+    store = write(opened(folder, now_us=lambda: 5_000_000), b"one")
+    save(store)
+    assert store.snapshot_us == 5_000_000
+
+
+def test_a_snapshot_of_an_owner_that_leaves_begins_no_segment(folder):
+    store = write(opened(folder, 1), b"one")
+    store.append(b"two", version=3)
+    sequence = store.begin_snapshot(goes_on=False)
+    store.save([b"saved"], version=7, sequence=sequence)
+    assert (sequence, store.unsynced) == (2, False)
+    assert segment_name(1, 2) not in names(folder)
+
+
+def test_an_owner_that_saves_without_a_record_says_whose_history_it_continues(folder):
+    write(opened(folder, 1), b"one")
+    save(opened(folder, 2))
+    write(opened(folder, 3), b"two")
+    change(folder / snapshot_name(1), 50)
+    assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+def test_an_owner_that_continues_nothing_writes_nothing_before_its_first_record(folder):
+    files = FaultyFiles()
+    opened(folder, files=files).check_owner()
+    assert {"write", "sync_data"}.isdisjoint(files.calls)
+
+
+def test_a_folder_without_room_for_the_header_has_no_owner(folder):
+    write(opened(folder), b"one")
+    files = FaultyFiles(error=errno.ENOSPC, for_good=True)
+    files.fail_next("reserve")
+    with pytest.raises(NoRoom):
+        Store(folder, files=files).recover()
+
+
+def test_a_page_that_replaces_one_whose_snapshot_was_never_saved_stays(folder):
+    def save_page(store: Store, body: bytes) -> int:
+        sequence = store.begin_snapshot()
+        store.save_page(body, version=2, sequence=sequence, expires_us=2**62)
+        return sequence
+
+    save_page(write(opened(folder), b"one"), b"of an owner that died")
+    store = Store(folder)
+    assert list(store.recover().pages) == []
+    store.save([b"saved"], version=7, sequence=save_page(store, b"of the next one"))
+    assert list(Store(folder).recover().pages) == [Page(2, b"of the next one")]
+
+
 class Reading(RealFiles):
     def __init__(self) -> None:
         self.read_names: list[str] = []
@@ -217,14 +283,17 @@ def test_they_are_read_if_that_snapshot_is_damaged(folder):
     assert recovered(folder) == (b"after 2", [b"3", b"4"])
 
 
-def test_they_are_read_if_that_snapshot_was_fenced_off(folder):
+@pytest.mark.parametrize("sequence", [2, 5])
+def test_they_are_read_if_that_snapshot_was_fenced_off(folder, sequence):
     write(opened(folder, 1), b"1").release()
     write(opened(folder, 3), b"3").release()
-    fenced = Snapshot(epoch=2, sequence=2, version=7, body=b"fenced")
-    (folder / snapshot_name(2)).write_bytes(encode(fenced))
+    fenced = Snapshot(epoch=2, sequence=sequence, version=7, body=b"fenced")
+    (folder / snapshot_name(sequence)).write_bytes(encode(fenced))
     found = Store(folder).recover()
+    assert found.snapshot is not None
+    assert found.snapshot.body == b"born"
     assert [one.payload for one in found.records] == [b"1", b"3"]
-    assert [damage.path.name for damage in found.damage] == [f"{snapshot_name(2)}.fenced"]
+    assert [damage.path.name for damage in found.damage] == [f"{snapshot_name(sequence)}.fenced"]
 
 
 def test_they_are_removed_once_every_snapshot_is_by_a_later_owner(folder):
@@ -236,6 +305,17 @@ def test_they_are_removed_once_every_snapshot_is_by_a_later_owner(folder):
     assert store.segment_count == 3
     change(folder / snapshot_name(5), 50)
     assert recovered(folder) == (b"after 3", [b"4", b"5"])
+
+
+def test_segments_are_counted_until_they_are_removed_and_no_other_files_are(folder):
+    saved_by_three(folder)
+    opened(folder, 5)
+    SnapshotWriter(folder, 4, RealFiles()).save_page(b"expired", version=1, sequence=1, expires_us=1)
+    store = opened(folder, 6)
+    assert (store.segments_read, store.segment_count) == (3, 6)
+    for payload in (b"5", b"6", b"7"):
+        save(write(store, payload))
+        assert store.segment_count == len(listing(names(folder)).segments)
 
 
 class Stuck(RealFiles):
@@ -379,10 +459,11 @@ def test_an_owner_that_releases_the_folder_leaves_nothing_to_do_for_the_next_one
     files = FaultyFiles()
     second = opened(folder, 2, files=files)
     assert {"write_again", "sync_data", "remove"}.isdisjoint(files.calls)
-    assert files.calls.count("sync_folder") == 1
+    assert [files.calls.count(call) for call in ("sync_folder", "names", "read")] == [1, 2, 1]
     write(second, b"two")
     assert files.calls.count("sync_data") == 1, "the header comes to the disk with the first record"
     second.release()
+    assert not read_only(folder).released, "only who claims a folder finds that out"
     found = Store(folder, epoch=3).recover()
     assert (found.released, [record.payload for record in found.records]) == (True, [b"one", b"two"])
 
@@ -489,6 +570,28 @@ def test_a_claim_whose_name_somebody_takes_again_is_still_gone(folder):
         first.check_owner()
     write(second, b"two")
     assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+def test_an_owner_that_comes_between_the_listing_and_the_claim_of_a_later_one_is_fenced_off(folder):
+    first = Store(folder, epoch=1)
+
+    def meanwhile() -> None:
+        first.recover()
+        write(first, b"one")
+
+    second = Store(folder, epoch=2, files=Meanwhile(meanwhile))
+    assert [record.payload for record in second.recover().records] == [b"one"]
+    first.append(b"never answered", version=3)
+    first.sync()
+    with pytest.raises(Fenced):
+        first.check_owner()
+    write(second, b"two")
+
+
+def test_an_owner_gives_up_if_a_later_one_has_come_before_its_claim(folder):
+    second = Store(folder, epoch=2, files=Meanwhile(lambda: opened(folder, 3)))
+    with pytest.raises(Fenced, match="owned by epoch 3, and this is epoch 2"):
+        second.recover()
 
 
 class NamesWhileOneComes(RealFiles):
