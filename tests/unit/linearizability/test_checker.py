@@ -50,13 +50,18 @@ def test_a_history_with_a_real_order_is_accepted(seed, clients, unanswered):
     assert isinstance(found, Explained), found
 
 
+def histories(name, unanswered):
+    """Name few histories, one of which shows a defect: an unanswered event may stand for a doubled one."""
+    return [f"{name} {attempt}" for attempt in range(3 if unanswered else 1)]
+
+
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 @pytest.mark.parametrize("unanswered", [0.0, 0.03])
 def test_each_defect_is_found(defect, unanswered, seed, scaled):
     for number in range(scaled(2)):
-        calls = history(f"{seed} {number}", defect=defect, unanswered=unanswered)
-        found = judged(calls)
-        assert isinstance(found, Unexplained), (number, found.order)
+        names = histories(f"{seed} {number}", unanswered)
+        found = [judged(history(name, defect=defect, unanswered=unanswered)) for name in names]
+        assert any(isinstance(each, Unexplained) for each in found), (number, found)
 
 
 @settings(max_examples=max(10, settings.default.max_examples // 4))
@@ -70,8 +75,9 @@ def test_the_order_of_the_journal_explains_what_was_answered(seed, clients, unan
 @pytest.mark.parametrize("unanswered", [0.0, 0.03])
 def test_the_order_of_the_journal_explains_no_defect(defect, unanswered, seed, scaled):
     for number in range(scaled(2)):
-        calls, journal = recorded(f"{seed} {number}", defect=defect, unanswered=unanswered)
-        assert problems(calls, Replay(journal)), number
+        names = histories(f"{seed} {number}", unanswered)
+        made = [recorded(name, defect=defect, unanswered=unanswered) for name in names]
+        assert any(problems(calls, Replay(journal)) for calls, journal in made), number
 
 
 def test_an_order_that_explains_a_history_respects_real_time_and_has_all_that_was_answered(seed):
