@@ -2,7 +2,7 @@
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 UNREADABLE = 1300
@@ -42,9 +42,9 @@ class Refusal(Exception):
         """The code of the first entry. It decides the status of the reply."""
         return self.entries[0].code
 
-    def __reduce__(self) -> tuple[type["Refusal"], tuple[Entry, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., "Refusal"], tuple[Entry, ...]]:
         """Pickle the entries only."""
-        return type(self), tuple(self.entries)
+        return type(self), self.entries
 
 
 class ConditionError(Refusal):

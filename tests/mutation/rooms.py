@@ -192,6 +192,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_frames.py",
                 "unit/evaluation/test_results.py",
                 "unit/evaluation/test_pattern_events.py",
+                "unit/evaluation/test_warnings.py",
                 "unit/runtime/test_idempotency.py",
                 "unit/evaluation/test_detector.py",
             ),

@@ -21,10 +21,8 @@ def events_of(frame: Any, time_column: str) -> list[Any]:
     if time_column not in columns:
         raise KeyError(time_column)
     times = [_time(value, row) for row, value in enumerate(columns.pop(time_column))]
-    names = list(columns)
-    values = [list(map(_plain, column)) for column in columns.values()]
-    rows = zip(*values, strict=True) if values else [()] * len(times)
-    return [(dict(zip(names, row, strict=True)), at, None) for row, at in zip(rows, times, strict=True)]
+    rows = zip(times, *(map(_plain, column) for column in columns.values()), strict=True)
+    return [(dict(zip(columns, values, strict=True)), at, None) for at, *values in rows]
 
 
 def verdicts(frame: Any, rules: Sequence[Rule], fired: Sequence[Fired]) -> Any:

@@ -60,18 +60,18 @@ def as_time(value: Any) -> float:
         if value.utcoffset() is None:
             raise _refusal("timestamp_ms", "expected a datetime with a time zone")
         return (value - _EPOCH) / timedelta(milliseconds=1)
-    number = _plain(value, "timestamp_ms", 0)
-    if type(number) not in _NUMBERS:
+    number = _finite(value, "timestamp_ms")
+    if number is None or isinstance(number, bool):
         raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_type(value)}")
     if not _is_a_time(number):
         raise _refusal("timestamp_ms", "expected a number from -8.64e15 to 8.64e15")
-    return number  # type: ignore[no-any-return]  # of those two types
+    return number
 
 
 def as_object(value: Any, place: str, depth_max: int) -> dict[str, Any]:
     """Convert fields or vars to JSON values. Raises Refusal 1001 with the name of an invalid value."""
-    if type(value) is dict and are_plain(((value, 0, None),)):
-        return value
+    if are_plain(((value, 0, None),)):
+        return value  # type: ignore[no-any-return]  # a dict
     return _object(value, place, depth_max)
 
 
@@ -146,12 +146,18 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     if isinstance(value, str):
         # The text itself: members of an Enum are shown as `Color.RED`.
         return str.__str__(value)
+    number = _finite(value, place)
+    if number is None:
+        raise _refusal(place, f"expected a value that JSON has, got {_type(value)}")
+    return number
+
+
+def _finite(value: Any, place: str) -> float | None:
+    """Convert a number as `_number` does. Raises Refusal 1001 if JSON has no such number."""
     try:
         number = _number(value)
     except ArithmeticError:
         raise _refusal(place, f"expected a number in the range of a double, got a {_type(value)}") from None
-    if number is None:
-        raise _refusal(place, f"expected a value that JSON has, got {_type(value)}")
     if type(number) is float and not isfinite(number):
         raise _refusal(place, f"expected a finite number, got {number}")
     return number
@@ -160,6 +166,8 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 def _number(value: Any) -> float | None:
     """Convert a number or boolean of any type, NumPy's included, to Python's; give None for anything else."""
     match value:
+        case bool():
+            return value
         # Subclasses, such as an IntEnum, count by the number that they are, whatever they convert to.
         case int():
             return int.__int__(value)

@@ -1,6 +1,8 @@
 """The outcomes of events: rules that fired, messages, refusals."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -26,10 +28,13 @@ class Outcome:
 class BatchRefused(Refusal):
     """The event at `index` of `evaluate_many` was refused. `results` are those of the events before it."""
 
-    def __init__(self, *entries: Entry, index: int = 0, results: tuple[Fired, ...] = ()) -> None:
+    def __init__(self, *entries: Entry, index: int, results: tuple[Fired, ...]) -> None:
         super().__init__(*entries)
         self.index = index
         self.results = results
+
+    def __reduce__(self) -> tuple[Callable[..., Refusal], tuple[Entry, ...]]:
+        return partial(type(self), index=self.index, results=self.results), self.entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,6 @@ class Outcomes:
             self.messages[place] = sorted(messages, key=_code)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Record the refusal of the next event. It replaces all messages about that event."""
-        place = len(self.fired)
-        self.messages.pop(place, None)
-        self.refused[place] = refusal
+        """Record the refusal of the next event."""
+        self.refused[len(self.fired)] = refusal
         self.fired.append(())

@@ -1,5 +1,6 @@
 """The detector's own rules: time, birth, priority, actions, messages, refusals."""
 
+import pickle
 import re
 
 import pytest
@@ -146,6 +147,11 @@ def test_a_time_in_seconds_is_refused_with_the_unit():
         detector.evaluate({}, 1_609_542_860_000)
     with pytest.raises(Refusal, match=r"new detector; timestamp_ms counts milliseconds, not seconds$"):
         detector.evaluate({}, 1_709_542_861)
+    # Somewhat more than 30 years are taken for the wrong unit.
+    with pytest.raises(Refusal, match=r"to a new detector$"):
+        detector.evaluate({}, 709_542_860_000)
+    with pytest.raises(Refusal, match=r"not seconds$"):
+        detector.evaluate({}, 709_542_859_999.999)
 
 
 def test_an_event_from_the_future_is_refused_and_drags_no_clock():
@@ -158,7 +164,7 @@ def test_an_event_from_the_future_is_refused_and_drags_no_clock():
     assert detector.dump() == before
 
 
-def test_a_refused_event_in_evaluate_many_says_where():
+def test_a_refused_event_in_evaluate_many_says_where_in_other_processes_too():
     detector = Detector()
     detector.add_rule(name="r", condition="a == 1")
     events = [({"a": 1}, 1_000_000, None), ({"a": 1}, 0, None), ({"a": 1}, 1_000_000, None)]
@@ -166,6 +172,12 @@ def test_a_refused_event_in_evaluate_many_says_where():
         detector.evaluate_many(events)
     assert (caught.value.index, len(caught.value.results)) == (1, 1)
     assert detector.events_seen == 1
+    told = pickle.loads(pickle.dumps(caught.value))
+    assert (told.entries, told.index, told.results) == (
+        caught.value.entries,
+        1,
+        caught.value.results,
+    )
 
 
 def test_a_relation_that_nobody_sent_is_warned_about_once_whether_or_not_it_was_asked():

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from engine import BatchRefused, Detector, Refusal
+from engine import BatchRefused, Detector, Limits, Refusal
 from engine.evaluation.dispatch import rule_set
+from engine.evaluation.events.intake import Intake, as_object
 from tests.differential import fused
 from tests.differential.feeding import submitted
 
@@ -74,6 +75,8 @@ class Moody(int):
 numbers.Integral.register(Int64)
 numbers.Real.register(Float32)
 bool_ = type("bool_", (), {"__module__": "numpy", "__bool__": lambda _: True})
+OtherBool = type("bool_", (), {"__module__": "other"})
+datetime64 = type("datetime64", (), {"__module__": "numpy"})
 
 
 def shown(value: object) -> str:
@@ -172,6 +175,7 @@ def test_vars_and_keys_are_taken_as_fields_are(detector: Detector, two: Any) -> 
         (Decimal("1.001"), 1_001),
         (Int64(5), 5_000),
         (8.64e15, 8_640_000_000_000_000_000),
+        (-8.64e15, -8_640_000_000_000_000_000),
     ],
     ids=shown,
 )
@@ -191,6 +195,7 @@ REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
     ({"x": Decimal("Infinity")}, 0, None, "fields.x: expected a finite number, got inf"),
     ({"x": Decimal("sNaN")}, 0, None, "fields.x: expected a finite number, got nan"),
     ({"x": Fraction(10**400, 3)}, 0, None, "fields.x: expected a number in the range of a double"),
+    ({"x": Decimal("1e4000")}, 0, None, "fields.x: expected a number in the range of a double"),
     ({"x": Decimal("1e999999")}, 0, None, "fields.x: expected a number in the range of a double"),
     ({"x": Decimal("1" * 400 + ".5")}, 0, None, "fields.x: expected a finite number, got inf"),
     ({1: "no name", "a": 2}, 0, None, "fields: expected names that are strings, got 1"),
@@ -203,6 +208,9 @@ REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
     ({"x": {"y": [1j]}}, 0, None, "fields.x.y[0]: expected a value that JSON has, got complex"),
     ({"x": b"a"}, 0, None, "fields.x: expected a value that JSON has, got bytes"),
     ({"x": {1, 2}}, 0, None, "fields.x: expected a value that JSON has, got set"),
+    ({"x": OtherBool()}, 0, None, "fields.x: expected a value that JSON has, got other.bool_"),
+    ({"x": datetime64()}, 0, None, "fields.x: expected a value that JSON has, got numpy.datetime64"),
+    ({"x" * 81: {1}}, 0, None, f"fields.{'x' * 80}: expected a value that JSON has, got set"),
     ({"x": NOON}, 0, None, "fields.x: expected a value that JSON has, got datetime.datetime"),
     ({"x": CYCLE}, 0, None, "fields.x[0]"),
     ([("x", 1)], 0, None, "fields: expected a mapping, got list"),
@@ -214,6 +222,9 @@ REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
     ({}, True, None, "timestamp_ms: expected a number or a datetime, got bool"),
     ({}, "0", None, "timestamp_ms: expected a number or a datetime, got str"),
     ({}, None, None, "timestamp_ms: expected a number or a datetime, got NoneType"),
+    ({}, bool_(), None, "timestamp_ms: expected a number or a datetime, got numpy.bool_"),
+    ({}, [0], None, "timestamp_ms: expected a number or a datetime, got list"),
+    ({}, NOON.date(), None, "timestamp_ms: expected a number or a datetime, got datetime.date"),
     ({}, NOON.replace(tzinfo=None), None, "timestamp_ms: expected a datetime with a time zone"),
     ({}, 0, {"v": math.nan}, "vars.v: expected a finite number, got nan"),
     ({}, 0, {"r": [[object()]]}, "vars.r[0][0]: expected a value that JSON has, got object"),
@@ -248,14 +259,15 @@ def test_a_batch_goes_as_far_as_the_first_refused_event(detector: Detector) -> N
 
 
 def test_whoever_changes_an_event_before_the_next_is_judged_by_what_it_is_then(detector: Detector) -> None:
-    detector.add_rule("large", "big contains 'yes' and $list contains 7")
+    detector.add_rule("large", "big contains 'yes' and $list contains 7 and $number >= 1")
 
     def events() -> Iterator[Any]:
         big: list[Any] = ["no"] * 1_000
-        sent = {"list": list(range(1_000))}
+        sent: dict[str, Any] = {"list": list(range(1_000))}
         for number in range(4):
             big[0] = "yes" if number % 2 else "no"
             sent["list"][7] = 7 if number else 0
+            sent["number"] = number
             yield {"big": big}, number, sent
 
     assert [len(fired) for fired in detector.evaluate_many(events())] == [0, 1, 0, 1]
@@ -276,6 +288,56 @@ def test_json_values_of_any_size_are_taken(detector: Detector, fields: dict[str,
     for way in ways(detector):
         assert way(fields, 0) == []
     assert len(detector.evaluate_many([(fields, 0.5, None), ({"a": 1}, 1, None)])) == 2
+
+
+def test_what_is_json_already_is_taken_without_a_copy() -> None:
+    """A copy of each event would take longer than the evaluation of a few rules."""
+    fields = {"a": 1, "b": 0.5, "c": "x", "d": None, "e": True}
+    batch = [(fields, time, None) for time in (-8_640_000_000_000_000, -8.64e15, 0.5, 8.64e15)]
+    assert Intake(Limits()).events(batch, lambda: None) is batch
+    assert as_object(fields, "fields", 1) is fields
+    assert as_object({"scalars": (scalars := [1, "x"])}, "fields", 2)["scalars"] is scalars
+
+
+def test_what_is_converted_consists_of_the_types_of_json() -> None:
+    given = [None, True, "a", 1, 0.5, Text("b"), Decimal(2**53 + 1), Decimal("1e3999"), (1,), UserDict(x=1)]
+    taken = as_object(UserDict(x=given), "fields", 3)
+    assert taken == {"x": [None, True, "a", 1, 0.5, "b", 2**53 + 1, 10**3999, [1], {"x": 1}]}
+    kinds = [type(None), bool, str, int, float, str, int, int, list, dict]
+    assert [type(value) for value in taken["x"]] == kinds
+
+
+@pytest.mark.parametrize(
+    "value", [[[1]], ([1],), [{"a": Decimal(1)}], {"a": [1]}, {"a": {"a": 1}}], ids=shown
+)
+def test_an_event_may_be_nested_as_deeply_as_the_limit_says(value: Any) -> None:
+    intake = Intake(Limits(body_depth_max=3))
+    intake.event({"x": value}, 0, {"x": value})
+    with pytest.raises(Refusal, match=r"^fields\.x\[0\].*: it is nested too deeply$"):
+        intake.event({"x": [value]}, 0, None)
+    with pytest.raises(Refusal, match=r"^vars\.x\.y.*: it is nested too deeply$"):
+        intake.event({}, 0, {"x": {"y": value}})
+
+
+def test_each_event_of_a_batch_has_the_context_that_came_with_it(detector: Detector) -> None:
+    two, three = {"x": Decimal(2)}, {"x": Decimal(3)}
+    batch = [({}, time, sent) for time, sent in enumerate([two, two, None, three, two, None])]
+    for events in (batch, iter(batch)):
+        assert [len(fired) for fired in detector.evaluate_many(events)] == [1, 1, 0, 0, 1, 0]
+
+
+def test_a_context_that_comes_with_several_events_in_a_row_is_converted_once(detector: Detector) -> None:
+    converted = 0
+
+    class Context(UserDict[str, Any]):
+        def items(self) -> Any:
+            nonlocal converted
+            converted += 1
+            return super().items()
+
+    sent = Context(x=2)
+    assert all(detector.evaluate_many([({}, time, sent) for time in range(3)]))
+    assert converted == 1
 
 
 @pytest.mark.parametrize("timestamp_ms", [0.1, 1e-9, 8.0005, 2289727492837.5073, -3377255321789.6553])

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.evaluation.events.lateness import LATE_US_MAX, late
+from engine.evaluation.events.lateness import LATE_US_MAX, late, without_lateness
 from engine.evaluation.wire.events import Done, Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry
@@ -209,6 +209,16 @@ def test_messages_come_back_to_the_byte(messages: bytes) -> None:
     for kept in (answers, other):
         assert kept.find(key_digest("a"), asked("a"), 1) == Done(b"one", messages)
         assert [answer.messages for answer in kept] == [messages]
+
+
+def test_lateness_is_taken_out_of_messages_as_far_as_four_bytes_hold_it() -> None:
+    common = late_by(1).replace(b"0.001", b"\0")
+    assert [without_lateness(late_by(late_us)) for late_us in (1, 1_500, 2**32 - 1)] == [
+        (common, 1),
+        (common, 1_500),
+        (common, 2**32 - 1),
+    ]
+    assert without_lateness(late_by(2**32)) == (late_by(2**32), 0)
 
 
 def test_a_page_of_the_version_before_is_read_and_kept_compactly() -> None:
