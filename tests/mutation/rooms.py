@@ -197,6 +197,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_detector.py",
             ),
             files=("events/*.py", "dispatch/warning_bounds.py"),
+            decided=True,
         ),
         Room(
             "facts",

@@ -18,8 +18,6 @@ def events_of(frame: Any, time_column: str) -> list[Any]:
     an unknown column, TypeError if it is not a frame, and ValueError for a row without a time.
     """
     columns = _columns(frame)
-    if time_column not in columns:
-        raise KeyError(time_column)
     times = [_time(value, row) for row, value in enumerate(columns.pop(time_column))]
     rows = zip(times, *(map(_plain, column) for column in columns.values()), strict=True)
     return [(dict(zip(columns, values, strict=True)), at, None) for at, *values in rows]

@@ -34,6 +34,7 @@ class BatchRefused(Refusal):
         self.results = results
 
     def __reduce__(self) -> tuple[Callable[..., Refusal], tuple[Entry, ...]]:
+        """Pickle the place and the results, too."""
         return partial(type(self), index=self.index, results=self.results), self.entries
 
 
