@@ -325,6 +325,7 @@ ROOMS: Final = {
             "engine/runtime/placement/workers",
             tests=("unit/runtime/test_node_choice.py", "unit/runtime/test_relief.py"),
             files=("node_choice.py", "relief.py"),
+            decided=True,
         ),
     )
 }

@@ -19,8 +19,7 @@ DEMAND = Demand(0.1, 100)
 
 
 def node(name: str, **given: Any) -> NodeLoad:
-    load = NodeLoad(name, cpus=4.0, memory_bytes=10_000, cpus_free=4.0, memory_free_bytes=10_000)
-    return load._replace(**given)
+    return NodeLoad(name, 4.0, 10_000, 4.0, 10_000, 0.0, 0, 0, 0)._replace(**given)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +34,8 @@ def node(name: str, **given: Any) -> NodeLoad:
         ({"detectors": 2}, {"detectors": 1}),
         # The largest share decides, and a node with more CPUs takes more.
         ({"cpus_used": 2.0, "detectors": 1}, {"detectors": 30}),
+        ({"cpus_used": 2.0}, {"resident_bytes": 3_000}),
+        ({"cpus_used": 2.0}, {"workers": 4}),
         ({"cpus_used": 2.0}, {"cpus": 40.0, "cpus_free": 40.0, "cpus_used": 3.0}),
         # Less than a tenth of a node apart: the detectors are spread evenly.
         ({"cpus_used": 0.1, "detectors": 9}, {"cpus_used": 0.3, "detectors": 8}),
@@ -54,12 +55,15 @@ def test_the_next_worker_goes_to_the_node_with_the_smallest_largest_share(fuller
         ({}, True),
         ({"cpus_free": 0.1}, True),
         ({"cpus_free": 0.05}, False),
+        ({"memory_free_bytes": 100}, True),
         ({"memory_free_bytes": 99}, False),
         # A front end's node.
         ({"cpus": 0.0, "cpus_free": 0.0}, False),
         # Ray has not heard of the workers that are being started.
         ({"workers": 39}, True),
         ({"workers": 40}, False),
+        ({"memory_bytes": 1_000, "workers": 9}, True),
+        ({"memory_bytes": 1_000, "workers": 10}, False),
     ],
 )
 def test_a_node_without_room_gets_no_worker(given, room):
@@ -68,7 +72,8 @@ def test_a_node_without_room_gets_no_worker(given, room):
 
 
 def test_workers_that_ask_for_nothing_have_room_everywhere():
-    assert node_for_worker([node("a", cpus=0.0, cpus_free=0.0, workers=9)], Demand()) == "a"
+    nothing = node("a", cpus=0.0, cpus_free=0.0, memory_bytes=0, memory_free_bytes=0, workers=9)
+    assert node_for_worker([nothing], Demand(0.0, 0)) == "a"
 
 
 @given(st.integers(0, 30), st.sampled_from([1.0, 2.0, 4.0]), st.sampled_from([1.0, 2.0, 4.0]))

@@ -10,8 +10,8 @@ STEP: Final = 0.1
 class Demand(NamedTuple):
     """The resources that each worker reserves on its node."""
 
-    cpus: float = 0.0
-    memory_bytes: int = 0
+    cpus: float
+    memory_bytes: int
 
 
 class NodeLoad(NamedTuple):
@@ -26,13 +26,13 @@ class NodeLoad(NamedTuple):
     cpus_free: float
     """What Ray has not reserved. It may not count workers yet that are just starting."""
     memory_free_bytes: int
-    cpus_used: float = 0.0
+    cpus_used: float
     """The CPUs that workers use, as measured."""
-    resident_bytes: int = 0
+    resident_bytes: int
     """The memory that workers use, as measured."""
-    workers: int = 0
+    workers: int
     """The number of workers, with those that are starting."""
-    detectors: int = 0
+    detectors: int
     """The number of detectors, with those that are being activated."""
 
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from engine.runtime.placement.workers.node_choice import Demand, NodeLoad, fullness, has_room
 
-AGREE: Final = 3
+_AGREE: Final = 3
 """This many measurements in a row must find the same node full before a detector is moved."""
 _FULL: Final = 0.9
 """A node is full if workers use this share of its CPUs."""
@@ -58,7 +58,7 @@ class Relief:
         node = "" if move is None else move.node
         self._times = self._times + 1 if node == self._node else 1
         self._node = node
-        if not node or self._times < AGREE:
+        if not node or self._times < _AGREE:
             return False
         # The next measurements must show what this move has changed.
         self._times = 0
