@@ -28,10 +28,10 @@ class RecordRoom:
 
         It may replace an enabled rule, of which the condition and the birth are given.
         """
-        coming = [(node, birth) for node in _nodes(new, birth)]
-        going = [] if before is None else [(node, before[1]) for node in _nodes(*before)]
-        more = sum(_bytes(each[0]) for each in coming if not self._uses[each])
-        less = sum(_bytes(each[0]) for each in going if self._uses[each] == 1)
+        coming = _records(new, birth)
+        going = {} if before is None else _records(*before)
+        more = sum(size for record, size in coming.items() if not self._uses[record])
+        less = sum(size for record, size in going.items() if self._uses[record] == 1 and record not in coming)
         # If the bound was lowered, a detector may exceed it and can still lose records.
         if more > less and self.bytes + more - less > self.bytes_max:
             said = (
@@ -42,25 +42,24 @@ class RecordRoom:
 
     def add(self, condition: Condition, birth: int) -> None:
         """Count the records of a rule."""
-        for node in _nodes(condition, birth):
-            self._uses[node, birth] += 1
-            if self._uses[node, birth] == 1:
-                self.bytes += _bytes(node)
+        for record, size in _records(condition, birth).items():
+            self._uses[record] += 1
+            if self._uses[record] == 1:
+                self.bytes += size
 
     def remove(self, condition: Condition, birth: int) -> None:
         """Undo one `add` of the same rule."""
-        for node in _nodes(condition, birth):
-            self._uses[node, birth] -= 1
-            if not self._uses[node, birth]:
-                del self._uses[node, birth]
-                self.bytes -= _bytes(node)
+        for record, size in _records(condition, birth).items():
+            self._uses[record] -= 1
+            if not self._uses[record]:
+                del self._uses[record]
+                self.bytes -= size
 
 
-def _nodes(condition: Condition, birth: int) -> frozenset[Condition]:
-    memories = requirements_of(condition, birth).memories
-    return frozenset(node for node, path in memories if not path and recorded_of(node) is not None)
-
-
-def _bytes(node: Condition) -> int:
-    recorded = recorded_of(node)
-    return 0 if recorded is None else most_bytes(recorded)
+def _records(condition: Condition, birth: int) -> dict[tuple[Condition, int], int]:
+    """Return the most bytes that each record of a rule may take, by node and birth."""
+    return {
+        (node, birth): most_bytes(recorded)
+        for node, path in requirements_of(condition, birth).memories
+        if not path and (recorded := recorded_of(node)) is not None
+    }

@@ -230,6 +230,25 @@ def test_a_changed_rule_gives_back_only_records_that_no_other_rule_reads() -> No
     assert made.records.bytes == needed
 
 
+def test_a_changed_rule_keeps_a_record_that_it_still_reads() -> None:
+    both = f"{LARGE} and count(a == 1) > 1000"
+    needed = detector(both).records.bytes
+    for bytes_max in (needed, needed - 1):
+        made = detector(LARGE, limits=Limits(state_bytes_max=2 * bytes_max))
+        [rule] = made.rules()
+        assert refused(lambda: made.change_rule(rule.id, condition=both)) is (bytes_max < needed)
+        assert made.records.bytes <= bytes_max
+
+
+def test_a_record_that_takes_the_place_of_another_may_take_what_that_one_took() -> None:
+    small = "count(a == 1) > 500"
+    needed = detector(LARGE).records.bytes
+    for bytes_max in (needed, needed - 1):
+        made = detector(small, limits=Limits(state_bytes_max=2 * bytes_max))
+        [rule] = made.rules()
+        assert refused(lambda: made.change_rule(rule.id, condition=LARGE)) is (bytes_max < needed)
+
+
 def test_a_record_has_room_once_another_is_gone() -> None:
     made = Detector(limits=Limits(state_bytes_max=40_000))
     first = made.add_rule("first", LARGE)
@@ -246,12 +265,14 @@ def test_a_record_has_room_once_another_is_gone() -> None:
     assert not refused(lambda: made.change_rule(first, enabled=True))
     made.remove_rule(first)
     assert made.records.bytes == 0
+    assert not made.records._uses
 
 
 def test_a_detector_that_exceeds_a_lowered_bound_can_still_lose_records() -> None:
     made = detector(LARGE, "count(a == 1) > 1000")
     made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=Limits(state_bytes_max=10_000))
     first, second = (rule.id for rule in made.rules())
+    made.change_rule(first, condition="count(a == 2) > 1000")
     made.change_rule(first, condition="count(a == 1) > 500")
     made.change_rule(second, enabled=False)
     assert made.evaluate({"a": 1}, 0) == []
