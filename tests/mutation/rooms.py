@@ -220,6 +220,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_preparation.py",
                 "unit/evaluation/test_shadows.py",
                 "unit/evaluation/test_records.py",
+                "unit/evaluation/test_verdicts.py",
             ),
             files=(
                 "rules.py",
@@ -227,6 +228,7 @@ ROOMS: Final = {
                 "rule_book/verdicts.py",
                 "rule_book/preparation.py",
             ),
+            decided=True,
         ),
         Room(
             "kept",

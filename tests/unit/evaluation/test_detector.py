@@ -1,11 +1,13 @@
 """The detector's own rules: time, birth, priority, actions, messages, refusals."""
 
+import json
 import pickle
 import re
+from dataclasses import replace
 
 import pytest
 
-from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
+from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, Rule, parse
 from engine.evaluation.facts.values import key_of
 from engine.language.condition import Leaf
 from tests.differential.modes import in_mode
@@ -42,6 +44,49 @@ def test_what_is_changed_of_a_rule_is_changed_alone():
     )
     assert changed.shadow is False
     assert detector.change_rule(rule_id, condition="a == 2  # or so").source == "a == 2  # or so"
+
+
+AS_JSON = '{"leaf": {"fact": "a", "op": "eq", "value": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("a == 1", None),
+        ("a==1", "a==1"),
+        (AS_JSON, AS_JSON),
+        (json.loads(AS_JSON), None),
+        (Leaf("a", "eq", 1), None),
+    ],
+)
+def test_a_text_is_kept_as_it_was_written_unless_it_is_the_canonical_one(given, kept):
+    detector = Detector()
+    rule = detector.rule(detector.add_rule("rule", given))
+    assert (rule.condition, rule.source) == (parse("a == 1"), kept)
+
+
+def rule(name: str = "rule", priority: int = 1, **given: bool) -> Rule:
+    return Rule(id="1" * 32, name=name, condition=parse("a == 1"), priority=priority, **given)
+
+
+def test_an_action_is_encoded_once_until_its_rule_changes():
+    made = rule()
+    encoded = made.action_json()
+    assert json.loads(encoded) == made.action()
+    assert made.action()["type"] == "match"
+    assert made.action_json() is encoded
+    assert (made, repr(made)) == (rule(), repr(rule()))
+    assert json.loads(replace(made, name="other").action_json())["name"] == "other"
+
+
+@pytest.mark.parametrize("name", ["rule", "\t" * 255, '"' * 255, "é" * 255, "\U0001f600" * 255])
+def test_an_action_takes_no_more_bytes_than_is_said(name):
+    for notify in (False, True):
+        made = rule(name, 2**63 - 1, notify=notify)
+        spare_bytes = made.action_bytes_max - len(made.action_json() + b",")
+        assert spare_bytes >= 0
+        assert len(name.encode()) < 1_000 or spare_bytes < 64
+    assert rule(name, shadow=True).action_bytes_max == 0
 
 
 def test_priorities_are_never_given_twice():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from engine import Detector, Limits
+from engine.evaluation.rule_book.preparation import Preparation
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
@@ -95,6 +96,32 @@ def test_a_detector_takes_no_more_than_its_bound_and_says_so() -> None:
     detector.add_rule("n", any_of(COSTLY[3:4]))
     assert errors(lambda: detector.change_rule(ids[1], condition=any_of(COSTLY[1:5:3])))[0][0] == 1400
     detector.change_rule(ids[1], condition=any_of(COSTLY[4:5]))
+
+
+def test_a_changed_rule_gives_back_only_patterns_that_no_other_rule_has() -> None:
+    detector = Detector(limits=Limits(detector_preparation_max=sum(WORK[:2])))
+    first, second = (detector.add_rule("n", any_of(COSTLY[:1])) for _ in range(2))
+    assert errors(lambda: detector.change_rule(first, condition=any_of(COSTLY[1:3])))[0][0] == 1400
+    detector.remove_rule(second)
+    detector.change_rule(first, condition=any_of(COSTLY[1:3]))
+
+
+def test_a_detector_that_exceeds_a_lowered_bound_can_still_exchange_patterns() -> None:
+    detector = Detector()
+    rule = detector.add_rule("n", any_of(COSTLY[:2]))
+    low = Limits(detector_preparation_max=1)
+    loaded = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=low)
+    loaded.change_rule(rule, condition=any_of(COSTLY[2:4]))
+    assert errors(lambda: loaded.change_rule(rule, condition=any_of(COSTLY[:3])))[0][0] == 1400
+
+
+def test_nothing_is_kept_of_patterns_that_are_gone() -> None:
+    condition = parse(any_of(COSTLY[:2]))
+    preparation = Preparation([condition], DEFAULT_LIMITS)
+    assert preparation.work == sum(WORK[:2])
+    preparation.remove(condition)
+    assert preparation.work == 0
+    assert not preparation._uses
 
 
 def test_disabled_rules_count_since_they_can_be_enabled_at_any_time() -> None:
