@@ -134,17 +134,24 @@ def stream(url: httpx.URL, token: str, detector_id: str, events: Iterable[Event]
     ended = threading.Event()
     failures: list[BaseException] = []
 
+    def sent(chunk: bytes) -> bool:
+        """Send a chunk. If the service has closed the connection, return False: its answer says why."""
+        try:
+            there.sendall(chunk)
+        except OSError:
+            return False
+        return True
+
     def feed() -> None:
         try:
             for event in events:
+                chunk = _chunk(event)
                 with sending:
-                    there.sendall(_chunk(event))
+                    if not sent(chunk):
+                        return
             with sending:
                 ended.set()
-                there.sendall(_END)
-        except OSError:
-            # The service closed the connection. Its answer says why, or is cut off.
-            ended.set()
+                sent(_END)
         except BaseException as error:  # noqa: BLE001 -- raised where the results are read
             failures.append(error)
             with suppress(OSError):
@@ -152,9 +159,9 @@ def stream(url: httpx.URL, token: str, detector_id: str, events: Iterable[Event]
 
     def blank_lines() -> None:
         while not ended.wait(_IDLE_S):
-            with suppress(OSError), sending:
+            with sending:
                 if not ended.is_set():
-                    there.sendall(_BLANK)
+                    sent(_BLANK)
 
     try:
         there.sendall(reader.head)
@@ -162,8 +169,6 @@ def stream(url: httpx.URL, token: str, detector_id: str, events: Iterable[Event]
             threading.Thread(target=work, daemon=True).start()
         while not reader.is_over:
             yield from reader.take(_received(there))
-            if failures:
-                raise failures[0]
     except ServiceError:
         if failures:
             raise failures[0] from None
@@ -197,10 +202,13 @@ async def stream_async(
     async def feed() -> None:
         async for event in events:
             outgoing.write(_chunk(event))
-            await outgoing.drain()
+            try:
+                await outgoing.drain()
+            except OSError:
+                # The service has closed the connection. Its answer says why.
+                return
         blanks.cancel()
         outgoing.write(_END)
-        await outgoing.drain()
 
     async def blank_lines() -> None:
         while True:
@@ -226,7 +234,7 @@ async def stream_async(
                 yield result
     except ServiceError:
         failure = feeding.exception() if feeding.done() and not feeding.cancelled() else None
-        if failure is not None and not isinstance(failure, OSError):
+        if failure is not None:
             raise failure from None
         raise
     finally:
