@@ -74,16 +74,8 @@ def _path(*parts: str) -> str:
     return "/api/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def encoded(document: object) -> bytes:
-    """Return a document as JSON; integers may have any size."""
-    try:
-        return msgspec.json.encode(document)
-    except OverflowError:
-        return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
-
-
 def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
-    body = None if document is msgspec.UNSET else encoded(document)
+    body = None if document is msgspec.UNSET else msgspec.json.encode(document)
     return Call("POST", path, _typed(type_), body)
 
 
@@ -180,7 +172,7 @@ def change_rule(
 ) -> Call[Rule]:
     """Change the members of a rule that are given, and return the rule."""
     asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
-    body = encoded({member: value for member, value in asked.items() if value is not None})
+    body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
     return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _typed(Rule), body)
 
 
@@ -277,7 +269,9 @@ def _event_body(
     more: Mapping[str, Any] | None = None,
 ) -> bytes:
     context = {} if variables is None else {"context": {"vars": variables}}
-    return encoded({"event": {"fields": fields, "timestamp_ms": timestamp_ms}, **context, **(more or {})})
+    return msgspec.json.encode(
+        {"event": {"fields": fields, "timestamp_ms": timestamp_ms}, **context, **(more or {})}
+    )
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from api.client.attempts import RetryingSender
-from api.client.calls import encoded, evaluate_batch
+from api.client.calls import evaluate_batch
 from api.client.errors import ServiceError
 from api.client.results import EventResult
 
@@ -33,8 +33,8 @@ class Event(msgspec.Struct, frozen=True):
     def json(self) -> bytes:
         """Return the event as it stands in a batch."""
         stamp = int(self.timestamp_ms) if self.timestamp_ms == int(self.timestamp_ms) else self.timestamp_ms
-        fields = self.fields if isinstance(self.fields, msgspec.Raw) else encoded(self.fields)
-        return b'{"fields":' + bytes(fields) + b',"timestamp_ms":' + repr(stamp).encode() + b"}"
+        fields = msgspec.json.encode(self.fields)
+        return b'{"fields":' + fields + b',"timestamp_ms":' + repr(stamp).encode() + b"}"
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 
 from api.cli.printing.tables import print_table
-from api.client.calls import encoded
 from engine.language.diagnostics import printable
 
 output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
@@ -27,7 +27,7 @@ yes_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
 def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a document as one line of JSON, or the rows under the header."""
     if output == "json":
-        click.echo(encoded(document))
+        click.echo(msgspec.json.encode(document))
     else:
         print_table(header, list(rows), Console(soft_wrap=True))
 
@@ -39,4 +39,4 @@ def value_text(value: object) -> str:
 
 def tell(output: str, document: Any, sentence: str) -> None:
     """Print a document as one line of JSON, or the sentence."""
-    click.echo(encoded(document) if output == "json" else sentence)
+    click.echo(msgspec.json.encode(document) if output == "json" else sentence)

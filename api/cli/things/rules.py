@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, yes_option
 from api.cli.rule_files import conditions_of, read_rules
 from api.client import Client, Rule, calls
-from api.client.calls import encoded
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 
@@ -65,7 +65,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
         case [file]:
             wanted = read_rules(file)
         case [name, condition]:
-            wanted = conditions_of(encoded({name: condition}).decode(), "the rule")
+            wanted = conditions_of(msgspec.json.encode({name: condition}).decode(), "the rule")
         case _:
             raise click.UsageError("Expected a FILE, or a NAME and a CONDITION.")
     created = add_rules(client, find_detector(client, detector).id, wanted)

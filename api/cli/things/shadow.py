@@ -168,7 +168,7 @@ def _differing(comparison: Comparison) -> int:
 
 def _tell_difference(one: Difference, output: str, *, explain: bool) -> None:
     if output == "json":
-        click.echo(calls.encoded(one))
+        click.echo(msgspec.json.encode(one))
         return
     click.echo(_line(KINDS[one.fired], one))
     if explain:

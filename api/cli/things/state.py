@@ -86,7 +86,7 @@ def state(
 
 def _show_rule(found: dict[str, Any], output: str) -> None:
     if output == "json":
-        click.echo(calls.encoded(found))
+        click.echo(msgspec.json.encode(found))
         return
     click.echo(found["name"])
     node = msgspec.convert(found["node"], ExplainedNode)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 
 from api.client import AsyncClient, Client, Event, EventResult, ServiceError
-from api.client.sending import EVENTS_MAX, Batches
+from api.client.sending import BYTES_MAX, EVENTS_MAX, Batches
+from api.settings import Settings
 
 Evaluate = Callable[["Fake", list[Event]], list[EventResult]]
 
@@ -32,9 +34,11 @@ class Fake:
         self.keys.append(request.headers["Idempotency-Key"])
         if any("refused" in event["fields"] for event in events):
             return _answer(400, [{"code": self._code, "message": "the reason"}], {})
+        return _answer(200, [], {"results": self._results(events)})
+
+    def _results(self, events: list[Any]) -> list[Any]:
         full = {"actions": [], "errors": [{"code": 1400, "message": "the answer is full"}]}
-        results = [self._result(event) if n < self._room else full for n, event in enumerate(events)]
-        return _answer(200, [], {"results": results})
+        return [self._result(event) if n < self._room else full for n, event in enumerate(events)]
 
     def _result(self, event: dict[str, Any]) -> dict[str, Any]:
         stamp = event["timestamp_ms"]
@@ -97,6 +101,23 @@ def test_batches_hold_all_items_in_order_within_both_bounds() -> None:
     assert batches.take() == []
 
 
+@pytest.mark.parametrize(
+    ("sizes", "batches"),
+    [((15, 16, 15, 15, 16), [[15], [16], [15, 15], [16]]), ((15, 15, 16, 15), [[15, 15], [16], [15]])],
+)
+def test_a_batch_is_filled_to_the_byte(sizes: tuple[int, ...], batches: list[list[int]]) -> None:
+    collected = Batches[int](int, bytes_max=30)
+    found = [batch for size in sizes if (batch := collected.add(size))]
+    assert [*found, collected.take()] == batches
+
+
+def test_a_batch_is_within_what_a_service_takes_unless_it_is_told_otherwise() -> None:
+    settings = Settings(data=Path("data"))
+    assert settings.max_batch_events >= EVENTS_MAX
+    # Some space for what stands between the events.
+    assert settings.max_batch_body_bytes > BYTES_MAX + 2 * EVENTS_MAX
+
+
 def test_every_event_has_one_result_in_order(evaluate: Evaluate) -> None:
     fake = Fake()
     count = EVENTS_MAX * 2 + 7
@@ -116,6 +137,20 @@ def test_events_at_fault_are_found_and_the_others_evaluated_in_order(evaluate: E
     assert fake.evaluated() == [1, 2, 4, 5, 7]
     assert len(set(fake.keys)) == len(fake.keys), "another body is another request"
     assert all(re.fullmatch("[0-9a-f]{32}", key) for key in fake.keys)
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1003])
+def test_a_fault_of_the_body_may_be_that_of_one_event(evaluate: Evaluate, code: int) -> None:
+    assert names(evaluate(Fake(code=code), events(2, 1))) == [code, "2"]
+
+
+def test_results_that_are_not_one_for_each_event_are_told(evaluate: Evaluate) -> None:
+    class Short(Fake):
+        def _results(self, events: list[Any]) -> list[Any]:
+            return super()._results(events)[1:]
+
+    with pytest.raises(ServiceError, match="answered 1 of 2 events"):
+        evaluate(Short(), events(2))
 
 
 def test_a_service_that_takes_no_events_at_all_is_not_asked_again_and_again(evaluate: Evaluate) -> None:
