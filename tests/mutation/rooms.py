@@ -235,10 +235,13 @@ ROOMS: Final = {
             "engine/evaluation",
             tests=(
                 "unit/evaluation/test_sizes.py",
+                "unit/evaluation/test_starts.py",
                 "unit/evaluation/test_migrations.py",
+                "unit/evaluation/test_sampling.py",
                 "unit/evaluation/test_kept_code.py",
                 "unit/evaluation/test_selection.py",
                 "unit/evaluation/test_lookups.py",
+                "unit/evaluation/test_records.py",
             ),
             files=(
                 "memory.py",

@@ -17,6 +17,8 @@ def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
 
         tables:   [path, keys, last sighting of each (nil: evicted), cursor]
         memories: [condition as JSON, path, birth, time], with a path [[place, time] …] in place of the time
+
+    The progress of expiry and eviction, which version 4 no longer has, is left out.
     """
     slots: dict[tuple[str, ...], dict[int, int]] = {}
     tables = []
@@ -34,9 +36,6 @@ def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
                 "keys": [keys[place] for place in places],
                 "seen": numbers_packed(sightings[place] for place in places),
                 **dict.fromkeys(("times", "first_ticks", "first_times"), b""),
-                # Version 2 checks these slots, and frees those that are empty.
-                "idle": numbers_packed(range(len(places))),
-                **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),
             }
         )
     memories = [
@@ -48,12 +47,8 @@ def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
         **unchanged,
         "tables": tables,
         "memories": memories,
-        "doomed": [],
         # In version 1, every event updated every memory.
         "indexed": False,
-        "due": False,
-        "busy": False,
-        "rounds": 0,
         "previous_us": document["clock_us"] or 0,
     }
 
@@ -126,7 +121,7 @@ def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
     slots, times = numbers_unpacked(remembered["slots"]), numbers_unpacked(remembered["times"])
     for slot in slots:
         held[slot] += 1
-    unchanged = {name: remembered[name] for name in ("whole_at", "swept", "sweeping", "ticks")}
+    unchanged = {name: remembered[name] for name in ("whole_at", "ticks")}
     if not remembered["paged"]:
         return {**unchanged, "few": [remembered["slots"], remembered["times"]]}
     pages: dict[int, array[int]] = {}
@@ -153,8 +148,6 @@ def _remembered(document: dict[str, Any], slots: dict[int, int] | None, value: A
         "paged": False,
         "whole_at": events_seen,
         "ticks": [b"", b""],
-        "swept": 0,
-        "sweeping": b"",
     }
 
 

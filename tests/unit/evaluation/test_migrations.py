@@ -8,7 +8,8 @@ import pytest
 from engine import Detector, Limits, parse
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.persistence.capturing import capture
-from engine.evaluation.persistence.saved import version_of
+from engine.evaluation.persistence.migrations import migrated
+from engine.evaluation.persistence.saved import unpack, version_of
 from engine.evaluation.state.storage import columns
 from tests.differential import fused
 
@@ -109,14 +110,24 @@ def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this
 ) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
     saved = (GOLDEN / f"state_{version}_{name.replace(' ', '_')}.msgpack").read_bytes()
-    migrated = Detector.load(saved, version, limits=LIMITS)
+    loaded = Detector.load(saved, version, limits=LIMITS)
     made = newly_made(rules)
-    assert [rule.condition for rule in migrated.rules()] == [rule.condition for rule in made.rules()]
-    assert migrated.state.live == made.state.live == 6
+    assert [rule.condition for rule in loaded.rules()] == [rule.condition for rule in made.rules()]
+    assert loaded.state.live == made.state.live == 6
+    assert loaded.state.indexed is made.state.indexed
     for number in range(40, 90):
-        assert evaluate(migrated, number) == evaluate(made, number), number
+        assert evaluate(loaded, number) == evaluate(made, number), number
         if number % 10 == 0:
-            migrated = Detector.load(migrated.dump(), Detector.STATE_VERSION, limits=LIMITS)
+            loaded = Detector.load(loaded.dump(), Detector.STATE_VERSION, limits=LIMITS)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_memory_of_an_older_version_keeps_its_birth(version: int) -> None:
+    document = unpack((GOLDEN / f"state_{version}_few.msgpack").read_bytes())
+    for birth, memory in enumerate(document["memories"], 1):
+        memory[2] = birth
+    births = [memory[2] for memory in migrated(document, version)["memories"]]
+    assert births == [*range(1, 1 + len(births))]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,11 @@ def test_two_rules_that_read_one_memory_add_an_event_once():
     assert len(made.evaluate({"a": 1, "b": 2}, 0)) == 2
 
 
+def test_a_window_of_no_length_holds_a_microsecond():
+    made = detector("sum(a) within 0s >= 2")
+    assert [fires(made, time_ms, a=1) for time_ms in (0, 0.001, 0.001, 0.002)] == [False, False, True, False]
+
+
 def test_a_number_past_a_doubles_range_does_not_count():
     made = detector("avg(n) == 3")
     assert fires(made, 0, n=3)

@@ -3,12 +3,15 @@
 import gc
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine import Detector, Limits
+from engine import Detector, Limits, Refusal
+from engine.evaluation.dispatch import rule_set
 from engine.evaluation.state.storage.sizes import key_bytes
+from tests.differential import fused
 
 FACTOR = 2
 KEYS = 3_000
@@ -140,14 +143,70 @@ def test_keys_weigh_what_they_take_in_memory(shape: str) -> None:
         ("", 52),
         ("x" * 256, 308),
         ("é" * 10, 86),
+        ("ÿ" * 10, 86),
+        ("ÿĀ" * 5, 96),
         ("Ж" * 10, 96),
         ("😀" * 10, 116),
         ("x" * 9 + "😀", 116),
+        ("x" * 9 + "\uffff", 96),
+        ("x" * 9 + "\U00010000", 116),
         ("\ud800", 78),
         (7, 32),
         (7.5, 24),
+        (True, 32),
+        (b"12345", 45),
         (("a", 7), 56 + 16 + 53 + 32),
     ],
 )
 def test_the_weight_of_a_key_is_the_same_everywhere(key: Any, size: int) -> None:
     assert key_bytes(key) == size
+
+
+KEYED = parts(1, lambda number, _: f"user-{number % 40}")
+WEIGHED: dict[str, tuple[list[str], Fields, int, int]] = {
+    "a page": (["per k0 once a == 1"], parts(1, lambda number, _: number), 600, 115_650),
+    "members that a clock tells of, or no more": (
+        [f"t == 1 and per k0 once within {number}h not a == 1" for number in (1, 2)],
+        lambda number: {"k0": number % 5, "a": number % 3},
+        40,
+        3_510,
+    ),
+    "few times": (["per k0 count(a == 1) within 1h >= 5"], KEYED, 100, 26_270),
+    "many times": (["per k0 count(a == 1) >= 100"], KEYED, 2_000, 41_630),
+    "few values": (["per k0 distinct(v) within 1h > 2"], lambda n: {"k0": n % 40, "v": n % 70}, 100, 36_280),
+    "many values": (
+        ["per k0 distinct(v) within 1h > 100"],
+        lambda n: {"k0": n % 4, "v": n % 70},
+        300,
+        24_688,
+    ),
+    "values without a key": (["distinct(v) > 5"], lambda number: {"v": number}, 10, 1_292),
+    "sums": (["per k0 sum(a) within 1h > 20"], KEYED, 100, 38_190),
+    "sums over many panes": (["per k0 sum(a) within 1s > 20"], lambda n: {"k0": n % 3}, 300, 5_856),
+    "means over many panes": (["per k0 avg(a) within 1s > 20"], lambda n: {"k0": n % 3}, 300, 7_776),
+}
+"""Rules, events, how many, and what their keys weigh."""
+
+
+@pytest.mark.parametrize("shape", WEIGHED)
+def test_equal_keys_weigh_the_same_in_all_versions_so_that_replays_evict_the_same_ones(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    rules, fields, events, size = WEIGHED[shape]
+    detector = loaded(rules)
+    for number in range(events):
+        detector.evaluate({"a": 1, **fields(number)}, number)
+    assert detector.state.bytes == size
+    restored = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=UNBOUNDED)
+    assert restored.state.bytes == size
+
+
+def test_values_without_a_key_are_taken_to_be_the_longest_while_there_is_room_for_them() -> None:
+    # A share of the bound, which is for ten integers of 4 000 digits.
+    limit = Limits(keys_max=1, state_bytes_max=2 * (320 + 10 * (130 + 3_600)))
+    Detector(limits=limit).add_rule("rule", "distinct(v) >= 10")
+    with pytest.raises(Refusal, match="37620 bytes; at most 37619"):
+        Detector(limits=replace(limit, state_bytes_max=limit.state_bytes_max - 1)).add_rule(
+            "rule", "distinct(v) >= 10"
+        )

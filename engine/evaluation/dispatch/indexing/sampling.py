@@ -62,7 +62,7 @@ class Samples:
     def _timed(self, met: Sequence[Bucket | Selected], of_rows: dict[Observe, Observe]) -> list[Any]:
         found = []
         for bucket in met:
-            if bucket.pending and isinstance(bucket, Bucket):
+            if isinstance(bucket, Bucket):
                 bucket.take_in()
             found.append(
                 _Timed(
