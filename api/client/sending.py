@@ -32,9 +32,7 @@ class Event(msgspec.Struct, frozen=True):
 
     def json(self) -> bytes:
         """Return the event as it stands in a batch."""
-        stamp = int(self.timestamp_ms) if self.timestamp_ms == int(self.timestamp_ms) else self.timestamp_ms
-        fields = msgspec.json.encode(self.fields)
-        return b'{"fields":' + fields + b',"timestamp_ms":' + repr(stamp).encode() + b"}"
+        return msgspec.json.encode(self)
 
 
 @dataclass(slots=True)

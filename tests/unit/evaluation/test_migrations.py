@@ -7,8 +7,10 @@ import pytest
 
 from engine import Detector, Limits, parse
 from engine.evaluation.dispatch import rule_set
+from engine.evaluation.memory import FOREVER
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.migrations import migrated
+from engine.evaluation.persistence.packing import numbers_packed
 from engine.evaluation.persistence.saved import unpack, version_of
 from engine.evaluation.state.storage import columns
 from tests.differential import fused
@@ -128,6 +130,37 @@ def test_a_memory_of_an_older_version_keeps_its_birth(version: int) -> None:
         memory[2] = birth
     births = [memory[2] for memory in migrated(document, version)["memories"]]
     assert births == [*range(1, 1 + len(births))]
+
+
+def test_what_version_3_kept_of_a_key_that_is_gone_is_left_out() -> None:
+    table = {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, 3]), "idle": b"", "turn": 0}
+    arrays = dict.fromkeys(("held", "times", "first_ticks", "first_times"), b"")
+    ticks = [numbers_packed([0, 1, 2]), numbers_packed([5, 3, 4])]
+    memory = {"whole_at": 7, "few": [b"", b""], "ticks": ticks, "swept": 0, "sweeping": b""}
+    marks = (
+        "clock_us",
+        "events_seen",
+        "priority_highest",
+        "rules",
+        "indexed",
+        "previous_us",
+        "due",
+        "doomed",
+    )
+    document = migrated(
+        {
+            **dict.fromkeys(marks),
+            "tables": [table | arrays],
+            "memories": [[b"", ["k"], 0, memory], [b"", [], 0, [1, 2]]],
+        },
+        3,
+    )
+    assert document["tables"] == [
+        {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, FOREVER]), **arrays}
+    ]
+    kept = {"whole_at": 7, "few": [b"", b""], "ticks": [numbers_packed([0]), numbers_packed([5])]}
+    assert document["memories"] == [[b"", ["k"], 0, kept], [b"", [], 0, [1, 2]]]
+    assert not document.keys() & {"due", "doomed"}
 
 
 @pytest.mark.parametrize(
