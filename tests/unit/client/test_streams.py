@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import json
+import math
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,8 +21,8 @@ from api.client import AsyncClient, Client, Event, ServiceError
 from api.client import stream as streaming
 from tests.certificates import certificates
 
-WAIT_S = 5.0
-"""How long the service waits for what must come."""
+WAIT_S = 10.0
+"""How long the service goes on, if what must come does not come."""
 QUIET_S = 0.05
 """How long it watches for what must not come."""
 
@@ -31,13 +33,15 @@ TWO_EVENTS = [Event({"a": 1}, 1), Event({"a": 10**30}, 2.5)]
 
 
 class Connection:
-    """The service's end of a stream. Its reads fail if nothing comes."""
+    """The service's end of a stream."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._ends_s = time.monotonic() + WAIT_S
         self.received = b""
 
-    def _read(self) -> bytes:
+    def _read(self, wait_s: float = math.inf) -> bytes:
+        self._socket.settimeout(max(0.001, min(wait_s, self._ends_s - time.monotonic())))
         try:
             data = self._socket.recv(1 << 20)
         except ConnectionResetError:
@@ -56,25 +60,22 @@ class Connection:
 
     def stays_quiet(self) -> bool:
         """Tell whether nothing comes for a while."""
-        self._socket.settimeout(QUIET_S)
         try:
-            return not self._read()
+            return not self._read(QUIET_S)
         except TimeoutError:
             return True
-        finally:
-            self._socket.settimeout(WAIT_S)
 
     def answer(self, *parts: bytes, status: int = 200) -> None:
         """Send the head of an answer, and parts of its body, which is not over."""
         self._socket.sendall(b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status)
-        self.go_on(*parts)
-
-    def go_on(self, *parts: bytes) -> None:
         for part in parts:
             self._socket.sendall(b"%x\r\n%b\r\n" % (len(part), part))
 
-    def end(self) -> None:
-        self._socket.sendall(END)
+    def end(self, *, well: bool = True) -> None:
+        """End the answer, or else only the connection."""
+        if well:
+            self._socket.sendall(END)
+        self._socket.shutdown(socket.SHUT_WR)
 
     def lines(self) -> list[Any]:
         """Give the events that have come."""
@@ -266,10 +267,7 @@ def test_a_stream_that_is_cut_off_gives_its_results_first_and_may_have_been_eval
     def play(there: Connection) -> None:
         there.until(b"}\n\r\n", times=2)
         there.answer(FIRED, SILENT[:-1])
-        if ends:
-            there.end()
-        else:
-            there._socket.shutdown(socket.SHUT_WR)
+        there.end(well=ends)
         # Until the client has seen it.
         there.until_closed()
         go.set()

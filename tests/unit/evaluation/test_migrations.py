@@ -2,17 +2,19 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import Detector, Limits, parse
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.memory import FOREVER
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.migrations import migrated
-from engine.evaluation.persistence.packing import numbers_packed
+from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked
 from engine.evaluation.persistence.saved import unpack, version_of
 from engine.evaluation.state.storage import columns
+from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from tests.differential import fused
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -123,6 +125,10 @@ def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this
             loaded = Detector.load(loaded.dump(), Detector.STATE_VERSION, limits=LIMITS)
 
 
+MARKS = ("clock_us", "events_seen", "priority_highest", "rules", "indexed", "previous_us")
+ARRAYS = dict.fromkeys(("held", "times", "first_ticks", "first_times"), b"")
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_memory_of_an_older_version_keeps_its_birth(version: int) -> None:
     document = unpack((GOLDEN / f"state_{version}_few.msgpack").read_bytes())
@@ -132,31 +138,66 @@ def test_a_memory_of_an_older_version_keeps_its_birth(version: int) -> None:
     assert births == [*range(1, 1 + len(births))]
 
 
-def test_what_version_3_kept_of_a_key_that_is_gone_is_left_out() -> None:
-    table = {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, 3]), "idle": b"", "turn": 0}
-    arrays = dict.fromkeys(("held", "times", "first_ticks", "first_times"), b"")
-    ticks = [numbers_packed([0, 1, 2]), numbers_packed([5, 3, 4])]
-    memory = {"whole_at": 7, "few": [b"", b""], "ticks": ticks, "swept": 0, "sweeping": b""}
-    marks = (
-        "clock_us",
-        "events_seen",
-        "priority_highest",
-        "rules",
-        "indexed",
-        "previous_us",
-        "due",
-        "doomed",
-    )
+def test_a_memory_of_version_1_is_complete_up_to_the_last_event() -> None:
+    document = unpack((GOLDEN / "state_1_few.msgpack").read_bytes())
+    memories = migrated(document, 1)["memories"]
+    complete = {bool(path): content["whole_at"] if path else content[1] for _, path, _, content in memories}
+    assert complete == {True: document["events_seen"], False: document["events_seen"]}
+
+
+def test_the_entries_of_version_2_are_counted_by_slot_and_by_page() -> None:
+    def remembered(entries: dict[int, int], *, paged: bool) -> dict[str, Any]:
+        slots, times = numbers_packed(entries), numbers_packed(entries.values())
+        return {"slots": slots, "times": times, "paged": paged, "whole_at": 7, "ticks": [b"", b""]}
+
+    few, many = {0: 10, 2: 20}, {0: 11, 1: 12, 300: 13}
     document = migrated(
         {
-            **dict.fromkeys(marks),
-            "tables": [table | arrays],
+            **dict.fromkeys(MARKS),
+            "tables": [
+                {
+                    "path": ["k"],
+                    "keys": [[number] for number in range(301)],
+                    "seen": numbers_packed(range(301)),
+                }
+                | ARRAYS,
+                {"path": ["k", "j"], "keys": [["a", "b"], None], "seen": numbers_packed([1, 2])} | ARRAYS,
+            ],
+            "memories": [
+                [b"", ["k"], 0, remembered(few, paged=False)],
+                [b"", ["k"], 0, remembered(many, paged=True)],
+                [b"", ["k", "j"], 0, remembered({}, paged=False)],
+            ],
+        },
+        2,
+    )
+    assert [table["keys"] for table in document["tables"]] == [[*range(301)], [["a", "b"], None]]
+    assert [[*numbers_unpacked(table["held"])] for table in document["tables"]] == [
+        [2, 1, 1, *[0] * 297, 1],
+        [0, 0],
+    ]
+    listed, paged, _ = [memory[3] for memory in document["memories"]]
+    assert [[*numbers_unpacked(numbers)] for numbers in listed["few"]] == [[0, 2], [10, 20]]
+    assert [[*numbers_unpacked(numbers)] for numbers in paged["counts"]] == [[0, 1], [2, 1]]
+    times = numbers_unpacked(paged["pages"])
+    assert len(times) == 2 * PAGE_SLOTS
+    assert {slot: time for slot, time in enumerate(times) if time != NEVER} == many
+
+
+def test_what_version_3_kept_of_a_key_that_is_gone_is_left_out() -> None:
+    table = {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, 3]), "idle": b"", "turn": 0}
+    ticks = [numbers_packed([0, 1, 2]), numbers_packed([5, 3, 4])]
+    memory = {"whole_at": 7, "few": [b"", b""], "ticks": ticks, "swept": 0, "sweeping": b""}
+    document = migrated(
+        {
+            **dict.fromkeys(("due", "doomed", *MARKS)),
+            "tables": [table | ARRAYS],
             "memories": [[b"", ["k"], 0, memory], [b"", [], 0, [1, 2]]],
         },
         3,
     )
     assert document["tables"] == [
-        {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, FOREVER]), **arrays}
+        {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, FOREVER]), **ARRAYS}
     ]
     kept = {"whole_at": 7, "few": [b"", b""], "ticks": [numbers_packed([0]), numbers_packed([5])]}
     assert document["memories"] == [[b"", ["k"], 0, kept], [b"", [], 0, [1, 2]]]

@@ -163,8 +163,9 @@ def test_the_weight_of_a_key_is_the_same_everywhere(key: Any, size: int) -> None
 
 
 KEYED = parts(1, lambda number, _: f"user-{number % 40}")
+ONCE = parts(1, lambda number, _: number)
 WEIGHED: dict[str, tuple[list[str], Fields, int, int]] = {
-    "a page": (["per k0 once a == 1"], parts(1, lambda number, _: number), 600, 115_650),
+    "a page": (["per k0 once a == 1"], ONCE, 600, 115_650),
     "members that a clock tells of, or no more": (
         [f"t == 1 and per k0 once within {number}h not a == 1" for number in (1, 2)],
         lambda number: {"k0": number % 5, "a": number % 3},
@@ -173,6 +174,9 @@ WEIGHED: dict[str, tuple[list[str], Fields, int, int]] = {
     ),
     "few times": (["per k0 count(a == 1) within 1h >= 5"], KEYED, 100, 26_270),
     "many times": (["per k0 count(a == 1) >= 100"], KEYED, 2_000, 41_630),
+    "times in rows": (["per k0 count(a == 1) within 1h >= 5"], ONCE, 600, 152_814),
+    "values in rows": (["per k0 distinct(v) within 1h > 2"], lambda n: {"k0": n, "v": n % 70}, 600, 155_406),
+    "sums in rows": (["per k0 sum(a) within 1h > 20"], ONCE, 600, 220_698),
     "few values": (["per k0 distinct(v) within 1h > 2"], lambda n: {"k0": n % 40, "v": n % 70}, 100, 36_280),
     "many values": (
         ["per k0 distinct(v) within 1h > 100"],
