@@ -324,7 +324,9 @@ class Unread:
         self.closed = threading.Event()
 
     def __call__(self, there: Connection) -> None:
-        there.until(b"\r\n\r\n")
+        there.until(b"x" * 1_000)
+        # Until the buffers are full.
+        time.sleep(QUIET_S)
         there.answer(FIRED)
         assert self.left.wait(WAIT_S)
         there.until_closed()

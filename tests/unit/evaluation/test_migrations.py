@@ -138,11 +138,27 @@ def test_a_memory_of_an_older_version_keeps_its_birth(version: int) -> None:
     assert births == [*range(1, 1 + len(births))]
 
 
-def test_a_memory_of_version_1_is_complete_up_to_the_last_event() -> None:
-    document = unpack((GOLDEN / "state_1_few.msgpack").read_bytes())
-    memories = migrated(document, 1)["memories"]
-    complete = {bool(path): content["whole_at"] if path else content[1] for _, path, _, content in memories}
-    assert complete == {True: document["events_seen"], False: document["events_seen"]}
+def test_the_keys_of_version_1_get_slots_and_what_it_kept_of_others_is_left_out() -> None:
+    document: dict[str, Any] = {
+        **dict.fromkeys(MARKS),
+        "clock_us": 9,
+        "events_seen": 7,
+        # One of them was evicted, and one is there twice.
+        "tables": [[["k"], [["a"], ["b"], ["a"], ["c"]], [4, None, 5, 6], 2]],
+        "memories": [
+            [b"", ["k"], 0, [[0, 10], [1, 20], [2, 30], [3, 40]]],
+            [b"", [], 0, None],
+            [b"", [], 0, 50],
+        ],
+    }
+    made = migrated(document, 1)
+    assert [table["keys"] for table in made["tables"]] == [["a", "c"]]
+    assert [[*numbers_unpacked(table["seen"])] for table in made["tables"]] == [[4, 6]]
+    keyed, never, once = [memory[3] for memory in made["memories"]]
+    assert [[*numbers_unpacked(numbers)] for numbers in keyed["few"]] == [[0, 1], [10, 40]]
+    assert (keyed["whole_at"], never, once) == (7, [NEVER, 7], [50, 7]), "complete up to the last event"
+    assert made["previous_us"] == 9
+    assert migrated(document | {"clock_us": None}, 1)["previous_us"] == 0
 
 
 def test_the_entries_of_version_2_are_counted_by_slot_and_by_page() -> None:
@@ -182,6 +198,35 @@ def test_the_entries_of_version_2_are_counted_by_slot_and_by_page() -> None:
     times = numbers_unpacked(paged["pages"])
     assert len(times) == 2 * PAGE_SLOTS
     assert {slot: time for slot, time in enumerate(times) if time != NEVER} == many
+
+
+@pytest.mark.parametrize(
+    ("version", "table", "content"),
+    [
+        (3, {"seen": numbers_packed([5])}, {}),
+        (3, {}, {"ticks": [numbers_packed([0, 1]), numbers_packed([5])]}),
+        (2, {}, {"paged": True, "slots": numbers_packed([0])}),
+    ],
+)
+def test_columns_of_different_lengths_are_no_state(
+    version: int, table: dict[str, Any], content: dict[str, Any]
+) -> None:
+    sound = {"path": ["k"], "keys": ["a", None], "seen": numbers_packed([5, 3])} | ARRAYS
+    empty = {
+        "whole_at": 7,
+        "few": [b"", b""],
+        "ticks": [b"", b""],
+        "paged": False,
+        "slots": b"",
+        "times": b"",
+    }
+    document = {
+        **dict.fromkeys(MARKS),
+        "tables": [sound | table],
+        "memories": [[b"", ["k"], 0, empty | content]],
+    }
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        migrated(document, version)
 
 
 def test_what_version_3_kept_of_a_key_that_is_gone_is_left_out() -> None:
