@@ -267,6 +267,7 @@ def measure_alone(effort: Effort) -> list[Row]:
                 unit="k events/s",
                 ours=run["rate"],
                 worst=run["worst"],
+                floor=once["rate"],
                 ratio=once["rate"] / run["rate"],
                 over="once within, alone",
                 target=aimed if keys >= AIMED_KEYS else None,
