@@ -254,6 +254,7 @@ ROOMS: Final = {
                 "dispatch/indexing/table_finder.py",
             ),
             replayed=True,
+            decided=True,
         ),
         Room(
             "language",
@@ -314,7 +315,7 @@ ROOMS: Final = {
                 "server/http1/request_reader.py",
             ),
         ),
-        Room("client", "api/client", tests=("unit/client/test_*.py",)),
+        Room("client", "api/client", tests=("unit/client/test_*.py",), decided=True),
         Room(
             "recordings",
             "api/cli",
