@@ -71,7 +71,7 @@ def test_a_case_gives_rows_with_a_ratio(part: Part) -> None:
     assert len({row.key for row in rows}) == len(rows)
     for row in rows:
         assert row.case == part.case
-        # The memory of so few keys may come from pages that the process has already, and it may give some back.
+        # So few keys may take their memory from pages that the process has, which may also give some back.
         assert row.ratio > 0 or (row.ours <= 0 and row.unit == "bytes a key")
         # A curve has no floor: each row is compared with the one for a single rule.
         assert row.floor is not None or row.case == curve.CASE
