@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.schema.messages.catalogue import Name
 from engine.evaluation.wire import bodies, violations
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch
+from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch, decode_evaluate
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits
@@ -308,3 +308,30 @@ def test_the_collector_is_as_it_was_after_a_large_body(enabled):
     finally:
         gc.callbacks.remove(note)
         gc.enable() if was else gc.disable()
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(digits_max=4), "an integer of more than 4 digits"),
+        (Limits(body_values_max=7), "more than 7 values"),
+        (Limits(body_depth_max=2), "nested more than 2 deep"),
+    ],
+)
+def test_an_event_whose_fields_do_not_nest_is_held_to_every_bound(limits: Limits, said: str) -> None:
+    body = b'{"event": {"fields": {"a": 12345, "b": 1, "c": 2, "d": 3}, "timestamp_ms": 0}}'
+    assert (
+        decode_evaluate(body, Limits(digits_max=5, body_values_max=8, body_depth_max=3)).event.timestamp_ms
+        == 0
+    )
+    with pytest.raises(Refusal, match=said) as caught:
+        decode_evaluate(body, limits)
+    assert [entry.code for entry in caught.value.entries] == [1000]
+
+
+@pytest.mark.parametrize("stamp", [b"8.64e15", b"-8640000000000000", b"8640000000000000"])
+def test_the_first_and_the_last_time_may_be_told(stamp: bytes) -> None:
+    body = b'{"event": {"fields": {}, "timestamp_ms": %b}}'
+    assert abs(decode_evaluate(body % stamp, Limits()).event.timestamp_ms) == 8.64e15
+    with pytest.raises(Refusal, match=r"event\.timestamp_ms: expected a number from"):
+        decode_evaluate(body % stamp.replace(b"864", b"8640001").replace(b"8.64", b"8.640001"), Limits())

@@ -38,3 +38,15 @@ def test_few_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found[bits] is found[bits]
         assert len(found) <= 3
     assert sorted(found) == [6, 7]
+
+
+@pytest.mark.parametrize("fused_up_to", [0, 2], ids=["indexed", "fused"])
+def test_rules_that_fired_together_before_come_under_their_new_names(
+    fused_up_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(fused_up_to))
+    detector = Detector()
+    ids = [detector.add_rule(name, "a == 1") for name in ("one", "other")]
+    for name in ("one", "renamed"):
+        detector.change_rule(ids[0], name=name)
+        assert [action["name"] for action in detector.evaluate({"a": 1}, 0)] == [name, "other"]
