@@ -63,6 +63,8 @@ ROOMS: Final = {
             "evaluation",
             "engine/evaluation",
             tests=(
+                "unit/evaluation/test_combinations.py",
+                "unit/evaluation/test_fused_tests.py",
                 "unit/evaluation/test_detector.py",
                 "unit/evaluation/test_preparation.py",
                 "unit/evaluation/test_shadows.py",
