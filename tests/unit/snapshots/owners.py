@@ -8,7 +8,7 @@ from snapshots.store import Store
 from tests.crash.model.memory_disk import Image, MemoryDisk
 
 
-def opened(folder: Path, epoch: int, files: Files | None = None, **settings: object) -> Store:
+def opened(folder: Path, epoch: int | None = None, files: Files | None = None, **settings: object) -> Store:
     store = Store(folder, epoch=epoch, files=files, **settings)
     store.recover()
     return store

@@ -32,20 +32,7 @@ from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
 from snapshots.write.snapshot_writer import SnapshotWriter
 from tests.faulty_files import FaultyFiles
-
-
-def opened(folder: Path, epoch: int | None = None, **settings: object) -> Store:
-    store = Store(folder, epoch=epoch, **settings)
-    store.recover()
-    return store
-
-
-def write(store: Store, *payloads: bytes) -> Store:
-    for payload in payloads:
-        store.append(payload, version=3)
-    store.sync()
-    store.check_owner()
-    return store
+from tests.unit.snapshots.owners import opened, write
 
 
 def save(store: Store, body: bytes = b"saved") -> int:

@@ -58,7 +58,8 @@ _SHORT: Final[frozenset[Test]] = frozenset(
         "below",
     }
 )
-"""The tests that are short, whatever the event has."""
+"""These tests are short, whatever the event has. Others may walk through a value, so they are made only where
+they decide."""
 
 TESTED_ONCE_FROM: Final = 3
 """A short test that is written at least this often is made once for each event."""
