@@ -57,13 +57,16 @@ class Judge(NamedTuple):
         copy.mkdir()
         for package in PACKAGES:
             if package == self.room.package:
-                shutil.copytree(self.product / package, copy / package)
+                shutil.copytree(self.product / package, copy / package, copy_function=os.link)
             else:
                 (copy / package).symlink_to(self.product / package)
         if mutant:
             file = copy / self.room.folder / mutant.file
+            applied = mutant.applied(file.read_text(encoding="utf-8"))
+            # All copies share the file, so this one gets another.
+            file.unlink()
+            file.write_text(applied, encoding="utf-8")
             Path(cache_from_source(file)).unlink(missing_ok=True)
-            file.write_text(mutant.applied(file.read_text(encoding="utf-8")), encoding="utf-8")
         process = os.fork()
         if process:
             return process
@@ -101,11 +104,12 @@ class Judge(NamedTuple):
                 return 1
         assert str(sys.modules[self.room.package].__file__).startswith(str(copy))
         options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "--rootdir", str(ROOT))
-        first = FirstFailure()
-        code = pytest.main([*options, "-m", self.room.marks, *map(str, self.test_files)], [first])
-        if first.path in self.test_files:
-            return 2 + sorted(self.test_files).index(first.path)
-        return int(code != pytest.ExitCode.OK)
+        # One file after the other, so none is read after the one that kills.
+        for path in self.test_files:
+            code = pytest.main([*options, "-m", self.room.marks, str(path)])
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                return 2 + sorted(self.test_files).index(path)
+        return 0
 
     def sound(self) -> float:
         """Give the processor seconds that the product needs as it is. If it fails, nothing can be judged."""
@@ -132,16 +136,6 @@ class Judge(NamedTuple):
                 self.test_files.insert(0, killer)
             outcome = TIMEOUT if os.WIFSIGNALED(status) else KILLED if code else SURVIVED
             yield Judged(running.pop(process), outcome)
-
-
-class FirstFailure:
-    """A plugin of pytest that remembers the file of the first test that fails."""
-
-    path: Path | None = None
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and self.path is None:
-            self.path = ROOT / report.location[0]
 
 
 def _forget(*names: str, exactly: bool = False) -> None:
