@@ -1,10 +1,9 @@
 """Parses the times of recorded events as logs write them."""
 
-import math
 import re
 from calendar import month_abbr
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeGuard
 
 from engine.language.microseconds import microseconds
 
@@ -15,15 +14,17 @@ _WEB_SERVER: Final = re.compile(
     r"([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9]{2}:[0-9]{2}:[0-9]{2}) ([+-][0-9]{4})"
 )
 _SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
-_MONTHS: Final = {month: number for number, month in enumerate(month_abbr) if month}
+_MONTHS: Final = {month: number for number, month in enumerate(month_abbr)}
+_HAS_YEAR: Final = re.compile(r"(?:[^%]|%[^YyGcx])*%[YyGcx]")
+"""Matches a format that has the year, as `%c` has, and `%%Y` has not."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _KNOWN: Final = "a time (ISO 8601, seconds, milliseconds, or as syslog and web servers write it)"
 
 _MILLISECONDS_FROM: Final = 100_000_000_000
 """Smaller numbers are seconds (up to the year 5138), others milliseconds (from the year 1973)."""
 
-_TIME_US_MAX: Final = 8_640_000_000_000_000_000
-"""What the service accepts: 8.64e15 milliseconds either way."""
+_TIME_MS_MAX: Final = 8_640_000_000_000_000
+"""What the service accepts, either way."""
 
 
 class NotATimeError(ValueError):
@@ -41,59 +42,55 @@ class TimeParser:
     * `Oct 10 13:55:36`, as syslog writes it: UTC, in the last year in which it is at most `latest_us`
     """
 
-    def __init__(self, form: str | None = None, *, latest_us: int = _TIME_US_MAX) -> None:
+    def __init__(self, form: str | None = None, *, latest_us: int) -> None:
         self._form = form
         self._latest_us = latest_us
 
     def microseconds_of(self, value: object, field: str) -> int:
         """Return a time in microseconds since 1970. Raises NotATimeError, which names the field."""
-        if self._form is None:
-            if isinstance(value, str):
-                return self._from_text(value, field)
-            if type(value) is int or (isinstance(value, float) and math.isfinite(value)):
-                return _from_number(value, field)
-            raise NotATimeError(f"`{field}`: expected {_KNOWN}, got {_shown(value)}")
+        if self._form is None and is_number(value):
+            return _from_number(value, field)
         try:
-            moment = datetime.strptime(str(value), self._form)  # noqa: DTZ007 -- the form may have a zone
-        except ValueError:
-            expected = f"a time like {self._form}"
+            return self._from_text(str(value))
+        except (KeyError, ValueError, OverflowError):
+            expected = _KNOWN if self._form is None else f"a time like {self._form}"
             raise NotATimeError(f"`{field}`: expected {expected}, got {_shown(value)}") from None
-        has_year = "%Y" in self._form or "%y" in self._form
-        return _since_epoch(moment) if has_year else self._in_last_year(moment)
 
-    def _from_text(self, text: str, field: str) -> int:
-        if _NUMBER.fullmatch(text):
-            number = text.strip()
-            return _from_number(int(number) if number.lstrip("+-").isdigit() else float(number), field)
-        try:
-            return _since_epoch(datetime.fromisoformat(text.strip()))
-        except (ValueError, OverflowError):
-            pass
-        if (found := _WEB_SERVER.fullmatch(text)) and found[2] in _MONTHS:
-            day, month, year, clock, zone = found.groups()
-            return self._from_text(f"{year}-{_MONTHS[month]:02}-{day}T{clock}{zone}", field)
-        if (found := _SYSLOG.fullmatch(text)) and found[1] in _MONTHS:
+    def _from_text(self, text: str) -> int:
+        if self._form is not None:
+            return self._from_form(text, self._form)
+        if found := _SYSLOG.fullmatch(text):
             month, day, clock = found.groups()
-            # A leap year, so that February 29 is one of its days.
             return self._in_last_year(datetime.fromisoformat(f"2000-{_MONTHS[month]:02}-{day:0>2}T{clock}"))
-        raise NotATimeError(f"`{field}`: expected {_KNOWN}, got {_shown(text)}")
+        if found := _WEB_SERVER.fullmatch(text):
+            day, month, year, clock, zone = found.groups()
+            text = f"{year}-{_MONTHS[month]:02}-{day}T{clock}{zone}"
+        return _since_epoch(datetime.fromisoformat(text.strip()))
+
+    def _from_form(self, text: str, form: str) -> int:
+        if _HAS_YEAR.match(form):
+            return _since_epoch(datetime.strptime(text, form))  # noqa: DTZ007 -- the form may have a zone
+        # A leap year, so that February 29 is one of its days.
+        return self._in_last_year(datetime.strptime(f"2000 {text}", f"%Y {form}"))  # noqa: DTZ007
 
     def _in_last_year(self, moment: datetime) -> int:
         """Return a time without a year as that of the last year in which it is not too late."""
-        year = (_EPOCH + timedelta(microseconds=self._latest_us)).year
+        latest = _EPOCH + timedelta(microseconds=self._latest_us)
+        year = latest.astimezone(moment.tzinfo or UTC).year
         while True:
             try:
                 time_us = _since_epoch(moment.replace(year=year))
+                if time_us <= self._latest_us:
+                    return time_us
             except ValueError:
-                time_us = self._latest_us + 1
-            if time_us <= self._latest_us:
-                return time_us
+                # The year has no February 29.
+                pass
             year -= 1
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[str | float]:
     """Return whether a time is a count of seconds or milliseconds, not a date."""
-    return not isinstance(value, str) or _NUMBER.fullmatch(value) is not None
+    return type(value) in (int, float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
 def iso(time_us: int) -> str:
@@ -105,12 +102,12 @@ def iso(time_us: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _from_number(number: float, field: str) -> int:
+def _from_number(value: str | float, field: str) -> int:
+    number = float(value) if isinstance(value, str) else value
+    if not -_TIME_MS_MAX <= number <= _TIME_MS_MAX:
+        raise NotATimeError(f"`{field}`: the time {_shown(value)} is out of range")
     milliseconds = field.endswith("_ms") or abs(number) >= _MILLISECONDS_FROM
-    time_us = microseconds(number, 1_000 if milliseconds else 1_000_000) if math.isfinite(number) else None
-    if time_us is None or abs(time_us) > _TIME_US_MAX:
-        raise NotATimeError(f"`{field}`: the time {_shown(number)} is out of range")
-    return time_us
+    return microseconds(number, 1_000 if milliseconds else 1_000_000)
 
 
 def _since_epoch(moment: datetime) -> int:

@@ -5,6 +5,12 @@ import pytest
 from api.cli.recordings.times import NotATimeError, TimeParser, iso
 
 SECONDS = 1_588_205_198
+LATEST_US = 1_704_164_645_500_000
+"""2024-01-02T03:04:05.5Z"""
+
+
+def read(value: object, field: str = "when", form: str | None = None, latest_us: int = LATEST_US) -> int:
+    return TimeParser(form, latest_us=latest_us).microseconds_of(value, field)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +36,14 @@ SECONDS = 1_588_205_198
     ],
 )
 def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us: int) -> None:
-    assert TimeParser().microseconds_of(value, "when") == expected_us
+    assert read(value) == expected_us
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         ("10/Oct/2000:13:55:36 -0700", "2000-10-10T20:55:36.000Z"),
+        ("31/Dec/2023:23:00:00 -0200", "2024-01-01T01:00:00.000Z"),
         ("Dec 10 06:55:46", "2023-12-10T06:55:46.000Z"),
         ("Jan  2 03:04:05.5", "2024-01-02T03:04:05.500Z"),
         ("Jan  2 03:04:06", "2023-01-02T03:04:06.000Z"),
@@ -44,26 +51,61 @@ def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us:
     ],
 )
 def test_logs_write_times_in_their_own_ways(value: str, expected: str) -> None:
-    latest_us = TimeParser().microseconds_of("2024-01-02T03:04:05.5", "now")
-    assert iso(TimeParser(latest_us=latest_us).microseconds_of(value, "when")) == expected
+    assert iso(read(value)) == expected
 
 
 @pytest.mark.parametrize(
     ("form", "value", "expected"),
     [
         ("%d.%m.%Y %H:%M", "02.01.2024 03:04", "2024-01-02T03:04:00.000Z"),
-        ("%d.%m.", "03.01.", "2023-01-03T00:00:00.000Z"),
+        ("%d.%m.%y", "03.02.24", "2024-02-03T00:00:00.000Z"),
+        ("%G week %V day %u", "2020 week 05 day 1", "2020-01-27T00:00:00.000Z"),
+        ("%c", "Thu Jan  2 03:04:05 2020", "2020-01-02T03:04:05.000Z"),
+        ("%x", "01/02/20", "2020-01-02T00:00:00.000Z"),
         ("%Y%z", "2024+0100", "2023-12-31T23:00:00.000Z"),
+        ("%Y%m%d", 20240102, "2024-01-02T00:00:00.000Z"),
+        ("%d.%m.", "02.01.", "2024-01-02T00:00:00.000Z"),
+        ("%d.%m.", "03.01.", "2023-01-03T00:00:00.000Z"),
+        ("%%Y %d.%m.", "%Y 03.01.", "2023-01-03T00:00:00.000Z"),
+        ("%b %d", "Feb 29", "2020-02-29T00:00:00.000Z"),
     ],
 )
 def test_a_form_says_how_times_are_written(form: str, value: str, expected: str) -> None:
-    latest_us = TimeParser().microseconds_of("2024-01-02", "now")
-    assert iso(TimeParser(form, latest_us=latest_us).microseconds_of(value, "when")) == expected
+    assert iso(read(value, form=form)) == expected
 
 
-def test_a_time_of_another_form_is_refused() -> None:
-    with pytest.raises(NotATimeError, match="`when`: expected a time like %Y, got `soon`"):
-        TimeParser("%Y").microseconds_of("soon", "when")
+def test_the_last_year_is_that_of_the_zone_in_which_the_time_is_written() -> None:
+    form, new_years_eve_us = "%d.%m. %H:%M %z", read("2023-12-31T20:00:00Z")
+    for value, expected in (
+        ("01.01. 05:00 +1400", "2023-12-31T15:00:00.000Z"),
+        ("01.01. 11:00 +1400", "2022-12-31T21:00:00.000Z"),
+    ):
+        assert iso(read(value, form=form, latest_us=new_years_eve_us)) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "said"),
+    [
+        ("%Y", "soon", "`when`: expected a time like %Y, got `soon`"),
+        ("%H:%M", True, "`when`: expected a time like %H:%M, got `True`"),
+        (
+            None,
+            "x" * 41,
+            (
+                "`when`: expected a time (ISO 8601, seconds, milliseconds, or as syslog and web servers "
+                f"write it), got `{'x' * 40}`"
+            ),
+        ),
+        (None, "1e999", "`when`: the time `1e999` is out of range"),
+        (None, -8_640_000_000_000_001, "`when`: the time `-8640000000000001` is out of range"),
+    ],
+)
+def test_the_refusal_names_the_field_and_what_was_expected(
+    form: str | None, value: object, said: str
+) -> None:
+    with pytest.raises(NotATimeError) as refusal:
+        read(value, form=form)
+    assert str(refusal.value) == said
 
 
 def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
@@ -72,15 +114,20 @@ def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        assert TimeParser().microseconds_of("2020-04-30T00:06:38", "when") == SECONDS * 1_000_000
+        assert read("2020-04-30T00:06:38") == SECONDS * 1_000_000
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
 def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
-    assert TimeParser().microseconds_of(1500, "timestamp_ms") == 1_500_000
-    assert TimeParser().microseconds_of(1500, "timestamp") == 1_500_000_000
+    assert read(1500, "timestamp_ms") == 1_500_000
+    assert read(1500, "timestamp") == 1_500_000_000
+
+
+@pytest.mark.parametrize("milliseconds", [8_640_000_000_000_000, -8_640_000_000_000_000])
+def test_the_first_and_the_last_time_that_the_service_takes_are_read(milliseconds: int) -> None:
+    assert read(milliseconds) == read(str(milliseconds)) == milliseconds * 1_000
 
 
 @pytest.mark.parametrize(
@@ -96,8 +143,15 @@ def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
         "12:00",
         "Foo 10 06:55:46",
         "10/Foo/2000:13:55:36 -0700",
+        "10/Oct/2000:25:55:36 -0700",
+        "Feb 30 06:55:46",
+        "Dec 10 25:00:00",
         "2020-13-01",
         8_640_000_000_000_001,
+        -8_640_000_000_000_001,
+        pytest.param(10**400, id="an integer of 401 digits"),
+        pytest.param("9" * 400, id="400 digits"),
+        pytest.param("9" * 5_000, id="5000 digits"),
         float("nan"),
         float("inf"),
         "1e999",
@@ -107,14 +161,14 @@ def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
 )
 def test_what_is_no_time_is_refused(value: object) -> None:
     with pytest.raises(NotATimeError):
-        TimeParser().microseconds_of(value, "when")
+        read(value)
 
 
 @pytest.mark.parametrize("time_us", [0, 1_588_205_198_899_710, -1, -62_135_596_800_000_000])
 def test_what_is_shown_is_the_same_moment_to_the_millisecond(time_us: int) -> None:
     shown = iso(time_us)
     assert shown.endswith("Z")
-    assert 0 <= time_us - TimeParser().microseconds_of(shown, "when") < 1_000
+    assert 0 <= time_us - read(shown) < 1_000
 
 
 def test_a_time_beyond_the_calendar_is_shown_in_milliseconds() -> None:
