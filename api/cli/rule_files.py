@@ -87,7 +87,8 @@ def _document(text: str, source: str) -> object:
             return cast("object", msgspec.json.decode(text))
         except (ValueError, RecursionError) as error:
             if source.endswith(".json"):
-                raise RuleFileError(f"{source}: not JSON: {str(error).lower()}") from None
+                reason = str(error).removeprefix("JSON is malformed: ").lower()
+                raise RuleFileError(f"{source}: not JSON: {reason}") from None
     try:
         return cast("object", yaml.load(text, Loader=_Loader))  # noqa: S506 -- a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -151,7 +152,7 @@ def _is_condition(text: str) -> bool:
         document = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and len(document) == 1 and document.keys() <= FORMS.keys()
+    return isinstance(document, dict) and len(document) == 1 and next(iter(document)) in FORMS
 
 
 def _yaml_reason(error: Exception) -> str:

@@ -84,6 +84,14 @@ def test_a_json_file_holds_one_condition_or_rules(tmp_path: Path, text: str, nam
     assert [line.rstrip(":") for line in run.stdout.splitlines() if line.endswith(":")] == names
 
 
+@pytest.mark.parametrize("text", ["[1]", '["a == 1"]', "{}", "7"])
+def test_json_that_holds_neither_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    run = check("", str(path))
+    assert run.stderr == f"rule-detector: {path}: expected a mapping `name: condition`\n"
+
+
 def test_a_condition_as_json_may_go_over_several_lines() -> None:
     document = json.dumps({"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}, indent=2)
     assert check(document).stdout.startswith("line 1:\n  text  not a == 1\n")
@@ -97,6 +105,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, content: bytes, said: str) 
     assert run.exit_code == 1
     assert said in run.stderr
     assert check("", str(tmp_path / "nowhere")).exit_code == 1
+    piped = CliRunner().invoke(main, ["check"], input=content)
+    assert piped.stderr == f"rule-detector: standard input: {said}\n"
 
 
 EVENTS = '{"user": {"id": 7}, "kind": "failed"}\n{"user": {"id": 8}, "kind": "accepted", "tags": ["a"]}\n'

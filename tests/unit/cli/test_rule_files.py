@@ -29,30 +29,65 @@ def test_yaml_blocks_keep_their_lines_and_comments() -> None:
 
 
 def test_json_that_is_none_is_called_so_and_not_bad_yaml() -> None:
-    with pytest.raises(RuleFileError, match=r"r\.json: not JSON"):
+    with pytest.raises(RuleFileError) as refusal:
         entries_of('{"a": "b == 1",}', "r.json")
+    assert str(refusal.value) == "r.json: not JSON: trailing comma in object (byte 15)"
     assert entries_of("{a: b == 1}", "r.yaml") == {"a": "b == 1"}
+
+
+def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
+    assert entries_of("a: b == 1", "r.json") == {"a": "b == 1"}
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("a: x == 1\na: y == 2\n", "line 2, column 1: `a` is defined twice"),
-        ("- x == 1\n", "expected a mapping"),
-        ("", "expected a mapping"),
-        ("just text", "expected a mapping"),
-        ("a: b: c == 1", "not allowed here; quote a name or condition with `: `"),
-        ('{"a": 1}\n{"a": 2}\n', "expected one mapping `name: condition`"),
-        ("a: [1]\n", "`a`: expected a condition as text"),
-        ("on: x == 1\n", "`True`: a rule's name must be text"),
-        ("a: 'x\n", "line 2, column 1"),
-        ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
+        ("? [a, b]\n: x == 1\n", "line 1, column 3: found unhashable key"),
+        ("- x == 1\n", "expected a mapping `name: condition`"),
+        ("", "expected a mapping `name: condition`"),
+        ("{}", "expected a mapping `name: condition`"),
+        ("just text", "expected a mapping `name: condition`"),
+        (
+            "a: b: c == 1",
+            "line 1, column 5: mapping values are not allowed here; quote a name or condition with `: `",
+        ),
+        (
+            '{"a": 1}\n{"a": 2}\n',
+            (
+                "line 2, column 1: expected '<document start>', but found '{'; "
+                "expected one mapping `name: condition`"
+            ),
+        ),
+        ("a: [1]\n", "`a`: expected a condition as text or as an object"),
+        ("on: x == 1\n", "`True`: a rule's name must be text; quote it"),
+        ("a: 'x\n", "line 2, column 1: found unexpected end of stream"),
+        ("a: &x {b: *x}\n", "`a`: Circular reference detected"),
+        ("a: {b: 2020-01-01}\n", "`a`: it holds what JSON has not, such as a date; quote it"),
+        ("a: " + "[" * 500, "it is nested too deeply"),
+        (
+            "a: !!python/object/apply:os.system ['true']\n",
+            (
+                "line 1, column 4: could not determine a constructor for the tag "
+                "'tag:yaml.org,2002:python/object/apply:os.system'"
+            ),
+        ),
     ],
 )
 def test_a_file_that_is_no_rule_file_is_refused_with_its_place(text: str, said: str) -> None:
-    with pytest.raises(RuleFileError, match=r"^r\.yaml: ") as refusal:
+    with pytest.raises(RuleFileError) as refusal:
         entries_of(text, "r.yaml")
-    assert said in str(refusal.value)
+    assert str(refusal.value) == f"r.yaml: {said}"
+
+
+def test_the_defects_of_all_rules_are_told_together() -> None:
+    with pytest.raises(RuleFileError) as refusal:
+        entries_of("on: a == 1\ngood: a == 1\nbad: [1]\ndraft: {condition: a, draftOf: draft}\n", "r.yaml")
+    assert str(refusal.value).splitlines() == [
+        "r.yaml: `True`: a rule's name must be text; quote it",
+        "r.yaml: `bad`: expected a condition as text or as an object",
+        "r.yaml: `draft`: draftOf: `draft` is a shadow rule itself",
+    ]
 
 
 def test_a_rule_may_notify_be_a_shadow_rule_or_a_draft() -> None:
