@@ -58,5 +58,5 @@ def _number(cell: str) -> float | None:
     if not match:
         return None
     if match[2] is None and match[3] is None:
-        return int(cell) if len(cell) <= DEFAULT_LIMITS.digits_max else None
+        return int(cell) if len(match[1]) <= DEFAULT_LIMITS.digits_max else None
     return float(cell) if math.isfinite(float(cell)) else None

@@ -100,11 +100,11 @@ class Recording:
         try:
             if self._owned and Path(path).is_file():
                 self.size = Path(path).stat().st_size
-            if self._source.peek(2)[:2] == _GZIP:
+            if self._source.peek().startswith(_GZIP):
                 self._bytes = io.BufferedReader(
                     cast("io.RawIOBase", gzip.GzipFile(fileobj=self._source)), READ_BYTES
                 )
-            if self._bytes.peek(3).startswith(_BYTE_ORDER_MARK):
+            if self._bytes.peek().startswith(_BYTE_ORDER_MARK):
                 self._bytes.read(len(_BYTE_ORDER_MARK))
         except (OSError, EOFError) as error:
             self._source.close()
@@ -160,8 +160,7 @@ class Recording:
         name = self.name.lower().removesuffix(".gz")
         if name.endswith((".csv", ".ndjson", ".jsonl", ".json")):
             return name.endswith(".csv")
-        start = self._bytes.peek(64).lstrip()
-        self._is_guessed_csv = bool(start) and start[:1] not in (b"{", b"[")
+        self._is_guessed_csv = self._bytes.peek().lstrip()[:1] not in (b"", b"{", b"[")
         return self._is_guessed_csv
 
     def _rows(self) -> Generator[Row, None, None]:
@@ -180,7 +179,7 @@ class Recording:
 
 def _opened(path: str) -> io.BufferedReader:
     try:
-        return io.BufferedReader(Path(path).open("rb", 0), READ_BYTES)
+        return cast("io.BufferedReader", Path(path).open("rb", READ_BYTES))
     except OSError as error:
         raise RecordingError(f"{path}: {reason_of(error)}") from None
 

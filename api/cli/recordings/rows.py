@@ -54,9 +54,8 @@ def csv_rows(
     source: io.BufferedReader, name: str, given: Mapping[str, ColumnType], tell: Tell
 ) -> Generator[Row, None, None]:
     """Yield the rows of a CSV file with a header. Raises RecordingError at the first that does not fit."""
-    # The sample is what one read returns; a pipe may take long to deliver more.
-    sample_rows = max(1, source.peek(1).count(b"\n") - 1)
-    header_line = source.peek(1).lstrip(b"\r\n").partition(b"\n")[0]
+    sample_rows = max(1, _lines_begun(source) - 1)
+    header_line = source.peek().lstrip(b"\r\n").partition(b"\n")[0]
     separator = max(_SEPARATORS, key=lambda mark: header_line.count(mark.encode()))
     text = io.TextIOWrapper(source, encoding="utf-8", newline="")
     reader = csv.reader(text, strict=True, delimiter=separator)
@@ -96,9 +95,18 @@ def pattern_rows(
             else:
                 passed += 1
 
-    yield from _typed(matched(), max(1, source.peek(1).count(b"\n")), header, name, given=given, tell=tell)
+    yield from _typed(matched(), _lines_begun(source), header, name, given=given, tell=tell)
     if passed:
         tell(f"{name}: skipped {counted(passed, 'line')} without a match of the pattern")
+
+
+def _lines_begun(source: io.BufferedReader) -> int:
+    """Count the lines that one read returns, with the last one, which may lack its end.
+
+    A pipe may take long to deliver more.
+    """
+    text = source.peek()
+    return text.count(b"\n") + (not text.endswith(b"\n"))
 
 
 def _typed(

@@ -1,31 +1,18 @@
-import csv
 import gzip
 import io
+import json
 import os
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from api.cli.recordings.columns import ColumnType
-from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
+from api.cli.recordings.reading import RecordedEvent, Recording
 from api.cli.recordings.rows import RecordingError
+from api.cli.recordings.times import iso
+from tests.unit.cli.recorded import read, written
 
 TWO = b'{"time": 1, "a": "x"}\n\n  {"time": 2.5, "a": {"b": 1e2}}  \n'
-
-
-def read(
-    path: Path | str, time_field: str | None = None, piped: bytes = b"", **options: Any
-) -> list[RecordedEvent]:
-    reading = ReadingOptions(time_field, **options)
-    with Recording(str(path), io.BufferedReader(io.BytesIO(piped)), reading) as recording:  # type: ignore[arg-type]
-        return list(recording.events())
-
-
-def written(folder: Path, name: str, content: bytes) -> Path:
-    path = folder / name
-    path.write_bytes(content)
-    return path
 
 
 @pytest.mark.parametrize("name", ["e.ndjson", "e.jsonl", "e.json", "e.log", "e.ndjson.gz", "e"])
@@ -43,7 +30,7 @@ def test_ndjson_is_read_plain_or_gzipped_whatever_its_name(
 
 @pytest.mark.parametrize("squeeze", [bytes, gzip.compress])
 def test_standard_input_is_read_like_a_file(squeeze: type[bytes]) -> None:
-    assert [event.place for event in read("-", piped=squeeze(TWO))] == [
+    assert [event.place for event in read("-", piped=[squeeze(TWO)])] == [
         "standard input, line 1",
         "standard input, line 3",
     ]
@@ -54,67 +41,9 @@ def test_the_fields_of_a_line_are_passed_on_untouched(tmp_path: Path) -> None:
     assert read(written(tmp_path, "e", line))[0].json == line
 
 
-def test_a_csv_row_has_the_types_that_its_cells_can_be(tmp_path: Path) -> None:
-    content = (
-        "when,n,f,e,zip,yes,no,none,text,big\r\n"
-        '5,17,-1.5,2e3,00123,true,false,,"a, ""b""\nc",123456789012345678901234567890\r\n'
-    )
-    [event] = read(written(tmp_path, "e.csv", content.encode()), "when")
-    assert event.fields == {
-        "when": 5,
-        "n": 17,
-        "f": -1.5,
-        "e": 2000.0,
-        "zip": "00123",
-        "yes": True,
-        "no": False,
-        "text": 'a, "b"\nc',
-        "big": 123456789012345678901234567890,
-    }
-
-
-def test_a_csv_column_has_one_type_which_is_told(tmp_path: Path) -> None:
-    content = "ts,user,n,ok,mixed\n1,1234,1,true,true\n2,ada,2.5,,7\n"
-    told: list[str] = []
-    path = written(tmp_path, "e.csv", content.encode())
-    first, second = (event.fields for event in read(path, tell=told.append))
-    assert first == {"ts": 1, "user": "1234", "n": 1, "ok": True, "mixed": "true"}
-    assert second == {"ts": 2, "user": "ada", "n": 2.5, "mixed": "7"}
-    types = "ts number, user text, n number, ok boolean, mixed text"
-    assert told == [f"{path}: column types from the first 2 rows: {types}"]
-
-
-@pytest.mark.parametrize(
-    ("type_", "cell", "value"),
-    [("text", "1234", "1234"), ("number", "1234", 1234), ("boolean", "true", True)],
-)
-def test_a_column_has_the_type_that_is_given(
-    tmp_path: Path, type_: ColumnType, cell: str, value: object
-) -> None:
-    path = written(tmp_path, "e.csv", f"ts,user\n1,{cell}\n".encode())
-    assert read(path, types={"user": type_})[0].fields["user"] == value
-
-
-@pytest.mark.storm
-def test_a_cell_of_another_type_than_its_column_is_named_with_the_way_out(tmp_path: Path) -> None:
-    rows = "".join(f"{n},{n}\n" for n in range(1, 400_000))
-    path = written(tmp_path, "e.csv", f"ts,n\n{rows}400000,x\n".encode())
-    with pytest.raises(RecordingError, match=r"line 400001: `n`: `x` is not a number.* `--types n=text`"):
-        read(path)
-    with pytest.raises(RecordingError, match=r"--types names the column `m`; there are ts, n"):
-        read(path, types={"m": "text"})
-
-
-def test_the_types_of_a_live_pipe_are_decided_by_what_has_come() -> None:
-    end, begin = os.pipe()
-    os.write(begin, b"ts,user\n1,1234\n")
-    with os.fdopen(end, "rb") as piped, Recording("-", piped) as recording:
-        events = recording.events()
-        assert next(events).fields == {"ts": 1, "user": 1234}
-        os.write(begin, b"2,ada\n")
-        os.close(begin)
-        with pytest.raises(RecordingError, match="line 3: `user`: `ada` is not a number"):
-            next(events)
+def test_a_row_is_passed_on_as_json_in_utf_8(tmp_path: Path) -> None:
+    [event] = read(written(tmp_path, "e.csv", "ts,who,n\n1,Zoë,123456789012345678901\n".encode()))
+    assert event.json == '{"ts": 1, "who": "Zoë", "n": 123456789012345678901}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -142,13 +71,57 @@ def test_a_time_that_is_rather_a_row_number_is_asked_about(tmp_path: Path, conte
     assert said in asked[0]
 
 
-def test_dates_of_long_ago_and_numbers_of_today_are_believed(tmp_path: Path) -> None:
-    for line in (b'{"ts": "1970-01-02"}', b'{"ts": 1700000000}', b'{"ts": 1700000000000}', b'{"ts": -5}'):
-        assert len(read(written(tmp_path, "e", line), accept_old=lambda _: False)) == 1
+@pytest.mark.parametrize(
+    ("time", "believed"),
+    [
+        ('"1970-01-02"', True),
+        ("1700000000", True),
+        ("1700000000000", True),
+        ("-5", True),
+        ("-0.000001", True),
+        ("0", False),
+        ("315532799.999999", False),
+        ("315532800", True),
+    ],
+)
+def test_dates_and_numbers_before_1970_or_from_1980_on_are_believed(
+    tmp_path: Path, time: str, believed: bool
+) -> None:
+    asked: list[str] = []
+    read(written(tmp_path, "e", f'{{"ts": {time}}}'.encode()), accept_old=lambda said: not asked.append(said))
+    assert (asked == []) is believed
+
+
+def test_events_that_need_no_time_are_given_without_one(tmp_path: Path) -> None:
+    path = written(tmp_path, "e", b'{"a": 1}\n{"ts": "soon"}\n')
+    assert read(path, needs_time=False) == [
+        RecordedEvent(str(path), 1, {"a": 1}, 0, b'{"a": 1}'),
+        RecordedEvent(str(path), 2, {"ts": "soon"}, 0, b'{"ts": "soon"}'),
+    ]
+
+
+def test_a_time_without_a_year_is_at_most_as_late_as_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "e", b'{"ts": "Nov 14 22:13:20"}\n{"ts": "Nov 14 22:13:20.000001"}\n')
+    os.utime(path, (0, 1_700_000_000))
+    assert [iso(event.time_us) for event in read(path)] == [
+        "2023-11-14T22:13:20.000Z",
+        "2022-11-14T22:13:20.000Z",
+    ]
+
+
+def test_a_time_without_a_year_is_at_most_as_late_as_now_on_standard_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
+    events = read("-", piped=[b'{"ts": "Nov 14 22:13:20.5"}\n', b'{"ts": "Nov 14 22:13:20.6"}\n'])
+    assert [iso(event.time_us) for event in events] == [
+        "2023-11-14T22:13:20.500Z",
+        "2022-11-14T22:13:20.600Z",
+    ]
 
 
 def test_csv_without_a_name_is_told_by_its_first_character() -> None:
-    [event] = read("-", piped=gzip.compress(b"ts,a\n7,x\n", mtime=0))
+    [event] = read("-", piped=[gzip.compress(b"ts,a\n7,x\n", mtime=0)])
     assert event.fields == {"ts": 7, "a": "x"}
 
 
@@ -158,16 +131,41 @@ def test_a_byte_order_mark_is_no_part_of_the_first_event(tmp_path: Path) -> None
     assert event.fields == {"ts": 7, "a": "x"}
 
 
-def test_numbers_that_no_number_can_hold_stay_text(tmp_path: Path) -> None:
-    content = f"ts,a,b\n1,1e999,{'9' * 5000}\n"
-    csv.field_size_limit(131072)
-    [event] = read(written(tmp_path, "e.csv", content.encode()))
-    assert event.fields == {"ts": 1, "a": "1e999", "b": "9" * 5000}
-
-
 def test_the_time_stands_under_the_whole_name_or_along_its_dots(tmp_path: Path) -> None:
     content = b'{"a.b": 1, "a": {"b": 9}}\n{"a": {"b": 2}}\n'
     assert [event.time_us for event in read(written(tmp_path, "e", content), "a.b")] == [1_000_000, 2_000_000]
+
+
+@pytest.mark.parametrize(
+    "fields", ['{"a": 5}', '{"a": {}}', '{"a": [{"b": 5}]}', '{"b": 5}', '{"a.b": null}']
+)
+def test_a_time_that_stands_nowhere_along_the_dots_is_missed(tmp_path: Path, fields: str) -> None:
+    path = written(tmp_path, "e", fields.encode())
+    with pytest.raises(RecordingError) as refusal:
+        read(path, "a.b")
+    assert str(refusal.value) == f"{path}, line 1: the event has no field `a.b` for its time"
+
+
+@pytest.mark.parametrize(
+    ("names", "there"),
+    [
+        ([], ""),
+        (["a", "b"], " (it has a, b)"),
+        (list("abcdefgh"), " (it has a, b, c, d, e, f, g, h)"),
+        (list("abcdefghi"), " (it has a, b, c, d, e, f, g, h, …)"),
+        (["x" * 61, "y"], f" (it has {'x' * 60}, y)"),
+    ],
+)
+def test_the_first_fields_are_told_where_none_of_the_usual_ones_is_there(
+    tmp_path: Path, names: list[str], there: str
+) -> None:
+    path = written(tmp_path, "e", json.dumps(dict.fromkeys(names, 1)).encode())
+    with pytest.raises(RecordingError) as refusal:
+        read(path)
+    assert str(refusal.value) == (
+        f"{path}, line 1: the event has none of @timestamp, timestamp, timestamp_ms, time, ts{there}; "
+        "name the time field with --time-field"
+    )
 
 
 def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
@@ -183,7 +181,7 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e", b'{"ts": 1}\n{"ts": 2\n', "line 2: not JSON: .* truncated; each line .* `jq -c .`"),
         ("e", b'{"ts": 1}\n[1]\n', "line 2: expected one JSON object a line, got an array; `jq -c '.\\[]'`"),
         ("e", b'{"ts": 1}\n1\n', "line 2: expected one JSON object a line$"),
-        ("e", b'{"ts": 1}\n{"ts": NaN}\n', "line 2: not JSON"),
+        ("e", b'{"ts": 1}\n{"ts": NaN}\n', "line 2: not JSON: invalid character .byte 7.$"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": 1e999}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": "\xff"}\n', "line 2: not JSON: it is not valid UTF-8"),
         ("e", b'{"ts": 1}\n{"a":' + b"[" * 200_000 + b"\n", "line 2: not JSON: it is nested too deeply"),
@@ -198,6 +196,7 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e.log", b"Dec 10, root: no\nDec 11, 12, root: yes\n", "expected 2 cells, got 3.* need --pattern"),
         ("e.log", b"a;a;b\n1;2;3\n", "line 1: two columns are named `a`.* need --pattern"),
         ("e.log", b"ts;a\n1;2\n2\n", "line 3: expected 2 cells, got 1$"),
+        ("e.log", b"\xff\xfe", "e.log: neither NDJSON nor CSV: it is not valid UTF-8.* need --pattern"),
         ("e.csv", b"ts,a\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
         ("e.csv", b"ts,a,a\n1,2,3\n", "line 1: two columns are named `a`"),
         ("e.csv", b"ts,,a\n1,2,3\n", "line 1: column 2 has no name"),
@@ -230,17 +229,44 @@ def test_an_empty_recording_has_no_events(tmp_path: Path) -> None:
     assert read(written(tmp_path, "e.ndjson", b"\n\n")) == []
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_cells_are_separated_by_what_the_header_has_most_of(tmp_path: Path, separator: str) -> None:
-    content = f"\r\nts{separator}who{separator}a, b\r\n1{separator}ada{separator}x\r\n"
-    if separator == ",":
-        content = content.replace("a, b", "b").replace("ada", '"ada; eve"')
-    [event] = read(written(tmp_path, "e.csv", content.encode()))
-    assert list(event.fields.values()) == [1, "ada; eve" if separator == "," else "ada", "x"]
-
-
 def test_the_position_moves_over_the_file_as_it_lies(tmp_path: Path) -> None:
     path = written(tmp_path, "e.gz", gzip.compress(TWO, mtime=0))
     with Recording(str(path), io.BufferedReader(io.BytesIO())) as recording:  # type: ignore[arg-type]
         assert len(list(recording.events())) == 2
         assert recording.position() == recording.size == path.stat().st_size
+
+
+def test_a_pipe_with_a_name_has_neither_size_nor_position() -> None:
+    end, begin = os.pipe()
+    os.write(begin, b'{"ts": 1}\n')
+    with Recording(f"/dev/fd/{end}", io.BytesIO()) as recording:
+        events = recording.events()
+        assert next(events).time_us == 1_000_000
+        assert (recording.size, recording.position()) == (None, 0)
+        os.close(begin)
+        assert list(events) == []
+    os.close(end)
+
+
+@pytest.mark.parametrize("content", [b'{"ts": 1}\n', b"ts,a\n1,2\n"])
+def test_standard_input_stays_open_for_its_next_reader(content: bytes) -> None:
+    standard_input = io.BufferedReader(io.BytesIO(content))  # type: ignore[arg-type]
+    for expected in (1, 0):
+        with Recording("-", standard_input) as recording:
+            assert len(list(recording.events())) == expected
+
+
+def test_a_file_is_closed_by_who_has_opened_it(tmp_path: Path) -> None:
+    with Recording(str(written(tmp_path, "e", TWO)), io.BytesIO()) as recording:
+        pass
+    with pytest.raises(ValueError, match="closed"):
+        recording.position()
+
+
+def test_standard_input_is_no_file_that_is_named_like_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "-", TWO)
+    monkeypatch.chdir(tmp_path)
+    with Recording("-", io.BufferedReader(io.BytesIO(TWO))) as recording:  # type: ignore[arg-type]
+        assert recording.size is None

@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.recordings.sorting import in_order
 from api.cli.rule_files import conditions_of
 from api.cli.trying.mismatches import Mismatches
 from api.cli.trying.trial import Firing, Trial
@@ -173,15 +172,6 @@ def test_events_out_of_order_are_told_and_can_be_sorted(rules: str) -> None:
     assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:2]] == ["1", "3"]
     assert "came after" not in run.stderr
     assert "expected a duration" in tried(rules, late, "--max-late", "3", code=2).stderr
-
-
-def test_sorting_keeps_the_order_of_one_time_and_gives_up_what_is_too_late() -> None:
-    times = [5, 3, 5, 9, 1, 8]
-    events = [RecordedEvent("e", line, {}, time_us) for line, time_us in enumerate(times)]
-    assert [(one.time_us, one.line) for one in in_order(events, 2)] == [
-        (3, 1), (5, 0), (5, 2), (1, 4), (8, 5), (9, 3)
-    ]  # fmt: skip
-    assert [one.time_us for one in in_order(events, 100)] == sorted(times)
 
 
 def test_lines_of_text_are_read_with_a_pattern(rules: str) -> None:

@@ -1,0 +1,168 @@
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from api.cli.recordings.columns import ColumnType
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.recordings.rows import RecordingError
+from tests.unit.cli.recorded import read, written
+
+
+def test_a_csv_row_has_the_types_that_its_cells_can_be(tmp_path: Path) -> None:
+    content = (
+        "when,n,f,e,zip,yes,no,none,text,big\r\n"
+        '5,17,-1.5,2e3,00123,true,false,,"a, ""b""\nc",123456789012345678901234567890\r\n'
+    )
+    [event] = read(written(tmp_path, "e.csv", content.encode()), "when")
+    assert event.fields == {
+        "when": 5,
+        "n": 17,
+        "f": -1.5,
+        "e": 2000.0,
+        "zip": "00123",
+        "yes": True,
+        "no": False,
+        "text": 'a, "b"\nc',
+        "big": 123456789012345678901234567890,
+    }
+
+
+def test_a_csv_column_has_one_type_which_is_told(tmp_path: Path) -> None:
+    content = "ts,user,n,ok,mixed,none\n1,1234,1,true,true,\n2,ada,2.5,,7,\n"
+    told: list[str] = []
+    path = written(tmp_path, "e.csv", content.encode())
+    first, second = (event.fields for event in read(path, tell=told.append))
+    assert first == {"ts": 1, "user": "1234", "n": 1, "ok": True, "mixed": "true"}
+    assert second == {"ts": 2, "user": "ada", "n": 2.5, "mixed": "7"}
+    types = "ts number, user text, n number, ok boolean, mixed text, none text"
+    assert told == [f"{path}: column types from the first 2 rows: {types}"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "cell", "value"),
+    [("text", "1234", "1234"), ("number", "1234", 1234), ("boolean", "true", True)],
+)
+def test_a_column_has_the_type_that_is_given(
+    tmp_path: Path, type_: ColumnType, cell: str, value: object
+) -> None:
+    path = written(tmp_path, "e.csv", f"ts,user\n1,{cell}\n".encode())
+    assert read(path, types={"user": type_})[0].fields["user"] == value
+
+
+@pytest.mark.storm
+def test_a_cell_of_another_type_than_its_column_is_named_with_the_way_out(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n}\n" for n in range(1, 400_000))
+    path = written(tmp_path, "e.csv", f"ts,n\n{rows}400000,x\n".encode())
+    with pytest.raises(RecordingError, match=r"line 400001: `n`: `x` is not a number.* `--types n=text`"):
+        read(path)
+    with pytest.raises(RecordingError, match=r"--types names the column `m`; there are ts, n"):
+        read(path, types={"m": "text"})
+
+
+def test_a_type_is_given_to_a_column_that_is_there(tmp_path: Path) -> None:
+    path = written(tmp_path, "e.csv", b"ts,n\n1,2\n")
+    with pytest.raises(RecordingError) as refusal:
+        read(path, types={"n": "text", "m": "text"})
+    assert str(refusal.value) == f"{path}: --types names the column `m`; there are ts, n"
+
+
+def test_the_types_of_a_live_pipe_are_decided_by_what_has_come() -> None:
+    with pytest.raises(RecordingError, match="line 3: `user`: `ada` is not a number"):
+        read("-", piped=[b"ts,user\n1,1234\n", b"2,ada\n"])
+
+
+def test_numbers_that_no_number_can_hold_stay_text(tmp_path: Path) -> None:
+    content = f"ts,a,b\n1,1e999,{'9' * 5000}\n"
+    csv.field_size_limit(131072)
+    [event] = read(written(tmp_path, "e.csv", content.encode()))
+    assert event.fields == {"ts": 1, "a": "1e999", "b": "9" * 5000}
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_integers_are_numbers_up_to_the_digits_that_the_service_takes(tmp_path: Path, sign: str) -> None:
+    longest, longer = sign + "9" * 4_000, sign + "9" * 4_001
+    [event] = read(written(tmp_path, "e.csv", f"ts,a,b\n1,{longest},{longer}\n".encode()))
+    assert event.fields == {"ts": 1, "a": int(longest), "b": longer}
+
+
+@pytest.mark.parametrize(("last_begins_at", "value"), [(2**20 - 1, 5), (2**20, "5")])
+def test_the_lines_that_begin_in_the_first_megabyte_decide_the_types(
+    tmp_path: Path, last_begins_at: int, value: object
+) -> None:
+    header, line = b"ts,n,text\n", b"1,,".ljust(2**16 - 1, b"a") + b"\n"
+    content = (header + 16 * line)[: last_begins_at - 1] + b"\n9,5,\n"
+    assert read(written(tmp_path, "e.csv", content))[-1].fields == {"ts": 9, "n": value}
+
+
+def test_a_header_without_rows_has_no_types(tmp_path: Path) -> None:
+    told: list[str] = []
+    assert read(written(tmp_path, "e.csv", b"ts,a\n"), tell=told.append) == []
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([b"ts,n\n", b"1,5\n"], [{"ts": 1, "n": 5}]),
+        ([b"ts,n\n1,5"], [{"ts": 1, "n": 5}]),
+        ([b"ts,n\n1,5\n2,x"], [{"ts": 1, "n": "5"}, {"ts": 2, "n": "x"}]),
+        ([b"ts,n\n1,5\n2,", b"x\n"], [{"ts": 1, "n": "5"}, {"ts": 2, "n": "x"}]),
+        ([b"ts,n\n1,\n", b"2,x\n"], [{"ts": 1}, {"ts": 2, "n": "x"}]),
+    ],
+)
+def test_the_types_are_decided_by_the_lines_that_have_begun(
+    pieces: list[bytes], expected: list[dict[str, object]]
+) -> None:
+    assert [event.fields for event in read("-", piped=pieces)] == expected
+
+
+LOGINS = re.compile(r"^(?P<ts>\d+) (?P<user>\S+)(?: tries=(?P<n>\S+))?$")
+
+
+def test_the_named_groups_of_a_pattern_are_the_fields_of_a_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "e.log", b"1 \xffda tries=7\r\nnoise\n3 eve\n\n5 ada tries=8")
+    told: list[str] = []
+    assert read(path, pattern=LOGINS, tell=told.append) == [
+        RecordedEvent(str(path), 1, {"ts": 1, "user": "\ufffdda", "n": 7}, 1_000_000),
+        RecordedEvent(str(path), 3, {"ts": 3, "user": "eve"}, 3_000_000),
+        RecordedEvent(str(path), 5, {"ts": 5, "user": "ada", "n": 8}, 5_000_000),
+    ]
+    assert told == [
+        f"{path}: column types from the first 3 rows: ts number, user text, n number",
+        f"{path}: skipped 2 lines without a match of the pattern",
+    ]
+
+
+def test_lines_that_all_match_are_not_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, "e.log", b"1 ada\n")
+    told: list[str] = []
+    assert len(read(path, pattern=LOGINS, tell=told.append)) == 1
+    assert told == [f"{path}: column types from the first 1 row: ts number, user text, n text"]
+
+
+def test_the_types_of_groups_are_decided_by_the_lines_that_have_come() -> None:
+    [first, second] = read("-", pattern=LOGINS, piped=[b"1 a tries=7\n2 b tries=", b"x\n"])
+    assert (first.fields["n"], second.fields["n"]) == ("7", "x")
+    with pytest.raises(RecordingError) as refusal:
+        read("-", pattern=LOGINS, piped=[b"1 a tries=7\n", b"2 b tries=x\n"])
+    assert str(refusal.value) == (
+        "standard input, line 2: `n`: `x` is not a number, unlike the cells before it; "
+        "`--types n=text` reads the whole column as text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        (b'\r\nts,who,b\r\n1,"a;d;a;;",x\r\n', [1, "a;d;a;;", "x"]),
+        (b"\r\nts;who;a, b\r\n1;a,d,a,,;x\r\n", [1, "a,d,a,,", "x"]),
+        (b"ts\twho\ta, b\n1\ta,d,a,,\tx\n", [1, "a,d,a,,", "x"]),
+    ],
+)
+def test_cells_are_separated_by_what_the_header_has_most_of(
+    tmp_path: Path, content: bytes, cells: list[object]
+) -> None:
+    [event] = read(written(tmp_path, "e.csv", content))
+    assert list(event.fields.values()) == cells
