@@ -101,9 +101,9 @@ def pattern_rows(
 
 
 def _lines_begun(source: io.BufferedReader) -> int:
-    """Count the lines that one read returns, with the last one, which may lack its end.
+    """Count the lines that begin in what one read returns. A pipe may take long to deliver more.
 
-    A pipe may take long to deliver more.
+    The last line counts without its end, as the last line of a file may have none.
     """
     text = source.peek()
     return text.count(b"\n") + (not text.endswith(b"\n"))

@@ -7,6 +7,8 @@ from api.cli.recordings.live_input import LiveInput
 
 def test_a_pipe_that_falls_silent_is_told_before_the_read_waits() -> None:
     end, begin = os.pipe()
+    # A read that would wait fails.
+    os.set_blocking(end, False)
     idle: list[int] = []
 
     def on_idle() -> None:
