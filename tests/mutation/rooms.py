@@ -324,9 +324,14 @@ ROOMS: Final = {
             tests=(
                 "unit/cli/test_times.py",
                 "unit/cli/test_recordings.py",
+                "unit/cli/test_rows.py",
                 "unit/cli/test_rule_files.py",
+                "unit/cli/test_live_input.py",
+                "unit/cli/test_sorting.py",
+                "unit/cli/test_check.py",
             ),
             files=("recordings/*.py", "rule_files.py"),
+            decided=True,
         ),
         Room(
             "placement",
