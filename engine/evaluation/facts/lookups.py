@@ -27,15 +27,15 @@ _SEARCH_CHARS: Final = 64
 SETS_MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 """RE2's memory for one set of literals. Every state that a set can have fits in it."""
 
-_NUMBER: Final = "number"
+_PLAIN: Final = "number or boolean"
 _NESTED: Final = "nested"
-_NUMBERS: Final = frozenset({int, float})
+_PLAINS: Final = frozenset({int, float, bool})
 _CONTAINERS: Final = frozenset({list, dict})
 _KINDS: Final[Mapping[type, object]] = {
     str: str,
-    int: _NUMBER,
-    float: _NUMBER,
-    bool: bool,
+    int: _PLAIN,
+    float: _PLAIN,
+    bool: _PLAIN,
     list: _NESTED,
     dict: _NESTED,
 }
@@ -106,8 +106,6 @@ class Lookup:
         self._canonical: str | None = None
         self._found: frozenset[str] | None = None
         self._sets: PatternSets | None = None
-        self._literal_of: dict[str, str] = {}
-        """Each literal by its pattern in the sets."""
         self.literals: dict[str, int] = {}
         """The texts of `contains`, and the number of rules with each."""
 
@@ -123,10 +121,8 @@ class Lookup:
             return wanted in value
         return wanted in self.found(value)
 
-    def holds(self, array: Any, wanted: Any, wanted_by: "Lookup | None" = None) -> bool:
+    def holds(self, array: list[Any], wanted: Any, wanted_by: "Lookup | None" = None) -> bool:
         """Return whether `array` has an element equal to `wanted`, which is a value of `wanted_by`'s fact."""
-        if type(array) is not list:
-            return False
         if len(array) <= WALKED_MAX:
             if type(wanted) is str:
                 return wanted in array
@@ -193,7 +189,7 @@ class Lookup:
         count = self.literals.get(literal, 0)
         self.literals[literal] = count + 1
         if self._sets is not None and not count:
-            self._add_to(self._sets, literal)
+            _add_to(self._sets, literal)
 
     def remove(self, literal: str) -> None:
         """Undo one `add`."""
@@ -201,16 +197,14 @@ class Lookup:
         if not self.literals[literal]:
             del self.literals[literal]
             if self._sets is not None:
-                pattern = _pattern_of(literal)
-                self._sets.remove(pattern)
-                del self._literal_of[pattern]
+                self._sets.remove(literal)
 
     def compile_new(self) -> None:
         """Compile the sets of literals, where there are enough to be searched for together."""
         if self._sets is None and len(self.literals) > SEARCHED_APART_MAX:
             self._sets = PatternSets(SETS_MEMORY_BYTES_MAX)
             for literal in self.literals:
-                self._add_to(self._sets, literal)
+                _add_to(self._sets, literal)
         if self._sets is not None:
             self._sets.compile_new()
 
@@ -245,25 +239,19 @@ class Lookup:
             return frozenset([literal for literal in self.literals if literal in text])
         self.compile_new()
         assert self._sets is not None, "few literals are searched for one by one"
-        found = ((self._literal_of[pattern], sure) for pattern, sure in self._sets.candidates(encoded))
+        found = self._sets.candidates(encoded)
         return frozenset([literal for literal, sure in found if sure or literal in text])
-
-    def _add_to(self, sets: PatternSets, literal: str) -> None:
-        pattern = _pattern_of(literal)
-        self._literal_of[pattern] = literal
-        sets.add(pattern, pattern, is_whole=True)
 
 
 def _elements(array: list[Any], kind: object) -> frozenset[Any]:
     if kind is str:
         return frozenset([element for element in array if type(element) is str])
-    if kind is bool:
-        return frozenset([key_of(element) for element in array if type(element) is bool])
-    if kind is _NUMBER:
-        return frozenset([key_of(element) for element in array if type(element) in _NUMBERS])
+    if kind is _PLAIN:
+        return frozenset([key_of(element) for element in array if type(element) in _PLAINS])
     return frozenset([canonical(element) for element in array if type(element) in _CONTAINERS])
 
 
-def _pattern_of(literal: str) -> str:
-    """Return the pattern that matches exactly the literal."""
-    return "".join(char if char.isalnum() or char > "\x7f" else f"\\x{ord(char):02x}" for char in literal)
+def _add_to(sets: PatternSets, literal: str) -> None:
+    """Add a literal, as the pattern that matches exactly it."""
+    escaped = [char if char.isalnum() or not char.isascii() else f"\\x{ord(char):02x}" for char in literal]
+    sets.add(literal, "".join(escaped), is_whole=True)

@@ -30,7 +30,7 @@ class FactNames(Generic[T]):
         self.of_vars: Names[T] = Names()
 
     def add(self, fact: str, item: T) -> None:
-        """Add a new fact."""
+        """Add a fact, or replace its item."""
         name = split_name(fact)
         (self.of_vars if name.of_vars else self.of_fields).add(name, item)
 
@@ -58,7 +58,7 @@ class Names(Generic[T]):
         """The items of `_dotted` again, in trees by the steps of their names."""
 
     def add(self, name: Name, item: T) -> None:
-        """Add a new name."""
+        """Add a name, or replace its item."""
         if not name.steps:
             self._plain[name.whole] = item
             return

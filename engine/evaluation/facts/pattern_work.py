@@ -39,11 +39,8 @@ class PatternWork:
 
     def add(self, fact: str, pattern: str) -> None:
         """Add a pattern that an enabled rule tries on a fact, or count one more use of it."""
-        self._end()
-        patterns = self.of(fact)
-        if fact not in self._facts:
-            self._facts[fact] = patterns
-            self._names.add(fact, (fact, patterns))
+        patterns = self._facts[fact] = self.of(fact)
+        self._names.add(fact, (fact, patterns))
         self._change(patterns, partial(patterns.add, pattern))
 
     def remove(self, fact: str, pattern: str) -> None:
@@ -111,10 +108,6 @@ class PatternWork:
         for fact in self._cut:
             self.of(fact).exploding_untried = True
         return self._cut | self._untried
-
-    def is_cut(self, fact: str) -> bool:
-        """Return whether exploding patterns are not tried on that fact at the event that has begun."""
-        return fact in self._cut or fact in self._untried
 
     def is_untried(self, fact: str) -> bool:
         """Return whether no pattern at all is tried on that fact at the event that has begun."""

@@ -50,7 +50,8 @@ class _Cutting:
                     found[shown_name] = self.part(member)
                 return found
             case _:
-                self._room -= value.bit_length() // 3 if isinstance(value, int) else 1
+                # Python refuses to write integers of more than some thousands of digits.
+                self._room -= value.bit_length() // 3 if type(value) is int else len(repr(value))
                 return value
 
     def _text(self, text: str) -> str:
