@@ -207,12 +207,15 @@ ROOMS: Final = {
             tests=(
                 "unit/evaluation/test_texts.py",
                 "unit/evaluation/test_names.py",
+                "unit/evaluation/test_shown.py",
                 "unit/evaluation/test_explanations.py",
                 "unit/evaluation/test_pattern_work.py",
                 "unit/evaluation/test_pattern_events.py",
+                "unit/evaluation/test_literals.py",
                 "unit/evaluation/test_lookups.py",
             ),
             files=("lookups.py", "names.py", "pattern_work.py", "shown.py", "texts.py"),
+            decided=True,
         ),
         Room(
             "rules",

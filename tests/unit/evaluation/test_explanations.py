@@ -9,7 +9,7 @@ from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
 from engine.evaluation.explanation import explaining, why_not
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
-from engine.evaluation.facts.shown import VALUE_CHARS_MAX, shown
+from engine.evaluation.facts.shown import VALUE_CHARS_MAX
 from engine.evaluation.wire.inspecting import explanations
 from engine.evaluation.wire.inspecting.explanations import explain_body
 from engine.language.condition import Avg
@@ -122,29 +122,6 @@ def test_long_values_are_cut_and_a_note_says_so() -> None:
     assert node.nodes[0].values == {"a": "b" * VALUE_CHARS_MAX + "…"}
     assert node.nodes[0].note == "`a` is shown cut"
     assert node_of("per a a == 1", {"a": "b" * 5_000}).key == {"a": "b" * VALUE_CHARS_MAX + "…"}
-
-
-@pytest.mark.parametrize(
-    "value", [None, True, 1.5, "", "x" * 1_000, [1, [2]], {"a": {"b": []}}, 10**4_000, []]
-)
-def test_short_values_are_shown_whole(value: object) -> None:
-    assert shown(value) == (value, False)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        ["x"] * 100_000,
-        {str(number): 1 for number in range(100_000)},
-        {"x" * 5_000: 1},
-        [10**4_000] * 9,
-        [[[]]] * 10_000,
-    ],
-)
-def test_large_values_are_shown_in_part(value: object) -> None:
-    part, is_cut = shown(value)
-    assert is_cut
-    assert len(repr(part)) < 10 * VALUE_CHARS_MAX
 
 
 # -- witnesses ----------------------------------------------------------------------------------------------
@@ -274,11 +251,6 @@ def test_the_rule_is_looked_for_before_the_time_is_judged() -> None:
 
 
 # -- as JSON ------------------------------------------------------------------------------------------------
-
-
-def test_a_long_member_is_cut_and_its_name_is_not() -> None:
-    part, is_cut = shown({"a": 1, "text": "x" * 2_000})
-    assert (list(part), is_cut) == (["a", "text"], True)
 
 
 def test_integers_of_any_size_are_shown() -> None:

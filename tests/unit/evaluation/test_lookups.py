@@ -84,27 +84,9 @@ def test_an_element_is_found_in_a_large_array_as_in_a_small_one(wanted: Any) -> 
 @pytest.mark.parametrize("left", NESTED, ids=_shown)
 def test_large_values_are_compared_as_small_ones_are(left: Any) -> None:
     ours, theirs = Lookups().of("x"), Lookups().of("y")
-    for right in NESTED:
+    for right in [*NESTED, *SCALARS]:
         for _ in range(2):
             assert ours.equals(left, right, theirs) is equal(left, right), right
-
-
-@pytest.mark.parametrize("chars", ["ab", "\x00\x01.*\\[", "é\U0001f600ß", "01 "], ids=_shown)
-def test_literals_are_found_together_as_one_by_one(chars: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "SEARCHED_CHARS_MAX", 0)
-    lookup = Lookups().of("x")
-    words = sorted({a + b + c for a in chars for b in chars for c in ("", *chars)} | {"x" * 3_000, *"uvwxyz"})
-    for literal in words:
-        lookup.add(literal)
-    for removed in words[::5]:
-        lookup.remove(removed)
-    for text in ("", chars, chars * 3, "".join(words), "x" * 2_999, "\ud800" + "".join(words)):
-        expected = {literal for literal in lookup.literals if literal in text}
-        assert lookup.found(text) == expected
-        lookup.add("new" + text[1:4])
-        assert lookup.found(text) == expected, "what is added later is not in this text"
-        lookup.remove("new" + text[1:4])
-        lookup.forget()
 
 
 # -- work ---------------------------------------------------------------------------------------------------
@@ -126,6 +108,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         monkeypatch.setattr(module, name, count)
 
     counted(lookups, "_elements")
+    counted(lookups, "holds")
     counted(lookups, "equal")
     counted(lookups, "canonical")
     counted(values, "_tuples")
@@ -137,6 +120,51 @@ def _detector(rules: Iterator[str]) -> Detector:
     for rule in rules:
         detector.add_rule(rule[:50], rule)
     return detector
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted", "expected"),
+    [
+        # Python looks for a text by itself. Many texts are looked for in a set.
+        (WALKED_MAX, "a", []),
+        (WALKED_MAX + 1, "a", [WALKED_MAX + 1]),
+        (WALKED_MAX, 7, [WALKED_MAX] * 3),
+        (WALKED_MAX + 1, 7, [WALKED_MAX + 1]),
+        (WALKED_MAX + 1, True, [WALKED_MAX + 1]),
+        # The canonical text of what is looked for, and those of the elements.
+        (0, [1, 2], [2, 0]),
+        (WALKED_MAX, [1, 2], [2, WALKED_MAX]),
+        (WALKED_MAX, {"a": 1}, [1, WALKED_MAX]),
+        (WALKED_MAX + 1, [1, 2], [2, WALKED_MAX + 1]),
+    ],
+)
+def test_an_array_is_walked_no_more_often_than_it_pays(
+    size: int, wanted: Any, expected: list[int], walks: list[int]
+) -> None:
+    lookup, of_wanted = Lookups().of("x"), Lookups().of("y")
+    array: list[Any] = [f"x{number}" for number in range(size)]
+    assert not any(lookup.holds(array, wanted, of_wanted) for _ in range(3))
+    assert walks == expected
+
+
+def test_a_text_is_looked_for_once_without_a_set(walks: list[int]) -> None:
+    lookup = Lookups().of("x")
+    for array in ([*FILLING, "a"], [*FILLING, "b"]):
+        assert lookup.holds(array, "a") is (array[-1] == "a")
+        assert walks == []
+
+
+def test_values_that_are_compared_again_are_walked_for_the_last_time(walks: list[int]) -> None:
+    ours, theirs = Lookups().of("x"), Lookups().of("y")
+    left, right = [*range(100)], [*range(100)]
+    for expected in ([100], [100] * 3, [100] * 3):
+        assert ours.equals(left, right, theirs)
+        assert walks == expected
+    walks.clear()
+    # Their sizes show that they differ.
+    assert not any(ours.equals(left, right[1:], theirs) for _ in range(3))
+    assert not any(ours.equals(left, {str(number): 1 for number in range(100)}, theirs) for _ in range(3))
+    assert walks == []
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -200,6 +228,28 @@ def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
         fields["x"][5], sent["owns"][0], sent["list"][7] = 5, 7, 7
 
 
+def test_what_is_forgotten_may_change() -> None:
+    known = Lookups()
+    lookup, of_wanted = known.of("x"), known.of("y")
+    array, nested, sent = [*range(100)], [[1]], {"owns": [7]}
+    assert known.relations(sent) is known.relations(sent)
+    for _ in range(2):
+        assert lookup.holds(array, 7)
+        assert not lookup.holds([*range(8, 200)], 7)
+        assert lookup.holds(array, 7)
+        assert of_wanted.holds(nested, [1])
+        assert known.relations(sent).holds("owns", 7)
+        assert known.used == [lookup, of_wanted], "each once"
+        known.forget()
+        assert known.used == []
+        array[7] = nested[0][0] = sent["owns"][0] = -1
+        assert not lookup.holds(array, 7)
+        assert not of_wanted.holds(nested, [1])
+        assert not known.relations(sent).holds("owns", 7)
+        known.forget()
+        array[7], nested[0][0], sent["owns"][0] = 7, 1, 7
+
+
 def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     rules = [f'tags contains "{number} "' for number in range(500)]
@@ -221,20 +271,6 @@ def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch:
         # That of the empty text is a candidate whatever is there.
         assert candidates == len(names) + ('tags contains ""' not in names)
         assert sorted(action["name"] for action in detector.evaluate({"tags": value}, 0)) == sorted(names)
-
-
-def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
-    detector = Detector()
-    kept = detector.add_rule("kept", 'x contains "ab"')
-    ids = [detector.add_rule("gone", f'x contains "{number}" and y contains "ab"') for number in range(20)]
-    text = "ab 1 2 3" * 5_000
-    assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
-    for rule_id in ids:
-        detector.remove_rule(rule_id)
-    assert detector.rule_set.lookups.of("x").literals == {"ab": 1}
-    assert detector.rule_set.lookups.of("y").literals == {}
-    assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
 
 
 def test_a_literal_and_a_pattern_of_one_spelling_both_trigger_their_rule(

@@ -1,6 +1,7 @@
 """The bound on what the exploding patterns of one event may cost together."""
 
 import itertools
+import weakref
 
 import pytest
 from hypothesis import given
@@ -36,9 +37,8 @@ def test_work_up_to_the_bound_is_done_and_one_byte_more_is_not():
     work = work_of([("t", "[ab].{8}c|x[ab]{9}")], Limits(pattern_event_work_max=200))
     found_in = work.finder("t", "[ab].{8}c|x[ab]{9}")
     for text, found in (("a12345678c", True), ("a12345678c" * 2, False), ("a12345678c", True)):
-        work.begin({"t": text}, {})
+        assert cut(work, t=text) == (set() if found else {"t"})
         assert found_in(text) is found
-        assert work.is_cut("t") is not found
 
 
 def test_harmless_patterns_are_never_cut():
@@ -184,6 +184,85 @@ def test_a_pattern_that_can_not_be_there_is_not_tried_on_a_long_text(monkeypatch
     found = [pattern for pattern in known for _ in range(3) if work.finder("t", pattern)(text)]
     assert sorted(set(found)) == ["word7.*[a-m]", "word70.*[a-m]"]
     assert len(tried) == 2
+
+
+def test_a_text_is_searched_for_all_patterns_only_if_they_might_be_too_much(searches):
+    # Each pattern counts four bytes a character until the text has been searched.
+    work = work_of([("t", "[a-m]x"), ("t", "[n-z]x")], Limits(pattern_event_bytes_max=80))
+    work.add("u", HOSTILE)
+    assert cut(work, t="é" * 10) == set()
+    assert searches == []
+    assert cut(work, t="é" * 11) == set()
+    assert searches == ["é".encode() * 11]
+
+
+def test_a_text_is_searched_for_exploding_patterns_only_if_they_might_be_too_much(searches):
+    work = work_of([("t", HOSTILE), ("u", "[a-m]x")], Limits(pattern_event_work_max=10 * WORK))
+    assert cut(work, t="x" * 10, u="y") == set()
+    assert searches == []
+    assert cut(work, t="x" * 11, u="y") == {"t"}
+    assert searches == [b"x" * 11], "nothing explodes in the other text"
+
+
+def test_a_text_on_which_nothing_is_tried_takes_no_work_from_the_others():
+    t, u = "x" * 30, "secret" + "y" * 9
+    work_max = GUARDED_WORK * len(u)
+    assert WORK * len(t) < work_max
+    limits = Limits(pattern_event_bytes_max=100, pattern_event_work_max=work_max)
+    work = work_of(
+        [("t", "[a-m]x"), ("t", "[n-z]x"), ("t", "x[a-m]"), ("t", HOSTILE), ("u", GUARDED)], limits
+    )
+    assert cut(work, t=t, u=u) == {"t"}
+    assert work.is_untried("t")
+    assert not work.is_untried("u")
+
+
+@pytest.mark.parametrize(("count", "bounded"), [(3, False), (4, True)])
+def test_an_event_is_bounded_if_all_patterns_might_be_tried_on_the_longest_texts(count, bounded):
+    # Four bytes a character, as often as there are patterns.
+    limits = Limits(pattern_text_chars_max=10, pattern_event_bytes_max=3 * 4 * 10)
+    work = work_of([(f"t{number}", "[a-m]x") for number in range(count)], limits)
+    assert work.bounded is bounded
+
+
+def test_an_event_is_bounded_as_long_as_a_pattern_explodes():
+    work = work_of([("t", "[a-m]x")])
+    for _ in range(2):
+        work.add("t", HOSTILE)
+        assert work.bounded
+        work.remove("t", HOSTILE)
+        assert not work.bounded
+
+
+def test_an_event_is_not_looked_at_where_there_are_too_few_patterns():
+    class Unread(dict[str, str]):
+        def get(self, name, default=None):
+            raise AssertionError(name)
+
+    assert work_of([("t", "[a-m]x")]).begin(Unread(t="x", u="x"), {}) == set()
+
+
+def test_patterns_are_compiled_before_events_need_them(compilations):
+    work = work_of(
+        [("t", f"word{number}.*[a-m]") for number in range(100)], Limits(pattern_event_bytes_max=1)
+    )
+    work.compile_new()
+    # A set is compiled anew when most of what is in it is gone.
+    for number in range(90):
+        work.remove("t", f"word{number}.*[a-m]")
+    work.compile_new()
+    compilations.clear()
+    assert cut(work, t="word95 b") == {"t"}
+    assert compilations == []
+
+
+def test_nothing_is_kept_of_a_fact_without_patterns():
+    work = work_of([("a.b", HOSTILE), ("c", HOSTILE)])
+    kept, gone = weakref.ref(work.of("c")), weakref.ref(work.of("a.b"))
+    work.remove("a.b", HOSTILE)
+    work.compile_new()
+    assert gone() is None
+    assert kept() is work.of("c")
 
 
 def test_with_few_patterns_nothing_need_be_told_of_events():
