@@ -5,22 +5,21 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerStarter
+from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes, Occupancy
 from engine.runtime.placement.workers.detector_worker import DetectorWorker, best
-from engine.runtime.placement.workers.heartbeat import BEATS, AvoidedNodes
+from engine.runtime.placement.workers.heartbeat import AvoidedNodes
 from engine.runtime.placement.workers.node_choice import NodeLoad
+from engine.runtime.placement.workers.worker_starts import WorkerStarts
+from engine.runtime.placement.workers.worker_watch import WorkerWatch
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
-
-_SLOW_START_S: Final = 10.0
-"""A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
 
 
 class _Need(NamedTuple):
@@ -52,9 +51,6 @@ class WorkerPool:
         of room for workers or have room again.
         """
         self._nodes = nodes or Nodes(NoNodes(), settings)
-        self.no_room: str | None = None
-        """The message that no node has room for a worker that is needed; None if one has."""
-        self._starter = starter
         self._settings = settings
         self._changed = changed
         self._per_worker = settings.detectors_per_worker
@@ -63,12 +59,18 @@ class WorkerPool:
         self._takers: dict[asyncio.Future[DetectorWorker], _Need] = {}
         """The takers that wait, in order."""
         self._all: set[DetectorWorker] = set()
-        self._starts: dict[asyncio.Task[None], str | None] = {}
-        """The starts in progress, with the node that each is for; None for any."""
-        self._slow_starts: set[asyncio.Task[None]] = set()
-        self._start_nodes: Counter[str] = Counter()
-        """How many workers are starting on each node."""
         self.avoided = AvoidedNodes()
+        self._starts = WorkerStarts(
+            starter,
+            settings,
+            self._nodes,
+            self.avoided,
+            choose=self.node_for_worker,
+            started=self._started,
+            over=self.fill,
+            room_changed=self._tell_change,
+        )
+        self._watch = WorkerWatch(settings, self.avoided, self._doubted, self._died)
         self._endings = Background()
         self._closed = False
         self._trimming: asyncio.TimerHandle | None = None
@@ -81,6 +83,11 @@ class WorkerPool:
     def all(self) -> frozenset[DetectorWorker]:
         """All started workers, used and spare."""
         return frozenset(self._all)
+
+    @property
+    def no_room(self) -> str | None:
+        """The message that no node has room for a worker that is needed; None if one has."""
+        return self._starts.no_room
 
     async def take(self, *, alone: bool = False, node: str | None = None) -> DetectorWorker:
         """Return a worker for a detector, or wait until one has started; first come, first served.
@@ -169,7 +176,7 @@ class WorkerPool:
         if worker not in self._all:
             return
         self._all.discard(worker)
-        self._changed(len(self._all))
+        self._tell_change()
         with contextlib.suppress(ValueError):
             self._open.remove(worker)
         for watcher in worker.watchers:
@@ -185,10 +192,7 @@ class WorkerPool:
         self._closed = True
         if self._trimming is not None:
             self._trimming.cancel()
-        starts = self._starts.keys() | self._slow_starts
-        for start in starts:
-            start.cancel()
-        await asyncio.gather(*starts, return_exceptions=True)
+        await self._starts.close()
         for taker in self._takers:
             taker.cancel()
         for worker in list(self._all):
@@ -206,7 +210,7 @@ class WorkerPool:
         return self._nodes.loads(self._occupancy())
 
     def _occupancy(self) -> Occupancy:
-        workers, detectors = self._start_nodes.copy(), Counter[str]()
+        workers, detectors = self._starts.on_nodes.copy(), Counter[str]()
         for worker in self._all:
             workers[worker.port.node] += 1
             detectors[worker.port.node] += worker.taken
@@ -214,12 +218,7 @@ class WorkerPool:
 
     def look_for_room(self) -> None:
         """Repeat the pending starts if there is room again, perhaps on a node that Ray had to avoid."""
-        if not self._nodes.accepts_workers(None):
-            self._note_room(self._nodes.no_room)
-        elif self.no_room is not None and self.node_for_worker() is not None:
-            self._note_room(None)
-            for start in self._starts.keys() | self._slow_starts:
-                start.cancel()
+        self._starts.look_for_room()
 
     def avoid(self, node: str) -> None:
         """Start no worker on a silent node for a while, as long as another one has room."""
@@ -231,7 +230,9 @@ class WorkerPool:
         for worker in [one for one in self._all if one.port.node == node and not one.worn]:
             worker.worn = True
             self._reopen(worker)
-        return not any(worker.port.node == node for worker in self._all) and not self._start_nodes[node]
+        return not any(worker.port.node == node for worker in self._all) and not self._starts.on_nodes[node]
+
+    # -- takers ----------------------------------------------------------------------------------------------
 
     @property
     def _unused(self) -> list[DetectorWorker]:
@@ -266,135 +267,53 @@ class WorkerPool:
         waiting = [need for taker, need in self._takers.items() if not taker.done() and need.node is None]
         alone = sum(need.alone for need in waiting)
         waited_for = len(waiting) - alone
-        starts = sum(node is None for node in self._starts.values())
+        starts = self._starts.pending(None)
         taken = sum(worker.taken for worker in self._all)
         room = sum(self._per_worker - worker.taken for worker in self._open if worker.taken)
         more = max(0, self._settings.max_resident - taken - len(waiting) - room)
         wanted = self._workers_for(waited_for) + alone + min(self._settings.spares, self._workers_for(more))
         wanted -= len(self._unused) + starts
         for _ in range(min(wanted, self._settings.starts_at_once - starts)):
-            self._begin_start()
+            self._starts.begin()
 
     def _fill_needs(self) -> None:
         """Start the workers that takers need on particular nodes."""
         needs = [need.node for taker, need in self._takers.items() if not taker.done() and need.node]
-        starts = Counter(node for node in self._starts.values() if node is not None)
         for node, wanted in Counter(needs).items():
-            for _ in range(min(wanted, self._settings.starts_at_once) - starts[node]):
-                self._begin_start(node)
-
-    def _begin_start(self, node: str | None = None) -> None:
-        start = asyncio.create_task(self._start(node))
-        self._starts[start] = node
-        start.add_done_callback(self._start_over)
-        asyncio.get_running_loop().call_later(_SLOW_START_S, self._start_is_slow, start)
+            for _ in range(min(wanted, self._settings.starts_at_once) - self._starts.pending(node)):
+                self._starts.begin(node)
 
     def _workers_for(self, detectors: int) -> int:
         return -(-detectors // self._per_worker)
 
-    def _start_over(self, start: asyncio.Task[None]) -> None:
-        self._starts.pop(start, None)
-        self._slow_starts.discard(start)
-        self.fill()
+    # -- workers ---------------------------------------------------------------------------------------------
 
-    def _start_is_slow(self, start: asyncio.Task[None]) -> None:
-        slow = self.no_room is None and len(self._slow_starts) < self._settings.starts_at_once
-        if start in self._starts and slow:
-            del self._starts[start]
-            self._slow_starts.add(start)
-            self.fill()
-
-    async def _start(self, needed_on: str | None) -> None:
-        node = needed_on or self._chosen_node()
-        if not self._nodes.accepts_workers(node):
-            # What is started there would be ended at once.
-            await asyncio.sleep(self._settings.retry_s)
-            return
-        self._start_nodes.update([node] if node else [])
-        try:
-            port = await self._starter.start(self._nodes.draining | self.avoided.now(), node)
-        except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
-            _log.warning("a detector worker did not start: %s", error)
-            await asyncio.sleep(self._settings.retry_s)
-            return
-        finally:
-            self._start_nodes.subtract([node] if node else [])
-        self._note_room(None)
+    def _started(self, port: WorkerPort) -> None:
         worker = DetectorWorker(port)
-        if self._closed or port.node in self._nodes.draining:
-            await self._end(worker)
-            return
         port.reported = worker.reported
-        self._open.append(self._add(worker))
+        self._add(worker)
+        self._open.append(worker)
         self._serve()
 
-    def _chosen_node(self) -> str | None:
-        """Return the node for the next worker; None if only Ray can find one, now or later."""
-        if not self._nodes.known:
-            return None
-        node = self.node_for_worker(but=self.avoided.now()) or self.node_for_worker()
-        self._note_room(None if node else self._nodes.no_room)
-        return node
-
-    def _note_room(self, no_room: str | None) -> None:
-        if (self.no_room is None) is not (no_room is None):
-            _log.warning("%s", no_room or "a node has room for a worker again")
-            self.no_room = no_room
-            self._changed(len(self._all))
-
-    def _add(self, worker: DetectorWorker) -> DetectorWorker:
+    def _add(self, worker: DetectorWorker) -> None:
         self._all.add(worker)
-        watches = (self._watch, self._ping, self._count_beats)
-        worker.watchers = [asyncio.create_task(watch(worker)) for watch in watches]
-        self._changed(len(self._all))
-        return worker
+        self._watch.begin(worker)
+        self._tell_change()
 
-    async def _watch(self, worker: DetectorWorker) -> None:
-        await worker.port.watch()
-        self._died(worker, "died")
+    def _doubted(self) -> None:
+        # Others replace it, or it takes detectors again.
+        self._serve()
+        self.fill()
 
-    async def _ping(self, worker: DetectorWorker) -> None:
-        """Detect that the event loop of a worker hangs, for example in a call to a disk."""
-        hung_s = self._settings.hung_s
-        try:
-            while True:
-                await asyncio.sleep(hung_s / 2)
-                async with asyncio.timeout(hung_s):
-                    await worker.port.ping()
-        except TimeoutError:
-            self._died(worker, f"has not answered for {hung_s:g} s")
-        except ActorDied as error:
-            self._died(worker, f"cannot be reached: {error}")
-
-    async def _count_beats(self, worker: DetectorWorker) -> None:
-        """Detect that a worker was stopped, or that its node was stopped or cut off."""
-        timeout_s = self._settings.node_timeout_s
-
-        def lost() -> bool:
-            # If its node counts as gone, no activation explains the silence.
-            avoided = worker.port.node in self.avoided.now()
-            return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
-
-        def doubted() -> None:
-            # Others replace it, or it takes detectors again.
-            self._serve()
-            self.fill()
-
-        try:
-            await worker.heartbeat.count(worker.port.beat, timeout_s / BEATS, lost, doubted)
-        except ActorDied as error:
-            self._died(worker, f"cannot be reached: {error}")
-            return
-        if all(one.heartbeat.doubtful for one in self._all if one.port.node == worker.port.node):
-            self.avoid(worker.port.node)
-        self._died(worker, f"has not answered for {timeout_s:g} s")
-
-    def _died(self, worker: DetectorWorker, how: str) -> None:
-        _log.warning("the detector worker %s %s", worker.port.name, how)
-        # One of the watchers is this task, which ends now.
-        worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
+    def _died(self, worker: DetectorWorker, *, silent: bool) -> None:
+        node = worker.port.node
+        if silent and all(one.heartbeat.doubtful for one in self._all if one.port.node == node):
+            self.avoid(node)
         self.lose(worker)
 
     async def _end(self, worker: DetectorWorker) -> None:
         with contextlib.suppress(ActorDied):
             await worker.port.end()
+
+    def _tell_change(self) -> None:
+        self._changed(len(self._all))

@@ -1,0 +1,79 @@
+"""Watches started workers: which of them die, hang, or are stopped or cut off with their nodes."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement.workers.detector_worker import DetectorWorker
+from engine.runtime.placement.workers.heartbeat import BEATS, AvoidedNodes
+
+_log = logging.getLogger(__name__)
+
+
+class Died(Protocol):
+    """Called when a worker is found dead."""
+
+    def __call__(self, worker: DetectorWorker, *, silent: bool) -> None:
+        """`silent` says that it has stopped answering, which its whole node may have."""
+
+
+class WorkerWatch:
+    """Watches each worker in three ways, until one of them finds it dead.
+
+    `doubted` is called when a worker begins to be doubtful, or no longer is.
+    """
+
+    def __init__(
+        self, settings: RuntimeSettings, avoided: AvoidedNodes, doubted: Callable[[], None], died: Died
+    ) -> None:
+        self._settings = settings
+        self._avoided = avoided
+        self._doubted = doubted
+        self._died = died
+
+    def begin(self, worker: DetectorWorker) -> None:
+        """Watch a worker from now on. Whoever ends the worker cancels its watchers."""
+        watches = (self._await_end, self._ping, self._count_beats)
+        worker.watchers = [asyncio.create_task(watch(worker)) for watch in watches]
+
+    async def _await_end(self, worker: DetectorWorker) -> None:
+        await worker.port.watch()
+        self._found_dead(worker, "died")
+
+    async def _ping(self, worker: DetectorWorker) -> None:
+        """Detect that the event loop of a worker hangs, for example in a call to a disk."""
+        hung_s = self._settings.hung_s
+        try:
+            while True:
+                await asyncio.sleep(hung_s / 2)
+                async with asyncio.timeout(hung_s):
+                    await worker.port.ping()
+        except TimeoutError:
+            self._found_dead(worker, f"has not answered for {hung_s:g} s")
+        except ActorDied as error:
+            self._found_dead(worker, f"cannot be reached: {error}")
+
+    async def _count_beats(self, worker: DetectorWorker) -> None:
+        """Detect that a worker was stopped, or that its node was stopped or cut off."""
+        timeout_s = self._settings.node_timeout_s
+
+        def lost() -> bool:
+            # If its node counts as gone, no activation explains the silence.
+            avoided = worker.port.node in self._avoided.now()
+            return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
+
+        try:
+            await worker.heartbeat.count(worker.port.beat, timeout_s / BEATS, lost, self._doubted)
+        except ActorDied as error:
+            self._found_dead(worker, f"cannot be reached: {error}")
+        else:
+            self._found_dead(worker, f"has not answered for {timeout_s:g} s", silent=True)
+
+    def _found_dead(self, worker: DetectorWorker, how: str, *, silent: bool = False) -> None:
+        _log.warning("the detector worker %s %s", worker.port.name, how)
+        # One of the watchers is this task, which ends now.
+        worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
+        self._died(worker, silent=silent)

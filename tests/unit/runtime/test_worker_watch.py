@@ -1,0 +1,98 @@
+"""The ways in which a worker is found dead."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement.workers.detector_worker import DetectorWorker
+from engine.runtime.placement.workers.heartbeat import AvoidedNodes
+from engine.runtime.placement.workers.worker_watch import WorkerWatch
+from tests.local_runtime import LocalActors, LocalWorker
+
+pytestmark = pytest.mark.skipping_clock
+
+HUNG_S = 100.0
+NODE_TIMEOUT_S = 4.0
+
+
+class Scene:
+    """A watched worker, and what is told of it."""
+
+    def __init__(self, port: LocalWorker, settings: RuntimeSettings) -> None:
+        self.port = port
+        self.worker = DetectorWorker(port)
+        self.avoided = AvoidedNodes()
+        self.doubted = 0
+        self.died: list[bool] = []
+        """Whether it was silent, for each time that it was found dead."""
+        WorkerWatch(settings, self.avoided, self._doubt, self._note_death).begin(self.worker)
+
+    def _doubt(self) -> None:
+        self.doubted += 1
+
+    def _note_death(self, worker: DetectorWorker, *, silent: bool) -> None:
+        assert worker is self.worker
+        self.died.append(silent)
+        for watcher in worker.watchers:
+            watcher.cancel()
+
+
+@pytest.fixture
+async def scene(tmp_path: Path):
+    settings = RuntimeSettings(data=tmp_path, hung_s=HUNG_S, node_timeout_s=NODE_TIMEOUT_S)
+    scene = Scene(await LocalActors(settings).start(), settings)
+    yield scene
+    for watcher in scene.worker.watchers:
+        watcher.cancel()
+    await asyncio.gather(*scene.worker.watchers, return_exceptions=True)
+
+
+async def test_one_that_answers_is_not_found_dead(scene: Scene) -> None:
+    await asyncio.sleep(10 * HUNG_S)
+    assert (scene.died, scene.doubted) == ([], 0)
+
+
+async def test_the_end_of_its_process_is_noticed_at_once(scene: Scene) -> None:
+    await asyncio.sleep(1)
+    scene.port.die()
+    await asyncio.sleep(0.1)
+    assert scene.died == [False]
+
+
+async def test_one_whose_event_loop_hangs_is_dead_though_its_process_answers(scene: Scene) -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    scene.port.ping = hang  # type: ignore[method-assign]
+    await asyncio.sleep(1.4 * HUNG_S)
+    assert scene.died == []
+    await asyncio.sleep(0.2 * HUNG_S)
+    assert scene.died == [False]
+
+
+async def test_one_that_cannot_be_reached_is_dead(scene: Scene) -> None:
+    async def fail() -> None:
+        raise ActorDied("no connection")
+
+    scene.port.ping = fail  # type: ignore[method-assign]
+    await asyncio.sleep(HUNG_S)
+    assert scene.died == [False]
+
+
+@pytest.mark.parametrize(("activating", "avoided", "factor"), [(0, False, 1), (1, False, 4), (1, True, 1)])
+async def test_a_silent_one_is_doubtful_first_and_has_longer_while_it_activates(
+    scene: Scene, activating: int, avoided: bool, factor: int
+) -> None:
+    scene.worker.taken = activating
+    scene.port.silent = True
+    if avoided:
+        scene.avoided.add(scene.port.node)
+    await asyncio.sleep(0.8 * NODE_TIMEOUT_S)
+    assert (scene.doubted, scene.died) == (1, [])
+    await asyncio.sleep((factor - 0.9) * NODE_TIMEOUT_S)
+    assert scene.died == []
+    await asyncio.sleep(0.5 * NODE_TIMEOUT_S)
+    assert scene.died == [True]
