@@ -1,10 +1,11 @@
-"""One active detector: its calls, snapshots, syncs and passivation, and when each of them is due."""
+"""One active detector: its calls, snapshots, syncs and passivation."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from engine.runtime.activation.schedule import Schedule
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.counters import (
     FENCED,
@@ -23,12 +24,6 @@ from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-_READ_ONLY_WAIT_FACTOR = 4
-"""After a read-only activation, the next attempt waits at least this multiple of the time it took."""
-
-_ARRIVE_S = 0.25
-"""A detector stays active at least this long, so that the requests that it was activated for can arrive."""
 
 _USED_TOLD_S = 0.1
 """The minimum interval between two reports that the detector is in use."""
@@ -53,9 +48,7 @@ class Activation:
     ) -> None:
         self.detector_id = detector_id
         self.epoch = epoch
-        self.used_at_s = 0.0
-        self.room_wanted = False
-        """Whether another detector waits for the slot."""
+        self.schedule = Schedule(settings)
         self.fenced = False
         """Whether a snapshot has found a later owner."""
         self.hung = False
@@ -65,14 +58,7 @@ class Activation:
         self._loop = asyncio.get_running_loop()
         self._report = report
         self._stir = stir
-        self._active_since_s = 0.0
-        self._asked = False
-        """Whether a batch was executed since the activation."""
         self._used_told_at_s = -float("inf")
-        self._save_at_s: float | None = None
-        """When the next snapshot is due; None if the newest one is up to date."""
-        self._sync_at_s: float | None = None
-        """When the next sync is due; None if the whole journal is synced."""
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
@@ -80,14 +66,9 @@ class Activation:
         """Whether a crash of this process would lose data."""
         self._unsynced = False
         """Whether a crash of the machine would lose data."""
-        self._passivate_not_before_s = 0.0
-        self._save_not_before_s = 0.0
-        """The time after a failed snapshot before which a long journal does not trigger another one."""
         self._in_trouble = False
         self._without_room = False
         self._missing: str | None = None
-        self._read_only_until_s: float | None = None
-        """When to try again to activate the detector for writing; None if it is not read-only."""
 
     def tell(self, **changes: Any) -> None:
         """Report to the supervisor."""
@@ -107,66 +88,17 @@ class Activation:
         """The processor time of its batches while it shared the worker with other detectors."""
         return self._port.cpu_s
 
-    @property
-    def has_journal(self) -> bool:
-        """Whether its batches have left something in the journal that is in no snapshot yet."""
-        return self._save_at_s is not None or self._saving is not None
-
-    # -- when ------------------------------------------------------------------------------------------------
-
-    def should_save(self, now_s: float) -> bool:
-        """Whether a snapshot is due."""
-        return self._saving is None and self._save_at_s is not None and now_s >= self._save_at_s
-
-    def should_sync(self, now_s: float) -> bool:
-        """Whether a sync of the journal is due."""
-        return self._sync_at_s is not None and now_s >= self._sync_at_s
-
-    def should_passivate(self, now_s: float, *, busy: bool) -> bool:
-        """Whether to passivate. A busy detector gives way only to one that waits, and only after its turn."""
-        if now_s < self._passivate_not_before_s:
-            return False
-        if not self._asked and now_s < self._active_since_s + _ARRIVE_S:
-            return False
-        if busy:
-            if self._saving is not None or self.forking:
-                # Passivation would wait for the snapshot, and with it the detector that wants the slot.
-                return False
-            # Without this, a detector could be activated and passivated for ever without serving a batch.
-            turn_over = self._asked and now_s >= self._active_since_s + self._settings.turn_s
-            return self.room_wanted and turn_over
-        return self.room_wanted or now_s >= self.used_at_s + self._settings.passivate_after_s
-
-    def should_reactivate(self, now_s: float) -> bool:
-        """Whether it is time to activate a read-only detector again, for writing."""
-        return self._read_only_until_s is not None and now_s >= self._read_only_until_s
-
-    def next_due_s(self) -> float:
-        """When the next save, sync or passivation is due if no request arrives."""
-        passivate_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.passivate_after_s
-        first_s = 0.0 if self._asked else self._active_since_s + _ARRIVE_S
-        dues_s = [max(passivate_at_s, first_s, self._passivate_not_before_s)]
-        if self._save_at_s is not None and self._saving is None:
-            dues_s.append(self._save_at_s)
-        if self._sync_at_s is not None:
-            dues_s.append(self._sync_at_s)
-        return min(dues_s)
-
-    # -- what ------------------------------------------------------------------------------------------------
-
     async def activate(self) -> Activated:
         """Activate the detector. Raises StorageError."""
         began_s = self._loop.time()
         activated = await self._port.activate(self.detector_id, self.epoch)
-        now_s = self._active_since_s = self.used_at_s = self._used_told_at_s = self._loop.time()
-        if activated.read_only is not None:
-            wait_s = max(self._settings.retry_s, _READ_ONLY_WAIT_FACTOR * (now_s - began_s))
-            self._read_only_until_s = now_s + wait_s
+        now_s = self._used_told_at_s = self._loop.time()
+        self.schedule.note_activation(began_s, now_s, read_only=activated.read_only is not None)
         return activated
 
     def ask_at_once(self, batch: Sequence[Operation]) -> Reply | None:
         """Execute a batch now if it is small; None if nothing was done. Raises as `ask` does."""
-        if self._read_only_until_s is not None:
+        if self.schedule.read_only:
             return None
         reply = self._port.handle_at_once(batch)
         return None if reply is None else self._note_reply(reply)
@@ -178,7 +110,7 @@ class Activation:
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
         await self._call(self._port.sync())
-        self._sync_at_s = None
+        self.schedule.note_sync()
         self._unsynced = False
 
     async def save(self) -> None:
@@ -188,7 +120,7 @@ class Activation:
         the worker can no longer be used.
         """
         assert self._saving is None, "one snapshot at a time"
-        self._save_at_s = None
+        self.schedule.note_save_begun()
         try:
             begun = await self._call(self._port.begin_saving())
         except (WriteFailed, SyncFailed, Fenced):
@@ -197,6 +129,7 @@ class Activation:
             self._not_saved(error)
             return
         if begun:
+            self.schedule.saving = True
             self._saving = asyncio.create_task(self._finish_saving())
 
     @property
@@ -233,7 +166,7 @@ class Activation:
         """
         await self._wait_until_saved()
         if self._saving is not None:
-            self._passivate_not_before_s = self._loop.time() + self._settings.retry_s
+            self.schedule.stay(self._loop.time())
             self.tell(stays=True)
             return "its snapshot has not come to the disk yet"
         try:
@@ -272,30 +205,17 @@ class Activation:
 
     def _note_reply(self, reply: Reply) -> Reply:
         """Note what a batch means for the detector; return its reply."""
-        self._asked = True
-        self.used_at_s = now_s = self._loop.time()
+        now_s = self._loop.time()
+        self.schedule.note_batch(reply, now_s)
         if now_s >= self._used_told_at_s + _USED_TOLD_S:
             self._used_told_at_s = now_s
             self.tell(used=True)
-        self._plan(reply, now_s)
-        self._note_room(reply)
-        self._note_missing(reply.missing)
-        return reply
-
-    def _plan(self, reply: Reply, now_s: float) -> None:
-        """Schedule the save and the sync that a batch requires, unless they are due earlier."""
-        settings = self._settings
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
-        if reply.unsynced and self._sync_at_s is None:
-            self._sync_at_s = now_s + settings.journal_sync_interval_s
-        # Until it is written, the data of the pending snapshot still counts as journal.
-        long = reply.journal_bytes >= settings.snapshot_journal_bytes and self._saving is None
-        if long and now_s >= self._save_not_before_s:
-            self._save_at_s = now_s
-        elif (reply.journal_bytes or reply.unsaved) and self._save_at_s is None:
-            self._save_at_s = now_s + settings.snapshot_interval_s
+        self._note_room(reply)
+        self._note_missing(reply.missing)
+        return reply
 
     def _note_room(self, reply: Reply) -> None:
         """Report when the disk becomes full for this detector, and when it has room again."""
@@ -307,12 +227,9 @@ class Activation:
             self._without_room = bool(reply.no_room)
 
     def _note_missing(self, missing: str | None) -> None:
-        """If a file of the journal is missing, save at once, and report the file once."""
-        if missing is not None:
-            self._save_at_s = self._loop.time()
-            if missing != self._missing:
-                said = f"{missing} was removed or replaced while in use; a snapshot replaces it"
-                self.tell(removed=said)
+        """Report a file of the journal that is missing, once."""
+        if missing is not None and missing != self._missing:
+            self.tell(removed=f"{missing} was removed or replaced while in use; a snapshot replaces it")
         self._missing = missing
 
     async def _finish_saving(self) -> None:
@@ -331,6 +248,7 @@ class Activation:
             self.tell(counts={SNAPSHOTS_WRITTEN: 1})
             self._now_saved()
         finally:
+            self.schedule.saving = False
             self._saving = None
 
     async def _finish_fork(self, make_folder: Callable[[], None], made: asyncio.Future[bool]) -> None:
@@ -363,9 +281,7 @@ class Activation:
         self._in_trouble = True
         count = FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED
         self.tell(counts={count: 1}, problem=f"it was not saved: {error}")
-        now_s = self._loop.time()
-        self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
-        self._passivate_not_before_s = now_s + self._settings.retry_s
+        self.schedule.note_save_failed(self._loop.time())
 
     async def _call(self, call: Awaitable[T]) -> T:
         """Await a call of the detector; after `hung_s` it counts as hung."""

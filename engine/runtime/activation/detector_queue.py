@@ -111,7 +111,7 @@ class DetectorQueue:
 
     def make_room(self) -> None:
         """Note that another detector waits for the slot."""
-        self.activation.room_wanted = True
+        self.activation.schedule.room_wanted = True
         self._stir()
 
     def move(self, *, alone: bool) -> None:
@@ -192,7 +192,7 @@ class DetectorQueue:
 
     async def _step(self) -> None:
         """Do the next thing due."""
-        activation = self.activation
+        activation, schedule = self.activation, self.activation.schedule
         try:
             if self._failed is not None:
                 raise self._failed
@@ -200,14 +200,16 @@ class DetectorQueue:
                 raise ActorDied("a later owner has the detector")  # noqa: TRY301 -- as from a call
             now_s = self._loop.time()
             busy = len(self._waiting) > 0
-            if self._deleted or (busy and activation.should_reactivate(now_s)):
+            if self._deleted or (busy and schedule.should_reactivate(now_s)):
                 await activation.discard()
                 self._ended = Ended()
-            elif activation.should_passivate(now_s, busy=busy) or (self._closing and not busy):
+            elif (self._closing and not busy) or schedule.should_passivate(
+                now_s, busy=busy, forking=activation.forking
+            ):
                 await self._passivate()
-            elif activation.should_sync(now_s):
+            elif schedule.should_sync(now_s):
                 await activation.sync()
-            elif activation.should_save(now_s):
+            elif schedule.should_save(now_s):
                 await activation.save()
             elif self._forks and not activation.forking:
                 await activation.fork(*self._forks.popleft())
@@ -234,7 +236,7 @@ class DetectorQueue:
         self._ended = Ended(reason)
 
     async def _passivate(self) -> None:
-        journal = not self._closing and self.activation.has_journal
+        journal = not self._closing and self.activation.schedule.has_journal
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
             self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal)
@@ -242,7 +244,7 @@ class DetectorQueue:
             self._lose(outcome)
 
     async def _idle(self) -> None:
-        due_s = self.activation.next_due_s()
+        due_s = self.activation.schedule.next_due_s()
         if self._due is None or due_s < self._due.when():
             if self._due is not None:
                 self._due.cancel()
@@ -276,7 +278,7 @@ class DetectorQueue:
                 if (
                     not self._waiting
                     and self._ended is None
-                    and self.activation.next_due_s() >= self._due.when()
+                    and self.activation.schedule.next_due_s() >= self._due.when()
                 ):
                     return
         self._stir()

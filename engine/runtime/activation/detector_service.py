@@ -138,7 +138,7 @@ class DetectorService:
         report = partial(self._report, epoch, port)
         queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
         queue.name = name
-        queue.activation.room_wanted = room_wanted
+        queue.activation.schedule.room_wanted = room_wanted
         activated = await queue.activation.activate()
         self.queues[epoch] = queue
         queue.start()
