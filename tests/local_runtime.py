@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node
+from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.broker.remote_broker import RemoteBroker, Unreachable, methods_for_front_ends
+from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer

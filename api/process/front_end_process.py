@@ -15,8 +15,9 @@ from api.http.app import Application
 from api.observability import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
+from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.remote_broker import RemoteBroker, Unreachable
+from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note

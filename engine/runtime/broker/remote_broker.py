@@ -1,24 +1,17 @@
-"""The broker as other processes reach it: over a connection that is made again when it ends."""
+"""The broker as other processes reach it: what they call, and what its process serves them."""
 
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.broker import Broker, Counts, Status
-from engine.runtime.concurrency.background import mark_retrieved
-from engine.runtime.concurrency.open_calls import OpenCalls
+from engine.runtime.broker.broker_connection import BrokerConnection, Connect, Unreachable
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
-from engine.runtime.contract.errors import (
-    OUTCOME_UNKNOWN,
-    STARTING,
-    ActorDied,
-    DetectorUnavailable,
-    shutting_down,
-)
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -27,21 +20,8 @@ from engine.runtime.transport.link_server import Methods
 from engine.runtime.transport.messages import Note
 from snapshots.errors import StorageError
 
-T = TypeVar("T")
-
-Connect = Callable[[], Awaitable[LinkClient]]
-"""Returns a connection to the broker's process, which is ready to answer.
-
-Raises OSError and ActorDied if that may succeed soon, StorageError and Unreachable if not.
-"""
-
-_SOON_S: Final = 5.0
-"""How long the status may take."""
-_START_S: Final = 120.0
 _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
-_OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
-
 
 _SAME_METHODS: Final = (
     *("route", "changes", "tokens", "tokens_used"),
@@ -49,10 +29,6 @@ _SAME_METHODS: Final = (
     *("move", "drain", "status", "cluster"),
 )
 """The methods of the broker that other processes call as they are."""
-
-
-class Unreachable(Exception):
-    """No later attempt to connect can succeed."""
 
 
 class RemoteBroker(Broker):
@@ -77,36 +53,17 @@ class RemoteBroker(Broker):
         end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
-        self._connect = connect
-        self.noted = noted
-        self._when_lost = lost
+        self._connection = BrokerConnection(settings, connect, noted, lost)
         self._not_ready = not_ready
         self._problem = problem
         self._end = end
-        self._client: LinkClient | None = None
-        self._connecting: asyncio.Task[LinkClient] | None = None
-        self._calls = OpenCalls(settings.deadline_s)
         self._last: Status | None = None
         """The last status that the broker returned."""
         self._unsent: dict[tuple[str, ...], float] = {}
 
     async def start(self) -> None:
         """Connect to the broker's process. Raises StorageError and DetectorUnavailable."""
-        reason = ""
-        try:
-            async with asyncio.timeout(_START_S):
-                while True:
-                    try:
-                        await self._ensure_connected()
-                    except (ActorDied, OSError) as error:
-                        reason = str(error)
-                        await asyncio.sleep(self._settings.ask_s)
-                    else:
-                        return
-        except Unreachable as error:
-            raise StorageError(str(error)) from error
-        except TimeoutError:
-            raise self._out_of_reach(reason) from None
+        await self._connection.start()
 
     async def close(self) -> list[str]:
         """End the connection. The broker goes on for others, if there are any.
@@ -114,64 +71,59 @@ class RemoteBroker(Broker):
         Returns a sentence for each detector that could not be saved.
         """
         unsaved = [] if self._end is None else await self._leave(self._end)
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
-        if self._client is not None:
-            self._client.close()
+        await self._connection.close()
         return unsaved
 
     def refuse_all(self) -> None:
         """Refuse all pending and future requests. The outcome of pending changes is unknown."""
-        self._calls.refuse_all()
+        self._connection.refuse_all()
 
     def note(self, name: str, body: bytes = b"") -> None:
         """Send a note to the broker's process, if it can be reached."""
-        if self._client is not None:
-            self._client.note(name, body)
+        self._connection.note(name, body)
 
     # -- asks ------------------------------------------------------------------------------------------------
 
     async def route(self, detector_id: str, left_epoch: int) -> Route:
-        return await self._ask("route", Route, detector_id, left_epoch, harmless=True)
+        return await self._connection.ask("route", Route, detector_id, left_epoch, harmless=True)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        return await self._ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
+        return await self._connection.ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
 
     async def add_token(self, token_id: str, token: StoredToken) -> int:
-        return await self._ask("add_token", int, token_id, token)
+        return await self._connection.ask("add_token", int, token_id, token)
 
     async def revoke_token(self, token_id: str) -> int:
         return await self._remove("revoke_token", token_id)
 
     async def tokens(self) -> list[TokenEntry]:
-        return await self._ask("tokens", list[TokenEntry], harmless=True)
+        return await self._connection.ask("tokens", list[TokenEntry], harmless=True)
 
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        await self._ask("tokens_used", type(None), token_ids, at_ms, harmless=True)
+        await self._connection.ask("tokens_used", type(None), token_ids, at_ms, harmless=True)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        return await self._ask("create_detector", int, detector_id, name)
+        return await self._connection.ask("create_detector", int, detector_id, name)
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
-        return await self._ask("fork_detector", int, source_id, detector_id, name)
+        return await self._connection.ask("fork_detector", int, source_id, detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:
         return await self._remove("delete_detector", detector_id)
 
     async def move(self, detector_id: str, node: str) -> Route:
         """Move a detector. Repeating it does no harm: the detector is there already."""
-        return await self._ask("move", Route, detector_id, node, harmless=True)
+        return await self._connection.ask("move", Route, detector_id, node, harmless=True)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        return await self._ask("drain", NodeFigures, node, draining, harmless=True)
+        return await self._connection.ask("drain", NodeFigures, node, draining, harmless=True)
 
     async def add_counts(self, counted: Counts) -> None:
         """Add to the metrics of front ends. What cannot be sent now is sent with the next call."""
         self._add_unsent(counted)
         sent, self._unsent = self._unsent, {}
         try:
-            await self._ask_soon("add_counts", type(None), list(sent.items()))
+            await self._connection.ask_soon("add_counts", type(None), list(sent.items()))
         except DetectorUnavailable:
             self._add_unsent(sent)
             raise
@@ -182,9 +134,9 @@ class RemoteBroker(Broker):
         Raises DetectorUnavailable 1501 if none is known.
         """
         try:
-            status = self._last = await self._ask_soon("status", Status)
+            status = self._last = await self._connection.ask_soon("status", Status)
         except DetectorUnavailable as error:
-            if self._last is None or self._calls.refused():
+            if self._last is None or self._connection.refused():
                 raise
             status = msgspec.structs.replace(self._last, problems=[*self._last.problems, error.message])
         if (not_ready := self._not_ready()) is not None:
@@ -195,11 +147,11 @@ class RemoteBroker(Broker):
 
     async def report_figures(self, figures: FrontEndFigures) -> None:
         """Record the figures of a front end. Raises DetectorUnavailable 1501 if that takes too long."""
-        await self._ask_soon("report_figures", type(None), figures)
+        await self._connection.ask_soon("report_figures", type(None), figures)
 
     async def cluster(self) -> ClusterFigures:
         """Return what runs where. Raises DetectorUnavailable 1501 if the broker does not answer soon."""
-        return await self._ask_soon("cluster", ClusterFigures)
+        return await self._connection.ask_soon("cluster", ClusterFigures)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -211,12 +163,12 @@ class RemoteBroker(Broker):
         try:
             async with asyncio.timeout(settings.shutdown_s + 4 * settings.hung_s):
                 while True:
-                    if (self._not_ready() or self._problem()) is not None and not self._is_connected:
+                    if (self._not_ready() or self._problem()) is not None and not self._connection.usable:
                         # All detectors have ended with Ray.
                         return []
                     try:
                         async with asyncio.timeout(_LEAVE_S):
-                            client = await self._ensure_connected()
+                            client = await self._connection.client()
                         unsaved = await client.ask("leave", list[str] | None)
                     except (ActorDied, OSError) as error:
                         # The successor of a lost broker adopts the detectors, and saves them.
@@ -231,16 +183,6 @@ class RemoteBroker(Broker):
         await end()
         return unsaved
 
-    async def _ask(self, method: str, kind: type[T], *arguments: object, harmless: bool = False) -> T:
-        return await self._repeat(lambda client: client.ask(method, kind, *arguments), harmless=harmless)
-
-    async def _ask_soon(self, method: str, kind: type[T], *arguments: object) -> T:
-        try:
-            async with asyncio.timeout(_SOON_S):
-                return await self._ask(method, kind, *arguments, harmless=True)
-        except TimeoutError:
-            raise self._out_of_reach("it does not answer") from None
-
     async def _remove(self, method: str, removed_id: str) -> int:
         """Remove something; return 0, for an unknown version, if an earlier attempt removed it."""
         attempts = itertools.count()
@@ -254,66 +196,11 @@ class RemoteBroker(Broker):
                     raise
                 return 0
 
-        return await self._repeat(remove)
-
-    async def _repeat(self, call: Callable[[LinkClient], Awaitable[T]], *, harmless: bool = False) -> T:
-        """Make a call, and again on another connection if one ends, until the deadline.
-
-        Raises DetectorUnavailable: 1502 if the call was made and is not harmless, 1501 otherwise.
-        """
-        if self._calls.refused():
-            raise shutting_down()
-        reason = "it does not answer"
-        made = False
-        try:
-            async with self._calls.one():
-                while True:
-                    try:
-                        client = await self._ensure_connected()
-                        made = True
-                        return await call(client)
-                    except (ActorDied, OSError) as error:
-                        reason = str(error)
-                    await asyncio.sleep(self._settings.ask_s)
-        except (Unreachable, StorageError) as error:
-            reason = str(error)
-        except TimeoutError:
-            if self._calls.refused() and (harmless or not made):
-                raise shutting_down() from None
-        if made and not harmless:
-            why = "the server is shutting down" if self._calls.refused() else _OUT_OF_REACH.format(reason)
-            message = f"{why}; the outcome of the request is unknown"
-            raise DetectorUnavailable(OUTCOME_UNKNOWN, message, self._settings.retry_s)
-        raise self._out_of_reach(reason)
-
-    @property
-    def _is_connected(self) -> bool:
-        return self._client is not None and self._client.link.usable
-
-    async def _ensure_connected(self) -> LinkClient:
-        """Return the connection, or make one. Concurrent callers share the attempt."""
-        if self._client is not None and self._is_connected:
-            return self._client
-        if self._connecting is None:
-            self._connecting = asyncio.create_task(self._reconnect())
-            self._connecting.add_done_callback(mark_retrieved)
-        return await asyncio.shield(self._connecting)
-
-    async def _reconnect(self) -> LinkClient:
-        try:
-            client = await self._connect()
-            client.noted, client.ended = self.noted, self._when_lost
-            self._client = client
-            return client
-        finally:
-            self._connecting = None
+        return await self._connection.repeat(remove)
 
     def _add_unsent(self, counted: Counts) -> None:
         for name, value in counted.items():
             self._unsent[name] = self._unsent.get(name, 0) + value
-
-    def _out_of_reach(self, reason: str) -> DetectorUnavailable:
-        return DetectorUnavailable(STARTING, _OUT_OF_REACH.format(reason), self._settings.retry_s)
 
 
 def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:

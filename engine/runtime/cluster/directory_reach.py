@@ -5,7 +5,7 @@ import errno
 import ssl
 from typing import Any, Final
 
-from engine.runtime.broker.remote_broker import Unreachable
+from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address

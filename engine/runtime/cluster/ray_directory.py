@@ -14,7 +14,7 @@ from ray._private import worker as ray_worker
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.runtime.broker.remote_broker import Unreachable
+from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.catalogue.directory import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach

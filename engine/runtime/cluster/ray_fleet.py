@@ -32,11 +32,6 @@ def fleet_on_ray(
     folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
     directory = RayDirectory(settings, shared_settings)
-    broker = RemoteBroker(
-        settings, directory.connect, not_ready=not_ready, problem=problem, end=directory.end
-    )
-    # Others cannot join a Ray that is reached by Unix sockets only.
-    fleet = Fleet(settings, broker, shared=settings.transport != "unix")
 
     def noted(note: Note) -> None:
         if note.name == LOOK:
@@ -44,7 +39,11 @@ def fleet_on_ray(
         elif note.name == LOGGED:
             _log(msgspec.msgpack.decode(note.body, type=Logged))
 
-    broker.noted = noted
+    broker = RemoteBroker(
+        settings, directory.connect, noted=noted, not_ready=not_ready, problem=problem, end=directory.end
+    )
+    # Others cannot join a Ray that is reached by Unix sockets only.
+    fleet = Fleet(settings, broker, shared=settings.transport != "unix")
     return fleet
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.broker.remote_broker import Unreachable
+from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.cluster import directory_reach
 from engine.runtime.cluster.directory_reach import DirectoryReach
 from engine.runtime.contract.errors import ActorDied

@@ -56,7 +56,7 @@ def in_flight(apart: FrontEnd, detector_id: str) -> int:
 
 
 def open_asks(apart: FrontEnd) -> tuple[int, int]:
-    return apart.serves.under_way, apart.asks._client.under_way
+    return apart.serves.under_way, apart.asks._connection._client.under_way
 
 
 async def test_two_front_ends_share_the_one_history_of_a_detector(tmp_path):
@@ -162,7 +162,7 @@ async def test_a_front_end_that_dies_takes_its_batch_with_it_and_no_other_notice
         lost = [asyncio.create_task(dying.fleet.call(detector_id, event(9))) for _ in range(20)]
         kept = [asyncio.create_task(other.fleet.call(detector_id, event(3))) for _ in range(20)]
         await until(lambda: actor.waiting == 2)
-        dying.asks._client.link.abort()
+        dying.asks._connection._client.link.abort()
         (client,) = dying.fleet.channels._clients.values()
         client.link.abort()
         await until(lambda: set(dying.lost) == {"front end", "server"})
