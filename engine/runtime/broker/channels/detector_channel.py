@@ -2,15 +2,13 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from engine.evaluation.wire.events import Refused
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
+from engine.runtime.broker.channels.outcomes import Outcomes
 from engine.runtime.contract.errors import (
-    INTERNAL,
     STARTING,
     DetectorUnavailable,
     no_such_detector,
@@ -20,20 +18,13 @@ from engine.runtime.contract.errors import (
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.transport.link_client import LinkClient, error_in
-from engine.runtime.transport.messages import Answered, Failed, Moved, Response
-from snapshots.errors import StorageError, WriteFailed
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Moved, Response
 
 _log = logging.getLogger(__name__)
 
-_SENT_MAX: Final = 2
-"""How often an evaluation with an idempotency key is sent if the worker's process dies."""
-
 _NOTE_S: Final = 0.25
 """How long a worker's note that the detector has left may take to arrive."""
-
-_IDS_LOGGED: Final = 10
-"""How many ids of requests in flight a log line shows."""
 
 
 class Locate(Protocol):
@@ -61,6 +52,7 @@ class DetectorChannel:
         self._reach = reach
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(settings)
+        self._outcomes = Outcomes(detector_id, settings, self._mailbox)
         self._in_flight: list[Request] = []
         self._number = 0
         """The number of the batch in flight."""
@@ -125,11 +117,11 @@ class DetectorChannel:
 
     def deleted(self) -> None:
         """Refuse waiting requests with 1200. Those in flight end."""
-        self._refuse_waiting(lambda: no_such_detector(self.detector_id))
+        self._outcomes.refuse_waiting(lambda: no_such_detector(self.detector_id))
 
     def refuse_waiting(self) -> None:
         """Refuse waiting requests: the server is shutting down."""
-        self._refuse_waiting(shutting_down)
+        self._outcomes.refuse_waiting(shutting_down)
 
     def refuse_all(self) -> None:
         """Refuse waiting requests and those in flight."""
@@ -170,7 +162,7 @@ class DetectorChannel:
             self._go_on()
             return
         self._sent_at_s = self._loop.time()
-        self._expire_waiting(self._sent_at_s)
+        self._outcomes.expire_waiting(self._sent_at_s, found=True)
         batch = self._in_flight = self._mailbox.take()
         if not batch:
             return
@@ -200,10 +192,11 @@ class DetectorChannel:
             pass
         except (Refusal, DetectorUnavailable) as error:
             known = error
-            self._refuse_waiting(lambda: known)
+            self._outcomes.refuse_waiting(lambda: known)
         except Exception as error:  # noqa: BLE001 -- it is logged, and waiting requests must be answered
-            reference = self._reference("it cannot be found", [], error)
-            self._refuse_waiting(lambda: DetectorUnavailable(STARTING, reference, self._settings.retry_s))
+            reference = self._outcomes.log("it cannot be found", error)
+            retry_s = self._settings.retry_s
+            self._outcomes.refuse_waiting(lambda: DetectorUnavailable(STARTING, reference, retry_s))
         finally:
             self._finding = None
             # More requests may have come after the last waiting one was dropped.
@@ -233,62 +226,9 @@ class DetectorChannel:
     def _settle(self, epoch: int, response: Response | None) -> None:
         """Answer the batch in flight, and send the next one."""
         batch, self._in_flight = self._in_flight, []
-        unknown = "the detector's process died"
-        match response:
-            case Answered():
-                self._pass_on(batch, response)
-            case None:
-                message = "detector %s: its process died during requests"
-                _log.warning(message, self.detector_id, extra={"fields": self._fields(batch)})
-                # A request with a key is safe to send again: if it was executed, its first answer is
-                # returned.
-                self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
-                self._leave(epoch)
-            case Moved():
-                for request in batch:
-                    request.sent -= 1
-                self._mailbox.put_back(batch)
-                self._leave(epoch)
-            case Failed():
-                unknown = self._failed(batch, error_in(response))
-            case error:
-                for request in batch:
-                    request.fail(error_in(error))
-        for request in batch:
-            if not request.waits:
-                request.fail(outcome_unknown(unknown))
+        if not self._outcomes.settle(batch, response):
+            self._leave(epoch)
         self._go_on()
-
-    def _failed(self, batch: list[Request], error: Exception) -> str:
-        """Answer a batch whose execution failed; return the reason why other outcomes are unknown."""
-        if isinstance(error, WriteFailed):
-            message = f"nothing was evaluated: {error}"
-            for request in batch:
-                request.fail(DetectorUnavailable(STARTING, message, self._settings.retry_s))
-        elif not isinstance(error, StorageError):
-            refused = Refused((Entry(INTERNAL, self._reference("the worker failed", batch, error)),))
-            for request in batch:
-                request.settle(refused)
-        return str(error)
-
-    def _pass_on(self, batch: list[Request], answered: Answered) -> None:
-        for request, answer in zip(batch, answered.answers, strict=False):
-            request.settle(answer)
-        crash = answered.crash
-        done = len(answered.answers)
-        if crash is None:
-            assert done, "there is at least one answer"
-            # The reply was full; the remaining operations were not begun.
-            for request in batch[done:]:
-                request.sent -= 1
-            self._mailbox.put_back(batch[done:])
-            return
-        message = f"an internal error; its reference in the log is {crash.reference}"
-        fields = {"request": batch[done].request_id, "detector": self.detector_id}
-        extra = {"fields": fields, "detail": crash.detail}
-        _log.error("detector %s: %s", self.detector_id, message, extra=extra)
-        batch[done].settle(Refused((Entry(INTERNAL, message),)))
-        self._mailbox.put_back(batch[done + 1 :])
 
     def _leave(self, epoch: int) -> None:
         if epoch == self._epoch:
@@ -296,32 +236,11 @@ class DetectorChannel:
             self._left_epoch = epoch
         self._go_on()
 
-    # -- refusals and deadlines ------------------------------------------------------------------------------
-
-    def _reference(self, what: str, batch: list[Request], error: Exception) -> str:
-        """Log an exception, and return the message that refers callers to it."""
-        message = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
-        extra = {"fields": self._fields(batch)}
-        _log.error("detector %s, %s: %s", self.detector_id, what, message, exc_info=error, extra=extra)
-        return message
-
-    def _fields(self, batch: list[Request]) -> dict[str, str]:
-        """Return the log fields: the detector, and a few of the requests in flight."""
-        ids = [request.request_id for request in batch if request.request_id]
-        more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
-        return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_LOGGED]) + more}
-
-    def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
-        for request in self._mailbox.take_waiting():
-            # If the detector does not exist, the outcome of an earlier attempt does not matter.
-            error = make()
-            request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
-
     def _expire(self) -> None:
         """Answer the requests past their deadline, and schedule the next check."""
         self._timer = None
         now_s = self._loop.time()
-        self._expire_waiting(now_s)
+        self._outcomes.expire_waiting(now_s, found=self._client is not None)
         # Requests in flight arrived first, so their deadlines are earlier than those of waiting ones.
         next_s = self._mailbox.first_deadline_s()
         for request in reversed(self._in_flight):
@@ -331,16 +250,3 @@ class DetectorChannel:
                 next_s = request.deadline_s
         if next_s is not None:
             self._timer = self._loop.call_at(next_s, self._expire)
-
-    def _expire_waiting(self, now_s: float) -> None:
-        """Answer the requests that were not sent by their deadline; they are never sent."""
-        state = "was starting" if self._client is None else "was busy with earlier requests"
-        message = f"the deadline passed while the detector {state}; nothing was evaluated"
-        for request in self._mailbox.expire(now_s):
-            refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
-            request.fail(_unknown_outcome() if request.sent else refusal)
-
-
-def _unknown_outcome() -> DetectorUnavailable:
-    """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
-    return outcome_unknown("the detector's process died")
