@@ -123,11 +123,38 @@ async def test_no_more_is_received_while_nothing_is_taken(part: bytes) -> None:
 
 
 async def test_a_line_without_end_is_not_held() -> None:
-    parts = (b"q" * 1_000 for _ in range(10_000))
-    async with reading(Body(parts, ends=False), 5_000) as lines:
-        while lines._receive.received_bytes < 9_000_000:
-            await asyncio.sleep(0)
-            assert lines.held_bytes <= 6_000
+    held: list[int] = []
+
+    def endless() -> Iterable[bytes]:
+        for _ in range(1_000):
+            held.append(lines.held_bytes)
+            yield b"q" * 1_000
+
+    async with reading(Body(endless(), ends=False), 5_000) as lines:
+        await asyncio.sleep(0.01)
+        assert held == [0, 1_000, 2_000, 3_000, 4_000, 5_000, *[0] * 994]
+
+
+@pytest.mark.parametrize(
+    ("first", "taken"),
+    [
+        (b"x\n" * LINES_MAX, LINES_MAX),
+        (b"x" * 1024 * 1024 + b"\n", 1),
+        (b"x\n" * (LINES_MAX - 1), LINES_MAX),
+        (b"x" * (1024 * 1024 - 1) + b"\n", 2),
+    ],
+    ids=["as many lines", "as many bytes", "one line less", "one byte less"],
+)
+async def test_a_batch_is_full_at_the_line_and_at_the_byte(first: bytes, taken: int) -> None:
+    parts = iter([first + b"y\n", b"z\n"])
+    async with reading(Body(parts, ends=False), 2 * 1024 * 1024) as lines:
+        await asyncio.sleep(0.01)
+        assert len(await lines.take()) == taken
+    body = Body([first, b"y\n", b"z\n"], ends=False)
+    async with reading(body, 2 * 1024 * 1024) as lines:
+        await asyncio.sleep(0.01)
+        is_full = taken == len(first.splitlines())
+        assert body.received_bytes == len(first) + (0 if is_full else 2)
 
 
 class Slow(Body):
@@ -209,3 +236,98 @@ async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> No
     assert lines.held_bytes == 0
     with pytest.raises(Refusal, match="no result was read"):
         await lines.take()
+
+
+async def test_memory_is_charged_for_what_is_held_as_long_as_it_is() -> None:
+    memory = BodyMemory(1_000_000)
+
+    def are_held(lines: NdjsonReader, bytes_: int) -> bool:
+        return lines.held_bytes == memory.held_bytes == bytes_
+
+    async with reading(Body([b"abc\n", b"defg\nhi", b"j"], ends=False), memory=memory) as lines:
+        assert are_held(lines, 0)
+        await asyncio.sleep(0.01)
+        assert are_held(lines, 10)
+        await lines.take()
+        assert are_held(lines, 3)
+        lines.give_up()
+        assert are_held(lines, 0)
+    async with reading(Body([b"x\n" * 1_500 + b"y"], ends=False), memory=memory) as lines:
+        await asyncio.sleep(0.01)
+        assert are_held(lines, 2_001)
+        await lines.take()
+        assert are_held(lines, 501)
+        lines.give_up()
+    async with reading(Body([b"a\n"], ends=False), memory=memory) as lines:
+        await asyncio.sleep(0.01)
+        await lines.take()
+        assert are_held(lines, 0)
+
+
+async def test_lines_for_which_there_is_no_memory_are_lost() -> None:
+    async with reading(Body([b"a\n" + b"x" * 2_000]), memory=BodyMemory(4_000)) as lines:
+        await asyncio.sleep(0.01)
+        assert (lines.is_lost, lines.held_bytes) == (True, 0)
+        with pytest.raises(Refusal) as caught:
+            await lines.take()
+        assert caught.value.code == 1401
+
+
+class Memory:
+    """A memory of 40 000 bytes for small bodies, its clock, and a body that asks for most of them."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.memory = BodyMemory(160_000, lambda: self.now_s)
+
+    def has_room_for_another(self) -> bool:
+        other = self.memory.reserve(None, lambda _: None)
+        try:
+            other.hold(39_000)
+        except Refusal:
+            return False
+        other.release()
+        return True
+
+
+@pytest.mark.parametrize(("body", "is_lost"), [(b"x" * 4_000, True), (b"x\n" * 2_500, False)])
+async def test_only_who_is_listened_to_can_lose_memory_by_silence(body: bytes, is_lost: bool) -> None:
+    world = Memory()
+    async with reading(Body([body], ends=False), memory=world.memory) as lines:
+        assert not lines.is_lost
+        await asyncio.sleep(0.01)
+        world.now_s += 2
+        assert world.has_room_for_another() is is_lost
+        assert lines.is_lost is is_lost
+        if is_lost:
+            assert lines.held_bytes == 0
+            with pytest.raises(Refusal, match="no memory for the body"):
+                await lines.take()
+
+
+async def test_lines_that_are_taken_make_the_rest_young_again() -> None:
+    world = Memory()
+    async with reading(Body([b"x\n" * 2_500], ends=False), memory=world.memory) as lines:
+        await asyncio.sleep(0.01)
+        world.now_s += 20
+        assert len(await lines.take()) == LINES_MAX
+        assert not world.has_room_for_another()
+        assert not lines.is_lost
+
+
+async def test_who_waits_for_lines_hears_that_they_are_given_up() -> None:
+    async with reading(Body([], ends=False)) as lines:
+        taking = asyncio.create_task(lines.take())
+        await asyncio.sleep(0.01)
+        lines.give_up()
+        with pytest.raises(Refusal, match="no result was read for 5 s"):
+            await taking
+
+
+async def test_a_message_without_more_is_the_last() -> None:
+    messages = iter([{"type": "http.request", "body": b"a"}])
+    lines = NdjsonReader(lambda: asyncio.sleep(0, next(messages)), 10, 5, BodyMemory(1_000))
+    reading_all = asyncio.create_task(lines.read())
+    assert (await lines.take(), await lines.take()) == ([b"a"], [])
+    assert 4 < lines.patience_left_s <= 5
+    reading_all.cancel()

@@ -3,6 +3,8 @@
 import pytest
 
 from api.http.request.head import (
+    accepts,
+    announced_length,
     authorization,
     canonical_path,
     check_headers,
@@ -11,6 +13,7 @@ from api.http.request.head import (
     read_head,
 )
 from api.schema.envelope import RequestRefusal
+from engine.language.diagnostics import Entry
 
 JSON = b"application/json"
 
@@ -117,3 +120,62 @@ def test_a_key_that_came_twice_is_refused_even_if_it_is_the_same() -> None:
     assert "came more than once" in caught.value.entries[1].message
     with pytest.raises(RequestRefusal, match="more than once"):
         idempotency_key(head)
+
+
+MSGPACK = b"application/msgpack"
+
+
+@pytest.mark.parametrize(
+    ("sent", "media_type"),
+    [
+        (None, JSON),
+        (JSON, JSON),
+        (MSGPACK, MSGPACK),
+        (b"Application/JSON ; charset=utf-8", JSON),
+        (b"application/msgpack;a=b;c", MSGPACK),
+    ],
+)
+def test_the_media_type_of_a_body_is_told_by_its_header(sent: bytes | None, media_type: bytes) -> None:
+    head = read_head([] if sent is None else [(b"content-type", sent)])
+    assert check_headers(head, bytes_max=16_384, media_types=(JSON, MSGPACK)) == media_type
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [(b"text/html; a=b", "text/html"), (b"x" * 100, "x" * 80), (b"\xe4", "\u00e4"), (b"", "")],
+)
+def test_a_media_type_that_is_not_taken_is_shown(sent: bytes, shown: str) -> None:
+    head = read_head([(b"content-type", sent)])
+    with pytest.raises(RequestRefusal) as caught:
+        check_headers(head, bytes_max=16_384, media_types=(JSON, MSGPACK))
+    said = f"expected the Content-Type `application/json` or `application/msgpack`, got `{shown}`"
+    assert caught.value.entries == (Entry(1002, said),)
+
+
+@pytest.mark.parametrize("media_types", [(), (JSON,)])
+def test_a_websocket_is_refused_and_other_upgrades_are_ignored(media_types: tuple[bytes, ...]) -> None:
+    check_headers(read_head([(b"upgrade", b"h2c")]), bytes_max=16_384, media_types=media_types)
+    with pytest.raises(RequestRefusal) as caught:
+        check_headers(read_head([(b"upgrade", b" WebSocket")]), bytes_max=16_384, media_types=media_types)
+    said = "Upgrade: the path is not served over WebSocket"
+    assert caught.value.entries == (Entry(1006, said),)
+
+
+def test_headers_that_came_once_are_as_they_came() -> None:
+    head = read_head([(b"authorization", b"Bearer a"), (b"content-length", b"12")])
+    assert (authorization(head), announced_length(head)) == (b"Bearer a", 12)
+    assert (authorization(read_head([])), announced_length(read_head([]))) == (None, None)
+    assert announced_length(read_head([(b"content-length", b"x")])) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "does"),
+    [
+        ([], False),
+        ([(b"x", b"1"), (b"accept", b"text/html, application/json")], True),
+        ([(b"accept", b"text/html")], False),
+        ([(b"x", b"application/json")], False),
+    ],
+)
+def test_a_caller_accepts_what_it_names(headers: list[tuple[bytes, bytes]], does: bool) -> None:
+    assert accepts(headers, JSON) is does

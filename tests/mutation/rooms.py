@@ -182,6 +182,9 @@ ROOMS: Final = {
                 "unit/evaluation/test_timelines.py",
                 "unit/evaluation/test_explanations.py",
                 "unit/evaluation/test_differences.py",
+                "unit/evaluation/test_shadows.py",
+                "unit/runtime/test_dry_runs.py",
+                "unit/runtime/test_shadows.py",
                 "property/test_bodies.py",
             ),
         ),
@@ -310,6 +313,7 @@ ROOMS: Final = {
                 "api/test_request_head.py",
                 "api/test_envelope.py",
                 "api/test_ndjson_reader.py",
+                "api/test_request_reader.py",
                 "property/test_request_reader.py",
             ),
             files=(

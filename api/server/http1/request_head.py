@@ -30,7 +30,6 @@ class RequestError(Exception):
     """The bytes are not a request that can be served, and the connection has to end. `status` says why."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(status)
         self.status = status
 
 
@@ -98,9 +97,8 @@ def _header_fields(lines: bytes) -> list[Header]:
         # An offer to continue with another protocol, which is ignored.
         pass
     except HttpParserError:
-        known = {name for name, _ in fields.headers}
-        unknown_coding = b"transfer-encoding" in known and b"content-length" not in known
-        raise RequestError(_NOT_IMPLEMENTED if unknown_coding else BAD_REQUEST) from None
+        coding = dict(fields.headers).get(b"transfer-encoding", b"chunked")
+        raise RequestError(BAD_REQUEST if coding.lower() == b"chunked" else _NOT_IMPLEMENTED) from None
     return fields.headers
 
 

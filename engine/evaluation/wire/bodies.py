@@ -199,10 +199,8 @@ def _deeper_than(body: bytes, depth_max: int) -> bool:
     # Removing the innermost pairs a few times is cheap and leaves little of most bodies.
     taken = min(_PASSES, depth_max)
     for _ in range(taken):
-        if not brackets:
-            return False
         brackets = brackets.replace(_PAIR, b"\0").translate(None, b"\0")
-    return max(accumulate(array("b", brackets)), default=0) > depth_max - taken
+    return max(accumulate(array("b", brackets), initial=0)) > depth_max - taken
 
 
 def _without_strings(body: bytes) -> bytes:

@@ -169,8 +169,6 @@ def _members(level: list[Any]) -> list[Any]:
     kinds = set(map(type, level))
     if float in kinds and not all(isfinite(value) for value in level if type(value) is float):
         _refuse("it holds NaN or an infinity")
-    if kinds <= _SCALARS:
-        return []
     parts: list[Any] = []
     for kind in kinds - _SCALARS:
         of_kind: list[Any] = [value for value in level if value and type(value) is kind]

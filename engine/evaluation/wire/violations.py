@@ -53,7 +53,7 @@ def _violations(value: object, expected: Any, place: str) -> Iterator[str]:
             if not isinstance(value, dict):
                 yield f"{where}expected an object, got {json_type(value)}"
         case _ if not _fits(value, expected):
-            kinds = sorted({name for name in _types(expected) if name})
+            kinds = sorted(set(_types(expected)))
             if json_type(value) in kinds:
                 yield f"{where}the value is out of bounds"
             else:
@@ -88,17 +88,15 @@ def _rebuilt(expected: Any) -> Any:
     info = msgspec.inspect
     match expected:
         case info.StrType(min_length=least, max_length=most, pattern=pattern):
-            meta = msgspec.Meta(min_length=least, max_length=most, pattern=pattern)
-            return _annotated(str, meta) if (least, most, pattern) != (None, None, None) else str
+            return _annotated(str, msgspec.Meta(min_length=least, max_length=most, pattern=pattern))
         case info.BoolType():
             return bool
         case info.IntType() | info.FloatType():
             base: type = int if isinstance(expected, info.IntType) else float
             bounds = {name: getattr(expected, name) for name in ("gt", "ge", "lt", "le")}
-            return _annotated(base, msgspec.Meta(**bounds)) if set(bounds.values()) != {None} else base
+            return _annotated(base, msgspec.Meta(**bounds))
         case info.UnionType(types=types):
-            rebuilt = [_rebuilt(member) for member in types if not isinstance(member, info.RawType)]
-            return functools.reduce(lambda left, right: left | right, rebuilt)
+            return functools.reduce(lambda left, right: left | right, map(_rebuilt, types))
         case info.DictType():
             return dict
         case info.NoneType():

@@ -25,6 +25,9 @@ class Named(msgspec.Struct, forbid_unknown_fields=True):
     size: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
 
 
+NAMES = "name: expected 1 to 255 characters without control characters other than tab and newline"
+
+
 def refused(body: bytes, type_: type = Named) -> list[tuple[int, str]]:
     with pytest.raises(Refusal) as caught:
         decode(body, type_)
@@ -67,6 +70,7 @@ def test_what_is_not_json_is_1000_whatever_its_shape(body):
         (b'{"name": "abc\xff"}', "byte 13 is not valid UTF-8"),
         (b'{"name": "abc', "input data was truncated"),
         (b'{"name": 1e999}', "number out of range"),
+        (b'{"name":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "it is nested too deeply"),
     ],
 )
 def test_the_reason_why_a_body_is_no_json_does_not_mislead(body, reason):
@@ -102,6 +106,10 @@ def test_missing_members_are_named_and_misspelt_ones_guessed():
         (b'{"name": "a", "notify": null}', "notify: expected a boolean, got null"),
         (b'{"name": "a", "notify": 1}', "notify: expected a boolean, got a number"),
         (b'{"name": "a", "size": 0}', "size: the value is out of bounds"),
+        (b'{"name": "a", "size": 1.5}', "size: the value is out of bounds"),
+        (b'{"name": ""}', f"{NAMES}, got an empty string"),
+        (b'{"name": "\\n\\u0000"}', f"{NAMES}, got 2 characters"),
+        (b'{"name": "a", "%b": 1}' % (b"x" * 100), "x" * 80 + ": unknown member"),
     ],
 )
 def test_a_wrong_type_names_its_place_and_both_types(body, message):
@@ -246,8 +254,37 @@ def test_an_integer_of_too_many_digits_is_refused_wherever_it_stands():
             decode(body % (b"7" * 11), list[int], Limits(digits_max=10))
 
 
-def test_the_last_of_duplicate_members_counts():
-    assert decode(b'{"name": 1, "name": "b"}', dict[str, Any]) == {"name": "b"}
+@pytest.mark.parametrize("type_", [dict[str, Any], Named])
+def test_the_last_of_duplicate_members_counts(type_):
+    decoded = decode(b'{"name": 1, "name": "b"}', type_)
+    assert decoded == ({"name": "b"} if type_ is not Named else Named("b"))
+
+
+def test_a_body_of_a_wrong_shape_that_is_nested_too_deeply_is_refused_for_its_depth():
+    body = b'{"name":' + b"[" * 64 + b"]" * 64 + b"}"
+    assert refused(body) == [(1000, "the body is nested more than 64 deep")]
+
+
+class Loose(msgspec.Struct):
+    """A type that ignores unknown members, with a number that is seldom whole."""
+
+    ratio: float
+    choice: str | msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    events: list[int] = []
+
+
+def test_only_what_breaks_a_rule_of_the_type_is_a_defect():
+    body = b'{"ratio": 1.5, "choice": {"a": 1}, "other": 2, "events": 3}'
+    assert refused(body, Loose) == [(1001, "events: expected an array, got a number")]
+
+
+@pytest.mark.parametrize(
+    ("defects", "more"), [(32, []), (33, [(1001, "body: it has more defects than these")])]
+)
+def test_32_defects_are_told(defects, more):
+    told = [(1001, f"events[{number}]: expected a number, got a string") for number in range(32)]
+    body = msgspec.json.encode({"ratio": 1, "events": ["x"] * defects})
+    assert refused(body, Loose) == told + more
 
 
 @pytest.mark.parametrize(

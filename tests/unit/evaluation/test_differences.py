@@ -21,6 +21,7 @@ from engine.evaluation.explanation.differences import (
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.facts.values import Event
 from engine.evaluation.rule_book.shadows import EXAMPLES_EACH, EXAMPLES_MAX, EXPLAINED_MAX
+from engine.evaluation.wire.inspecting import comparisons
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from tests.differential.feeding import submitted
 from tests.unit.evaluation.test_timelines import Clock, drawn
@@ -247,3 +248,25 @@ def test_large_conditions_have_examples_without_trees(monkeypatch: pytest.Monkey
     detector, _ = sampled("a == 1", "a == 2")
     detector.submit({"a": 1}, 1)
     assert told_of(detector, "only_rule") == [(1, False)]
+
+
+def test_the_trees_of_an_answer_are_bounded_and_later_differences_have_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = "engine.evaluation.wire.inspecting.comparisons"
+    assert comparisons.TREES_BYTES_MAX == 4 * 2**20, "as api/SHADOWS.md says"
+    detector, clock, _ = made("a == 1", "a == 2")
+    monkeypatch.setattr(f"{module}.time.monotonic", clock)
+    detector.submit({"a": 1}, 1)
+    detector.submit({"a": 1}, 2)
+
+    def have_trees() -> list[bool]:
+        told = json.loads(comparison_of(detector, RULE, 0).result)["differences"]
+        return ["rule" in one for one in told]
+
+    first, _ = json.loads(comparison_of(detector, RULE, 0).result)["differences"]
+    size = len(json.dumps([first["rule"], first["draft"]]))
+    monkeypatch.setattr(f"{module}.TREES_BYTES_MAX", size)
+    assert have_trees() == [True, False]
+    monkeypatch.setattr(f"{module}.TREES_BYTES_MAX", size + 1)
+    assert have_trees() == [True, True]

@@ -2,11 +2,20 @@
 
 import json
 
+import msgspec
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body, evaluate_body
-from engine.language.diagnostics import Entry
+from engine.evaluation.wire.events import (
+    Answer,
+    Done,
+    Refused,
+    decode_batch,
+    decode_evaluate,
+    evaluate_batch_body,
+    evaluate_body,
+)
+from engine.language.diagnostics import Entry, Refusal
 
 
 @pytest.fixture
@@ -142,3 +151,45 @@ def test_an_empty_batch_has_no_results(detector):
 def test_a_member_of_a_batch_that_is_unknown_is_refused_by_its_place(detector, document, place):
     answer, _ = evaluate_batch_body(detector, body(**document))
     assert answer == Refused((Entry(1001, f"{place}: unknown member"),))
+
+
+@pytest.mark.parametrize("stamp", [8.64e15, -8.64e15])
+@pytest.mark.parametrize("fields", [{}, {"a": [1]}], ids=["flat", "nested"])
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_the_first_and_the_last_time_may_be_those_of_a_batch(stamp, fields, form):
+    encode = msgspec.json.encode if form == "json" else msgspec.msgpack.encode
+
+    def sent(*stamps: float) -> bytes:
+        return encode({"events": [{"fields": fields, "timestamp_ms": each} for each in stamps]})
+
+    assert [event.timestamp_ms for event in decode_batch(sent(stamp, 0), Limits(), form).events] == [stamp, 0]
+    with pytest.raises(Refusal) as refused:
+        decode_batch(sent(0, stamp * 1.1, stamp), Limits(), form)
+    said = "events[1].timestamp_ms: expected a number from -8.64e15 to 8.64e15"
+    assert refused.value.entries == (Entry(1001, said),)
+
+
+@pytest.mark.parametrize("stamp", [8.64e15, -8.64e15])
+def test_the_first_and_the_last_time_may_be_those_of_an_event_whose_fields_nest(stamp):
+    def sent(at: float) -> bytes:
+        return body(event=event(at, a=[1]))
+
+    assert decode_evaluate(sent(stamp), Limits()).event.timestamp_ms == stamp
+    with pytest.raises(Refusal) as refused:
+        decode_evaluate(sent(stamp * 1.1), Limits())
+    said = "event.timestamp_ms: expected a number from -8.64e15 to 8.64e15"
+    assert refused.value.entries == (Entry(1001, said),)
+
+
+def test_one_event_that_nests_too_deeply_is_found_among_many_that_do_not():
+    deep = msgspec.json.decode(b"[" * 62 + b"]" * 62)
+    sent = body(events=[event(0)] * 60 + [event(0, a=deep)])
+    with pytest.raises(Refusal, match="the body is nested more than 64 deep"):
+        decode_batch(sent, Limits())
+
+
+def test_an_answer_is_sent_to_the_front_end_as_its_kind_and_its_parts():
+    answers = [Done(b"[1]"), Refused((Entry(1400, "full"),))]
+    encoded = msgspec.msgpack.encode(answers)
+    assert msgspec.msgpack.decode(encoded) == [["Done", b"[1]", b"[]"], ["Refused", [[1400, "full"]]]]
+    assert msgspec.msgpack.decode(encoded, type=list[Answer]) == answers

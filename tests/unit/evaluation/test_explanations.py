@@ -1,7 +1,9 @@
 """What an explanation says, in words and numbers, and where it ends."""
 
 import itertools
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,12 @@ from engine.evaluation.explanation.past.futures import LATEST_US, Future, every,
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
 from engine.evaluation.wire.inspecting import explanations
 from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.firings import DRY_BATCH_NODES_MAX
+from engine.evaluation.wire.inspecting.states import PAGE
 from engine.language.condition import Avg
+from engine.language.diagnostics import Entry
+
+OUT_OF_RANGE = "event.timestamp_ms: expected a number from -8.64e15 to 8.64e15"
 
 
 def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:
@@ -261,12 +268,49 @@ def test_integers_of_any_size_are_shown() -> None:
 
 
 def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanations, "BYTES_MAX", 500)
     detector = Detector()
+    small = detector.add_rule("small", "a == 1")
     detector.add_rule("large", " or ".join(f"a == {number}" for number in range(100)))
-    body = b'{"event": {"fields": {}, "timestamp_ms": 0}}'
-    assert len(explain_body(detector, body).result) > 500
-    detector.add_rule("small", "a == 1")
-    with pytest.raises(Refusal, match="larger than 500 bytes") as refused:
-        explain_body(detector, body)
-    assert refused.value.code == 1400
+    body = b'{"event": {"fields": {}, "timestamp_ms": 0}%b}'
+    whole = explain_body(detector, body % b"").result
+    bytes_of_rules = len(whole) - len(b'{"rules":[,]}')
+    monkeypatch.setattr(explanations, "BYTES_MAX", bytes_of_rules)
+    assert explain_body(detector, body % b"").result == whole
+    monkeypatch.setattr(explanations, "BYTES_MAX", bytes_of_rules - 1)
+    with pytest.raises(Refusal) as refused:
+        explain_body(detector, body % b"")
+    most = f"the explanation is larger than {bytes_of_rules - 1} bytes, which is the limit; name one rule"
+    assert refused.value.entries == (Entry(1400, most),)
+    monkeypatch.setattr(explanations, "BYTES_MAX", 1)
+    of_one = json.loads(explain_body(detector, body % b', "ruleId": "%b"' % small.encode()).result)
+    assert [rule["ruleId"] for rule in of_one["rules"]] == [small]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (b', "other": 1', "other: unknown member"),
+        (b', "event": {"fields": {}, "timestamp_ms": 9e15}', OUT_OF_RANGE),
+    ],
+)
+def test_the_body_of_an_explanation_is_judged_as_that_of_an_evaluation(more: bytes, said: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        explain_body(Detector(), b'{"event": {"fields": {}, "timestamp_ms": 0}%b}' % more)
+    assert refused.value.entries == (Entry(1001, said),)
+
+
+def test_names_are_shown_as_they_are_written() -> None:
+    detector = Detector()
+    detector.add_rule("Zürich", "a == 1")
+    answer = explain_body(detector, b'{"event": {"fields": {}, "timestamp_ms": 0}}').result
+    assert '"name":"Zürich"'.encode() in answer
+
+
+def test_the_page_about_inspecting_names_the_bounds() -> None:
+    page = (Path(explanations.__file__).parents[4] / "api" / "INSPECTING.md").read_text(encoding="utf-8")
+    words = " ".join(page.split())
+    mebibytes = explanations.BYTES_MAX / 2**20
+    assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words
+    nodes = f"{DRY_BATCH_NODES_MAX:,}".replace(",", " ")
+    assert f"The batch is refused if the rules have more than {nodes} nodes." in words
+    assert f"A page has at most `limit` entries (default {PAGE})." in words

@@ -271,3 +271,33 @@ def test_rules_come_in_order_of_what_they_cost(at_once: int, monkeypatch: pytest
     assert found[-1][0] == 0
     assert "time_share" not in found[-1][2]
     assert [told["ruleId"] for _, _, told in page(FIRST, 3, "rule 2")] == [ids[2]]
+
+
+def test_the_pages_of_keys_and_costs_go_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings, "RULES_AT_ONCE", 2)
+    detector = Detector()
+    ids = [detector.add_rule(f"rule {number}", f"per user once a == {number}") for number in range(3)]
+    submit(detector, *(({"user": user, "a": 1}, at) for at, user in enumerate(("ada", "bob", "eve"))))
+    first = ask(detector, about="keys", limit=2)["entries"]
+    assert [entry["key"]["user"] for *_, entry in first] == ["eve", "bob"]
+    rest = ask(detector, about="keys", limit=2, after=tuple(first[-1][:2]))["entries"]
+    assert [entry["key"]["user"] for *_, entry in rest] == ["ada"]
+    two = ask(detector, about="costs")
+    assert [entry["ruleId"] for *_, entry in two["entries"]] == ids[:2]
+    after_one = ask(detector, about="costs", after=tuple(two["entries"][0][:2]))["entries"]
+    assert [entry["ruleId"] for *_, entry in after_one] == ids[1:2]
+    last = ask(detector, about="costs", place=two["place"])
+    assert ([entry["ruleId"] for *_, entry in last["entries"]], last["place"]) == (ids[2:], None)
+
+
+def test_the_tree_of_a_rule_has_the_clock_once_there_is_one() -> None:
+    detector = Detector()
+    rule = detector.add_rule("rule", "once a == 1")
+    assert "clock_ms" not in ask(detector, about="rule", rule_id=rule)
+    submit(detector, ({"a": 1}, 1_500))
+    assert ask(detector, about="rule", rule_id=rule)["clock_ms"] == 1_500
+
+
+@pytest.mark.parametrize(("text", "after"), [("5", (5, 0)), ("5-3", (5, 3))])
+def test_the_end_of_a_page_is_told_by_one_number_or_by_two(text: str, after: tuple[int, int]) -> None:
+    assert after_of(text) == after

@@ -56,6 +56,8 @@ NOT_JSON = {
     "short NaN": batch("#").replace(b"\xa1#", b"\xca\x7f\xc0\x00\x00"),
     "past a double": batch("#").replace(b"\xa1#", b"\xca\x7f\x80\x00\x00"),
     "NaN in a list": batch([[1, math.nan]]),
+    "NaN beside a number": batch([0.5, math.nan]),
+    "NaN at the greatest depth": batch("#").replace(b"\xa1#", b"\x91" * 60 + b"\xca\x7f\xc0\x00\x00"),
     "NaN in an object": batch({"b": math.nan}),
     "NaN as a time": batch(1).replace(b"timestamp_ms\x00", b"timestamp_ms\xcb" + struct.pack(">d", math.nan)),
     "NaN in vars": msgpack.packb({"events": [], "context": {"vars": {"a": math.nan}}}),
@@ -232,6 +234,8 @@ def test_values_are_counted_whatever_they_are(document: Any) -> None:
             for length in (0, 1, 2, 3, 4, 8, 16, 17, 256, 65_536)
         ),
         b"\xca" + bytes(4),
+        *(first + bytes(2) for first in (b"\xdc", b"\xde")),
+        *(first + bytes(4) for first in (b"\xdd", b"\xdf")),
     ],
     ids=lambda value: f"{value[0]:x} {len(value)}",
 )
@@ -260,3 +264,50 @@ def test_a_batch_of_flat_events_may_hold_every_scalar() -> None:
         batch("#").replace(msgpack.packb({"a": "#"}), msgpack.packb(fields)), DEFAULT_LIMITS, "msgpack"
     )
     assert decoded.events[0].fields == fields
+
+
+@pytest.mark.parametrize("count", [1, 15, 16])
+def test_the_elements_of_an_array_are_values_of_their_own(count: int) -> None:
+    body = msgpack.packb([0] * count)
+    assert msgpack_bodies._are_few(body, count + 1)
+    assert not msgpack_bodies._are_few(body, count)
+
+
+def test_a_long_body_may_hold_few_values() -> None:
+    document = {"x": "y" * 100}
+    assert decode_msgpack(msgpack.packb(document), dict[str, Any], Limits(body_values_max=10)) == document
+
+
+class Scalars(msgspec.Struct):
+    text: str
+    number: int
+    ratio: float
+    yes: bool
+    nothing: None
+    unset: int | msgspec.UnsetType = msgspec.UNSET
+
+
+def test_an_object_of_every_scalar_is_one_level_deep() -> None:
+    body = msgpack.packb({"text": "", "number": 1, "ratio": 0.5, "yes": True, "nothing": None})
+    decoded = decode_msgpack(body, Scalars, Limits(body_depth_max=1))
+    assert decoded == Scalars("", 1, 0.5, True, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "input data was truncated"),
+        (batch("abc")[:-1], "input data was truncated"),
+        (b"\xc1", "it holds a byte that begins no value"),
+        (b"\x91" * 100_000, "it is nested too deeply"),
+        (b"\x80\x01", "there is more after its value (byte 1)"),
+        (batch(math.nan), "it holds NaN or an infinity"),
+        (batch(b"a"), "it holds a value of the binary type"),
+        (batch(msgpack.ExtType(5, b"x")), "it holds a value of the extension type"),
+        (named(b"\x05"), "a member's name is no string"),
+        (named(b"\x91\x01"), "a member's name is no string"),
+        (batch("#").replace(b"#", b"\xff"), "a string is not valid UTF-8"),
+    ],
+)
+def test_the_reason_why_a_body_is_no_msgpack_with_values_of_json_is_told(body: bytes, reason: str) -> None:
+    assert refused(body) == [(1000, f"the body is not msgpack with values of JSON: {reason}")]

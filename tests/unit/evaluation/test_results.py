@@ -156,3 +156,27 @@ def test_a_large_answer_is_never_held_twice_over(detector: Detector, monkeypatch
     evaluate_batch_body(detector, packed, "msgpack")
     assert sum(held) == detector.events_seen < 20
     assert max(held) * detector.answer_bytes_worst <= detector.limits.answer_bytes_max
+
+
+@pytest.mark.parametrize(("limit", "evaluated"), [(1_498, 50), (1_500, 51)])
+def test_events_are_evaluated_until_half_of_a_small_answer_is_full(limit: int, evaluated: int) -> None:
+    """A result without actions takes 14 bytes, and the comma after it one."""
+    detector = Detector(limits=Limits(answer_bytes_max=limit))
+    _, refused, _ = results(detector, events(100, x=1))
+    assert refused == tuple(range(evaluated, 100))
+
+
+def test_many_small_results_stay_within_the_limit() -> None:
+    detector = Detector(limits=Limits(answer_bytes_max=20_000))
+    found, refused, _ = results(detector, events(2_000, x=1))
+    answered = found[: refused[0]]
+    assert 18_000 < len(json.dumps(answered, separators=(",", ":"))) <= 20_000
+
+
+def test_a_refused_event_keeps_its_number_wherever_the_batch_is_cut() -> None:
+    detector = Detector(limits=Limits(answer_bytes_max=20_000, late_ms_max=0))
+    sent = events(40, x=1)
+    for place in (1, 17, 18, 19, 37):
+        sent[place]["timestamp_ms"] = -1
+    _, refused, _ = results(detector, sent)
+    assert refused == (1, 17, 18, 19, 37)

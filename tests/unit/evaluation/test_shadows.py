@@ -1,5 +1,6 @@
 """Shadow rules never act, and a draft is compared with its rule at every event."""
 
+import json
 from typing import Any
 
 import pytest
@@ -298,3 +299,15 @@ def test_until_when_a_rule_is_young_that_was_changed_after_its_draft_was_made() 
     detector.evaluate({}, 5)
     detector.change_rule(RULE, condition="once within 1m a == 2")
     assert detector.comparison(RULE).young_until_us == 5_000 + MINUTE_US
+
+
+def test_a_comparison_tells_since_when_it_counts() -> None:
+    detector = made(events=3)
+    fired(detector, 10, a=2)
+    fired(detector, 11, a=1)
+    document = json.loads(comparison_of(detector, RULE).result)
+    assert (document["since_event"], document["events"], document["since_ms"]) == (3, 2, 2)
+    assert [[*example] for example in document["examples"]["both"]] == [
+        ["number", "timestamp_ms", "key", "fields"]
+    ]
+    assert "since_ms" not in json.loads(comparison_of(made(events=0), RULE).result)

@@ -96,10 +96,16 @@ def test_rules_beyond_the_bounds_have_no_node_or_are_no_longer_tried(
     assert isinstance(answer, Done)
     assert ["node" in action for action in json.loads(answer.result)["actions"]] == [True, False, False]
     monkeypatch.setattr(firings, "NODES_MAX", explaining.NODES_MAX)
-    monkeypatch.setattr(wire, "BYTES_MAX", 300)
-    (answer,) = one.handle([ops.dry_run(body({"user": "ada", "a": 1, "b": 2}), explained=True)]).answers
+    explained = ops.dry_run(body({"user": "ada", "a": 1, "b": 2}), explained=True)
+    (answer,) = one.handle([explained]).answers
     assert isinstance(answer, Done)
-    assert ["node" in action for action in json.loads(answer.result)["actions"]] == [True, False, False]
+    first, *_ = json.loads(answer.result)["actions"]
+    size = len(json.dumps(first, separators=(",", ":")))
+    for bytes_max, have_nodes in ((size - 1, [True, False, False]), (size, [True, True, False])):
+        monkeypatch.setattr(wire, "BYTES_MAX", bytes_max)
+        (answer,) = one.handle([explained]).answers
+        assert isinstance(answer, Done)
+        assert ["node" in action for action in json.loads(answer.result)["actions"]] == have_nodes
     for module, name, operation in (
         (firings, "DRY_RUN_NODES_MAX", ops.dry_run(body({}))),
         (wire, "DRY_BATCH_NODES_MAX", ops.dry_run_batch(body({}, {}))),

@@ -18,7 +18,7 @@ TREES_BYTES_MAX: Final = 4 * 1024 * 1024
 """About the most bytes of the explanations in an answer; the differences after those have none."""
 
 
-class ComparisonAsked(msgspec.Struct, forbid_unknown_fields=True):
+class ComparisonAsked(msgspec.Struct):
     """The comparison of a rule with its draft; with `after`, also the differences after that event."""
 
     rule_id: str

@@ -18,7 +18,7 @@ BYTES_MAX: Final = 16 * 1024 * 1024
 at each level."""
 
 
-class ExplainBody(EvaluateBody, forbid_unknown_fields=True):
+class ExplainBody(EvaluateBody):
     """An event that is explained and not recorded; of one rule, if `ruleId` names it."""
 
     ruleId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 -- spelt as in actions

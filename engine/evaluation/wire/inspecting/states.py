@@ -24,7 +24,7 @@ PAGE: Final = 100
 """The most entries of one page."""
 
 
-class StateAsked(msgspec.Struct, forbid_unknown_fields=True):
+class StateAsked(msgspec.Struct):
     """What is asked: the whole in numbers, a page of a list, or the tree of a rule."""
 
     about: Literal["all", "keys", "nodes", "rules", "costs", "rule"] = "all"

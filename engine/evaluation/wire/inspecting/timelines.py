@@ -13,12 +13,12 @@ from engine.language.condition import Scalar
 from engine.language.text.printer import format as format_condition
 
 
-class TimelineAsked(msgspec.Struct, forbid_unknown_fields=True):
+class TimelineAsked(msgspec.Struct):
     """A timeline of a rule, from the event after the one with the number `after`."""
 
     rule_id: str
-    key: dict[str, Scalar] = {}
-    after: int = 0
+    key: dict[str, Scalar]
+    after: int
 
 
 def timeline(detector: Detector, payload: bytes) -> Done:
