@@ -4,11 +4,11 @@ import logging
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, assert_never
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.evaluation.wire.events import Answer, BatchForm, Done, Refused
+from engine.evaluation.wire.events import Answer, BatchForm, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
@@ -140,9 +140,7 @@ def answered(answer: Answer) -> Response:
     """Return the response to a detector's answer."""
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
-    if isinstance(answer, Refused):
-        return refused(answer.entries, _retry_after(_AGAIN_AFTER_S.get(answer.entries[0].code)))
-    assert_never(answer)
+    return refused(answer.entries, _retry_after(_AGAIN_AFTER_S.get(answer.entries[0].code)))
 
 
 def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Response:

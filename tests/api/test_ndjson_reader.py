@@ -262,6 +262,9 @@ async def test_memory_is_charged_for_what_is_held_as_long_as_it_is() -> None:
         await asyncio.sleep(0.01)
         await lines.take()
         assert are_held(lines, 0)
+    async with reading(Body([b" ", b"\n"], ends=False), memory=memory) as lines:
+        await asyncio.sleep(0.01)
+        assert are_held(lines, 0)
 
 
 async def test_lines_for_which_there_is_no_memory_are_lost() -> None:
@@ -303,6 +306,16 @@ async def test_only_who_is_listened_to_can_lose_memory_by_silence(body: bytes, i
             assert lines.held_bytes == 0
             with pytest.raises(Refusal, match="no memory for the body"):
                 await lines.take()
+
+
+async def test_who_holds_nothing_loses_nothing() -> None:
+    world = Memory()
+    async with reading(Body([b" ", b"\n"], ends=False), memory=world.memory) as lines:
+        await asyncio.sleep(0.01)
+        world.now_s += 2
+        world.memory.reserve(None, lambda _: None).hold(40_000)
+        assert not world.has_room_for_another()
+        assert not lines.is_lost
 
 
 async def test_lines_that_are_taken_make_the_rest_young_again() -> None:

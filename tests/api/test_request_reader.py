@@ -125,6 +125,13 @@ def test_requests_behind_one_another_are_told_apart_wherever_they_are_cut() -> N
         assert bodies_of([data[at : at + size] for at in range(0, len(data), size)]) == expected
 
 
+def test_what_is_dropped_is_no_request() -> None:
+    reader = RequestReader(1_000)
+    reader.add(head_of(HOST))
+    reader.drop()
+    assert (reader.read_head(), reader.unread) == (None, b"")
+
+
 @pytest.mark.parametrize("chunks", [CHUNKS, EMPTY_LINES_IN_IT])
 def test_a_chunked_body_ends_where_it_ends_wherever_it_is_cut(chunks: bytes) -> None:
     behind = b"\r\nPOST / HTTP/1.1\r\n"

@@ -187,6 +187,7 @@ ROOMS: Final = {
                 "unit/runtime/test_shadows.py",
                 "property/test_bodies.py",
             ),
+            decided=True,
         ),
         Room(
             "events",
@@ -323,6 +324,7 @@ ROOMS: Final = {
                 "server/http1/request_head.py",
                 "server/http1/request_reader.py",
             ),
+            decided=True,
         ),
         Room("client", "api/client", tests=("unit/client/test_*.py",), decided=True),
         Room(

@@ -173,7 +173,7 @@ class NdjsonReader:
             if blank := self._blank_lines.match(rest, at):
                 at = blank.end()
         self._rest, self._at = rest, at
-        if rest or len(self._ready) >= LINES_MAX or self._ready_bytes >= _BATCH_BYTES:
+        if rest:
             self._room.clear()
         else:
             self._room.set()

@@ -76,7 +76,7 @@ def read_head(data: bytes, bytes_max: int) -> tuple[RequestHead, int] | None:
     if size > bytes_max:
         raise RequestError(TOO_LARGE)
     if end < 0:
-        begins_otherwise = data[:1] < b"!" and data not in {b"", b"\r"}
+        begins_otherwise = data < b"!" and data not in {b"", b"\r"}
         if begins_otherwise or _BARE_HEAD_END.search(data):
             raise RequestError(BAD_REQUEST)
         return None

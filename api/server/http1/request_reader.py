@@ -30,7 +30,7 @@ class RequestReader:
 
     def add(self, data: bytes) -> None:
         """Take what has arrived."""
-        self.unread = self.unread + data if self.unread else data
+        self.unread += data
 
     def drop(self) -> None:
         """Drop what was not read."""

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine import Detector
@@ -14,6 +15,7 @@ from engine.evaluation.explanation.timelines import (
     TIMELINES_MAX,
     Timelines,
 )
+from engine.evaluation.wire.inspecting.timelines import timeline as answered
 from engine.language.diagnostics import Refusal
 from tests import reference
 from tests.differential import fused
@@ -36,6 +38,13 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+class Bystander:
+    """Another observer of the same detector."""
+
+    def observe(self, *event: object) -> None:
+        pass
 
 
 def drawn(seed: int) -> list[dict[str, Any]]:
@@ -192,3 +201,33 @@ def test_it_takes_no_more_than_a_share_of_the_processor_and_leaves_out_the_rest(
     for number in range(several + 10):
         detector.submit({"a": 1}, 300 + number)
     assert len(timeline.moments) == 2 * several + 1
+
+
+def test_its_answer_goes_on_after_the_event_that_the_caller_saw_last() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("rule", "per user where b == 1 once a == 1")
+    detector.observers.append(Bystander())
+
+    def asked(after: int) -> dict[str, Any]:
+        body = msgspec.json.encode({"rule_id": rule_id, "key": {"user": "ada"}, "after": after})
+        document: dict[str, Any] = msgspec.json.decode(answered(detector, body).result)
+        return document
+
+    begun = asked(0)
+    assert begun["ruleId"] == rule_id
+    assert begun["text"] == "per user where b == 1 once a == 1"
+    assert begun["rows"] == ["per user: once a == 1"]
+    assert begun["moments"] == []
+    detector.submit({"user": "ada", "a": 1, "b": 1}, 1.5)
+    detector.submit({"user": "ada", "a": 0, "b": 1}, 2)
+    first, second = asked(0)["moments"]
+    assert first == {
+        "number": 1,
+        "time_ms": 1.5,
+        "verdict": True,
+        "verdicts": [True],
+        "key": {"user": "ada"},
+    }
+    assert asked(1)["moments"] == [second]
+    assert asked(2)["moments"] == []
+    assert len(detector.observers) == 2
