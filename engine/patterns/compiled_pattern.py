@@ -82,7 +82,7 @@ class CompiledPattern:
                 _PREPARATION + _LETTER_PREPARATION * len(pattern) + _INSTRUCTION_PREPARATION * size + steps
             )
             if self.explodes:
-                work_per_byte = max(1, size // _PLACE_INSTRUCTIONS, places(tree) if tree else 0)
+                work_per_byte = max(size // _PLACE_INSTRUCTIONS, places(tree) if tree else 1)
             self._find = self._compiled(size)
         self.asked_for = pattern if self.is_whole else guard
         """An expression that matches wherever this one does, and has few states together with many others."""
@@ -169,7 +169,8 @@ def program_size(pattern: str) -> int:
     try:
         size: int = re2.compile(pattern, _options(MEMORY_BYTES_MAX)).programsize
     except re2.error as error:
-        raise PatternError(_reason(error)) from None
+        # RE2 gives its message in bytes.
+        raise PatternError(error.args[0].decode("utf-8", "replace")) from None
     return size
 
 
@@ -206,9 +207,3 @@ def _options(memory_bytes_max: int) -> "re2.Options":
     chosen.never_capture = True
     chosen.max_mem = memory_bytes_max
     return chosen
-
-
-def _reason(error: Exception) -> str:
-    """Return RE2's own message, which may be bytes."""
-    reason = error.args[0] if error.args else "no reason given"
-    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

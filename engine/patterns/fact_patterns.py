@@ -39,7 +39,7 @@ class FactPatterns:
         """The sum of `work_per_byte` over the exploding patterns."""
         self._sets = PatternSets()
         self._text: str | None = None
-        self._size = 0
+        self._size: int
         """The size of the text in bytes, set by a search for all patterns."""
         self._verdicts: dict[str, bool] = {}
         self._possible: dict[str, bool] | None = None

@@ -55,7 +55,8 @@ class PatternSets:
         if entry is None:
             entry = self._entries[pattern] = _Entry(pattern, asked_for, is_whole=is_whole)
             (self._alone if entry.is_alone else self._new)[pattern] = entry
-        elif entry.home is not None:
+        else:
+            assert entry.home is not None, "an expression outside of sets is forgotten when it is removed"
             entry.is_removed = False
             entry.home.removed_weight -= entry.weight
         self.weight += 0 if entry.is_alone else entry.weight
@@ -158,10 +159,9 @@ def _parts(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
     part: list[_Entry] = []
     weight = 0
     for entry in entries:
-        if part and weight + entry.weight > WEIGHT_MAX:
+        if weight + entry.weight > WEIGHT_MAX:
             yield part
             part, weight = [], 0
         part.append(entry)
         weight += entry.weight
-    if part:
-        yield part
+    yield part

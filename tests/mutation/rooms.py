@@ -279,7 +279,13 @@ ROOMS: Final = {
         Room(
             "patterns",
             "engine/patterns",
-            tests=("unit/patterns/test_*.py", "unit/evaluation/test_pattern_*.py"),
+            tests=(
+                "unit/patterns/test_*.py",
+                "unit/evaluation/test_pattern_*.py",
+                "unit/evaluation/test_preparation.py",
+                "property/test_pattern_trees.py",
+                "property/test_pattern_sets.py",
+            ),
         ),
         Room(
             "snapshots",

@@ -11,8 +11,9 @@ from engine.patterns.syntax.characters import PERL, POINT_MAX, POSIX, Ranges, co
 from engine.patterns.syntax.tree import Assertion, Choice, Class, Opaque, Repeat, Sequence, Text, Tree
 
 _DEPTH_MAX: Final = 50
-_COUNTS_CHARS_MAX: Final = 64
-"""RE2 accepts up to a thousand repetitions. The number may have leading zeros."""
+
+_COUNTS: Final = re.compile(r"\{(0|[1-9][0-9]{0,3})(,(0|[1-9][0-9]{0,3})?)?\}")
+"""`{n}`, `{n,}` or `{n,m}`, up to a thousand. RE2 reads a number with a leading zero as literal characters."""
 
 _LITERALS: Final = re.compile(r"(?:[^\\.\[(){*+?^$|]|\\[^A-Za-z0-9])+(?![*+?{])")
 """Literal characters, up to one that is repeated. Linear: a match gives back one character at most."""
@@ -26,7 +27,7 @@ def read(pattern: str) -> Tree | None:
     reader = _Reader(pattern)
     try:
         tree = reader.choice()
-    except (_NotKnownError, IndexError, ValueError):
+    except (_NotKnownError, LookupError, ValueError):
         return None
     return tree if reader.at == len(pattern) else None
 
@@ -100,14 +101,12 @@ class _Reader:
         return counts
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """Read `{n}`, `{n,}` or `{n,m}`. Any other brace is a literal."""
-        end = self._pattern.find("}", self.at, self.at + _COUNTS_CHARS_MAX)
-        if end < 0:
+        """Read counts in braces. Any other brace is a literal."""
+        counts = _COUNTS.match(self._pattern, self.at)
+        if counts is None:
             return None
-        least, comma, most = self._pattern[self.at + 1 : end].partition(",")
-        if not _is_number(least) or (most and not _is_number(most)):
-            return None
-        self.at = end + 1
+        self.at = counts.end()
+        least, comma, most = counts.groups()
         if not comma:
             return int(least), int(least)
         return int(least), int(most) if most else None
@@ -216,8 +215,6 @@ class _Reader:
             if self._next("[:"):
                 end = self._pattern.index(":]", self.at)
                 name, self.at = self._pattern[self.at : end], end + 2
-                if name.lstrip("^") not in POSIX:
-                    raise _NotKnownError
                 ranges.extend(self._named(POSIX[name.lstrip("^")], negated=name.startswith("^")))
                 continue
             if self._pattern[self.at] == "\\" and self._pattern[self.at + 1] in "dwsDWSpP":
@@ -264,7 +261,3 @@ class _Reader:
         there = self._pattern.startswith(expected, self.at)
         self.at += len(expected) if there else 0
         return there
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()

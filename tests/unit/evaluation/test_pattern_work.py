@@ -244,7 +244,7 @@ def test_an_event_is_not_looked_at_where_there_are_too_few_patterns():
 
 def test_patterns_are_compiled_before_events_need_them(compilations):
     work = work_of(
-        [("t", f"word{number}.*[a-m]") for number in range(100)], Limits(pattern_event_bytes_max=1)
+        [("t", f"word{number}.*[a-m]") for number in range(100)], Limits(pattern_event_bytes_max=8)
     )
     work.compile_new()
     # A set is compiled anew when most of what is in it is gone.

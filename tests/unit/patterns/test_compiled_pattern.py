@@ -5,7 +5,9 @@ import pytest
 from engine.language.diagnostics import ConditionError
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.text.parser import parse
-from engine.patterns.compiled_pattern import PatternError, judged_pattern, program_size
+from engine.patterns.automaton import counted
+from engine.patterns.compiled_pattern import CompiledPattern, PatternError, judged_pattern, program_size
+from engine.patterns.syntax.reader import read
 
 
 def found(pattern: str, text: str, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -143,3 +145,59 @@ def test_unicode_classes_are_bounded_over_a_whole_condition() -> None:
         parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": many}}] * 11})
     assert {code for code, _ in refused.value.entries} == {1302}
     assert ["at most 1000" in message for _, message in refused.value.entries] == [False] * 10 + [True]
+
+
+def test_what_is_refused_is_printed_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(PatternError):
+        judged_pattern("(", DEFAULT_LIMITS)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_literal_is_compiled_when_it_is_first_tried_and_all_others_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = [judged_pattern(pattern, DEFAULT_LIMITS) for pattern in ("lit", "[l]it", "[ab].{30}c")]
+    compiled: list[str] = []
+    monkeypatch.setattr(
+        CompiledPattern, "_compiled", lambda self, _: compiled.append(self._pattern) or (lambda _: True)
+    )
+    assert [pattern.found_in("a text") for pattern in judged for _ in range(2)] == [True] * 2 + [False] * 4
+    assert compiled == ["lit"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_whole"),
+    [
+        ("abc", True),
+        ("--", True),
+        ("ab1[0-9]", True),
+        ("--1[0-9]", False),
+        ("ab[0-9]", False),
+        ("abc.{0,9}", False),
+        (r"\Qabc\E", False),
+        # Few classes, but ever more states.
+        ("0[01]{4}[01]{4}[01]{4}[01]{4}abc", False),
+    ],
+)
+def test_a_search_for_many_has_whole_those_that_have_few_states_together(
+    pattern: str, is_whole: bool
+) -> None:
+    assert judged_pattern(pattern, DEFAULT_LIMITS).is_whole is is_whole
+
+
+@pytest.mark.parametrize("pattern", ["[ab]+", "a|b", r"\Qabc\E", "[ab].{8}c"])
+def test_preparation_counts_characters_instructions_and_steps(pattern: str) -> None:
+    tree = read(pattern)
+    steps = counted(tree).steps if tree else 0
+    expected = 300 + 20 * len(pattern) + 4 * program_size(pattern) + steps
+    assert judged_pattern(pattern, DEFAULT_LIMITS).preparation == expected
+
+
+def test_the_preparation_of_a_literal_counts_its_characters() -> None:
+    assert judged_pattern("^a literal$", DEFAULT_LIMITS).preparation == 100 + 4 * 11
+
+
+def test_a_text_on_which_a_pattern_is_not_tried_is_no_work() -> None:
+    pattern = judged_pattern("[ab].{30}c", Limits(pattern_text_chars_max=9))
+    assert pattern.work("x" * 9, 9) == 9 * pattern.work_per_byte
+    assert pattern.work("x" * 10, 10) == 0

@@ -42,6 +42,7 @@ HARMLESS = [
     "(a?){500}b",
     "[ab]*(?:[abc]{21}){6,}x",
     "k[A-Z]{30}x",
+    "^[ab].{30}c|^d",
 ]
 EXPLODING = [
     "[ab].{30}c",
@@ -56,6 +57,9 @@ EXPLODING = [
     "a[ab]{8}c",
     "AKIA[0-9A-Z]{16}",
     "(?i:k)[A-Z]{30}x",
+    r"\pL.{30}c",
+    "(?:[ab].{30}c){00}",
+    "(?:[ab].{30}c){0,0000}",
 ]
 
 
@@ -113,6 +117,8 @@ def test_counting_ends_soon_whatever_is_counted():
         ("^$", 0),
         ("a{1000}", 1000),
         (r"\pL{4}.", 5),
+        ("((a{1000}){999}){9}", 1_000_000),
+        ("(a{1000}){1000}b", 1_000_000),
     ],
 )
 def test_places_are_the_characters_written_out_and_the_copies_that_may_be_left_out(pattern, count):
@@ -161,6 +167,14 @@ def test_one_literal_is_plain(pattern, plain):
         (r"\Qfoo\E", None),
         ("fo\u017f", "fo\u017f"),
         ("(?:abc(?i)def|ghi)j", "abc|(?i:ghi)"),
+        ("(?:foo)+x", "foo"),
+        ("(?:foo|a longer one)x(?:four|fore)", "four|fore"),
+        ("x" * 40, "x" * 32),
+        (
+            "|".join(f"word{number}" for number in range(16)),
+            "|".join(f"word{number}" for number in range(16)),
+        ),
+        ("|".join(f"word{number}" for number in range(17)), None),
     ],
 )
 def test_guards_are_the_literals_that_no_match_can_do_without(pattern, guard):
@@ -196,6 +210,9 @@ def test_what_matches_begin_with_is_known(pattern, texts):
         ("a*", None),
         ("(a|b+)c", None),
         ("((a{1000}){1000}){9}", None),
+        ("(a{1000}){1000}", 1_000_000),
+        ("(?:a|bcd){4}", 12),
+        ("(?:a{1000}){1000}|b", 1_000_000),
     ],
 )
 def test_the_longest_match_is_known(pattern, length):
@@ -207,6 +224,7 @@ def test_beginnings_are_counted_and_those_that_may_overlap_are_not_missed():
     assert beginnings(Text("kEy", fold=True), "key KEY keykey") == 4
     assert beginnings(Text("aba", fold=False), "ababab") >= 2
     assert beginnings(Text("aAa", fold=True), "A" * 30) >= 28
+    assert beginnings(Text("aa", fold=False), "aaa") >= 2
     assert beginnings(Text("secret", fold=True), "public") == 0
 
 
@@ -215,7 +233,7 @@ def test_what_is_not_known_has_no_tree_and_may_explode():
         assert read(pattern) is None
         compiled = compile_pattern(pattern, DEFAULT_LIMITS)
         assert compiled.explodes
-        assert compiled.work_per_byte >= program_size(pattern) // 10
+        assert compiled.work_per_byte == max(1, program_size(pattern) // 10)
 
 
 def test_ranges_are_merged_and_complemented():
@@ -252,6 +270,21 @@ def test_an_exploding_pattern_takes_texts_up_to_its_work_exactly():
         (r"x\W+y", False),
         (r"\pLx", False),
         (r"(ab)+", False),
+        (r"(?:a1)+x", False),
+        (r"[0-9]a[a-z]b[A-Z]c.", True),
+        (r"[0-9]a[a-z]b[A-Z]c.d.", False),
+        (r"(?:[0-9]+-){1}x", False),
+        (r"[0-9]+-[0-9]+-[0-9]+-[0-9]+x", True),
+        (r"[0-9]+-[0-9]+-[0-9]+-[0-9]+-[0-9]+x", False),
+        (r"-+=+-+=+-+=+x", True),
+        (r"-+[0-9]a[0-9]b[0-9]c[0-9]d[0-9]x", False),
+        (r"-{1,4}x", True),
+        (r"-{1,5}x", False),
+        (r"\s{1,4}x", True),
+        (r"\s{1,5}x", False),
+        *((rf"x[{letter}]+y", False) for letter in "AZaz\x80\U0010ffff"),
+        *((rf"x[{letter}]+y", True) for letter in "@`{\x7f"),
+        (r"x[\[]+y", True),
     ],
 )
 def test_what_ends_with_the_next_letter_is_brief(pattern: str, brief: bool) -> None:

@@ -1,13 +1,16 @@
 """Many expressions that are searched for together."""
 
+from collections import Counter
+
 import pytest
 
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.patterns import sets as pattern_sets
-from engine.patterns.compiled_pattern import compile_pattern, compiled_set
-from engine.patterns.fact_patterns import FactPatterns
+from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern, compiled_set
+from engine.patterns.fact_patterns import TRIED_EACH_MAX, TRIED_SINGLY_MAX, FactPatterns
 from engine.patterns.sets import PatternSets
 
+WORK = compile_pattern("[ab].{30}c", DEFAULT_LIMITS).work_per_byte
 LITERALS = [f"word{number}x" for number in range(3_000)]
 
 
@@ -211,3 +214,99 @@ def test_a_removed_expression_weighs_nothing_whether_it_was_in_a_set_or_alone() 
     sets.remove("alone")
     sets.remove("other")
     assert sets.weight == weight
+
+
+def test_a_set_stays_until_more_than_half_of_it_is_removed(compiled):
+    sets = sets_of(["abcd", "efgh", "ijkl", "mnop"])
+    compiled.clear()
+    for _ in range(9):
+        # What is added again is no longer removed.
+        sets.remove("abcd")
+        add(sets, "abcd")
+    sets.remove("abcd")
+    sets.remove("efgh")
+    assert found(sets, "abcd ijkl") == ["ijkl"]
+    assert compiled == []
+    sets.remove("ijkl")
+    assert found(sets, "ijkl mnop") == ["mnop"]
+    assert compiled == [1]
+
+
+EXPLODING = "[ab].{30}c"
+
+
+def test_what_is_tried_on_a_text_changes_with_the_patterns_though_the_text_is_the_same():
+    known = [f"word{number}" for number in range(5)]
+    patterns = patterns_of(known)
+    text = "word0 word1 more"
+    assert patterns.found_among(known, text) == ["word0", "word1"]
+    patterns.add("more")
+    patterns.remove("word0")
+    assert sorted(patterns.found_among([*known, "more"], text)) == ["more", "word1"]
+
+
+def test_a_pattern_counts_once_in_bytes_and_work_and_no_more_when_it_is_gone():
+    text = "ab literal" * 40
+    none, once = patterns_of([]), patterns_of([EXPLODING, "literal", "[l]iteral"])
+    twice = patterns_of([EXPLODING, "literal", "[l]iteral"] * 2)
+    for _ in range(2):
+        assert twice.bytes_of(text) == once.bytes_of(text)
+        assert twice.work_at_most(text) == once.work_at_most(text) == len(text) * WORK
+        assert twice.exploding == 1
+        for pattern in (EXPLODING, "literal", "[l]iteral"):
+            twice.remove(pattern)
+    for pattern in (EXPLODING, "literal", "[l]iteral"):
+        assert twice.compiled(pattern) is compile_pattern(pattern, DEFAULT_LIMITS)
+    assert (twice.bytes_of(text), twice.work_at_most(text), twice.exploding) == (0, 0, 0)
+    assert (none.bytes_of(text), none.work_at_most(text), none.exploding) == (0, 0, 0)
+    assert once.work_at_most("é" * 5) == 4 * 5 * WORK
+
+
+@pytest.mark.parametrize(
+    ("known", "limits", "bytes_"),
+    [
+        (["literals"], DEFAULT_LIMITS, 90),
+        (["literals", "[x].[y]"], DEFAULT_LIMITS, 90 + 3_600),
+        (["literals", "[x].[y]"], Limits(pattern_event_bytes_max=90), 90 + 3_600),
+        # Here the one pass is too much already.
+        (["literals", "[x].[y]"], Limits(pattern_event_bytes_max=89), 90),
+        (["literals"], Limits(pattern_text_chars_max=3_600), 90),
+        (["literals"], Limits(pattern_text_chars_max=3_599), 0),
+    ],
+)
+def test_a_text_counts_once_for_each_pattern_that_is_tried_on_it(known, limits, bytes_):
+    # A pass over 3 600 bytes for a set of 9 bytes counts as 90 bytes.
+    assert patterns_of(known, limits).bytes_of("literals".ljust(3_600)) == bytes_
+
+
+@pytest.fixture
+def tried(monkeypatch) -> Counter[str]:
+    """How many patterns are tried one by one, and how often all are searched for."""
+    counts = Counter[str]()
+
+    def count(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda self, text: counts.update([name]) or real(self, text))
+
+    count(CompiledPattern, "found_in")
+    count(PatternSets, "candidates")
+    return counts
+
+
+def test_patterns_that_are_asked_for_one_by_one_are_searched_for_together_once_they_are_many(tried):
+    known = LITERALS[: TRIED_SINGLY_MAX + 5]
+    patterns = patterns_of(known)
+    text = f"{known[3]} {known[-1]}"
+    verdicts = []
+    for number, pattern in enumerate(known):
+        assert tried == Counter(found_in=min(number, TRIED_SINGLY_MAX), candidates=number > TRIED_SINGLY_MAX)
+        verdicts.append(patterns.found(pattern, patterns.compiled(pattern), text))
+    assert [pattern for pattern, found in zip(known, verdicts, strict=True) if found] == [known[3], known[-1]]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_few_patterns_are_tried_each_and_more_are_searched_for_together(tried, extra):
+    known = LITERALS[: TRIED_EACH_MAX + extra]
+    patterns = patterns_of(known)
+    assert patterns.found_among(known[1:], " ".join(known)) == known[1:]
+    assert tried == Counter(candidates=1) if extra else Counter(found_in=TRIED_EACH_MAX - 1)
