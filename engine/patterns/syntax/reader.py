@@ -13,7 +13,7 @@ from engine.patterns.syntax.tree import Assertion, Choice, Class, Opaque, Repeat
 _DEPTH_MAX: Final = 50
 
 _COUNTS: Final = re.compile(r"\{(0|[1-9][0-9]{0,3})(,(0|[1-9][0-9]{0,3})?)?\}")
-"""`{n}`, `{n,}` or `{n,m}`, up to a thousand. RE2 reads a number with a leading zero as literal characters."""
+"""`{n}`, `{n,}` or `{n,m}`, up to a thousand. With a leading zero, RE2 reads literal characters."""
 
 _LITERALS: Final = re.compile(r"(?:[^\\.\[(){*+?^$|]|\\[^A-Za-z0-9])+(?![*+?{])")
 """Literal characters, up to one that is repeated. Linear: a match gives back one character at most."""
