@@ -19,8 +19,8 @@ STEPS_MAX: Final = 10_000
 """The most steps of counting, about 5 ms. An expression that takes more counts as exploding."""
 
 _LETTERS_A_STEP: Final = 8
-_END: Final = 0
-"""The place that stands for a complete match."""
+_END: Final = 1
+"""The set of the first place, which stands for a complete match."""
 
 
 class Counted(NamedTuple):
@@ -62,7 +62,7 @@ class _Automaton:
         branches = tree.parts if isinstance(tree, Choice) else (tree,)
         first = restarting = 0
         for branch in branches:
-            starts = self._build(branch, 1 << _END, repeated=False)
+            starts = self._build(branch, _END, repeated=False)
             first |= starts
             restarting |= 0 if _is_anchored(branch) else starts
         # Each repeated assertion can multiply the states by four: it may hold or not, before and after.
@@ -131,8 +131,9 @@ class _Automaton:
                     self._following[place] |= after
             after |= 0 if least else end
             least -= 1
-        for _ in range((tree.most or 0) - least if tree.most is not None else 0):
-            after = self._build(tree.part, after, repeated=True) | end
+        else:
+            for _ in range(tree.most - least):
+                after = self._build(tree.part, after, repeated=True) | end
         for _ in range(least):
             after = self._build(tree.part, after, repeated=True)
         return after

@@ -125,6 +125,33 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?:x(?:a|b)c)+b",
+        "(?:x(?:a+)c)+b",
+        "(?:ab|a)+b",
+        "(?:aab|ab)*b",
+        "a{3,}b",
+        "(?:a?b){3,}a",
+        "(?:a|b)*a(?:a|b){3}",
+        "(?:ab?){2,4}b",
+        "(?:a{2,}b)+",
+        "a{0}b",
+        "(?:ab){0,2}c",
+        "(?:a(?:a|b)b)+",
+        "(?:a[ab]+c)+",
+        "a[ab]{3,}c",
+        "a[ab]{3}c",
+        "a[ab]{1,3}c",
+    ],
+)
+def test_repetitions_have_the_states_of_the_textbook(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = known(pattern)
+    assert states(tree, monkeypatch) == states_of([(tree, False)])
+    assert states(Sequence((START, tree)), monkeypatch) == states_of([(tree, True)])
+
+
 START = Assertion(True, word=False)
 
 

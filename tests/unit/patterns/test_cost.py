@@ -211,6 +211,7 @@ def test_what_matches_begin_with_is_known(pattern, texts):
         ("(a|b+)c", None),
         ("((a{1000}){1000}){9}", None),
         ("(a{1000}){1000}", 1_000_000),
+        ("(a{1000}){1001}", None),
         ("(?:a|bcd){4}", 12),
         ("(?:a{1000}){1000}|b", 1_000_000),
     ],
