@@ -82,7 +82,7 @@ class CompiledPattern:
                 _PREPARATION + _LETTER_PREPARATION * len(pattern) + _INSTRUCTION_PREPARATION * size + steps
             )
             if self.explodes:
-                work_per_byte = max(size // _PLACE_INSTRUCTIONS, places(tree) if tree else 1)
+                work_per_byte = max(1, size // _PLACE_INSTRUCTIONS, places(tree) if tree else 0)
             self._find = self._compiled(size)
         self.asked_for = pattern if self.is_whole else guard
         """An expression that matches wherever this one does, and has few states together with many others."""

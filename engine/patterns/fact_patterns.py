@@ -146,7 +146,7 @@ class FactPatterns:
         if self._possible is None:
             encoded = _encoded(text) if len(text) <= self._limits.pattern_text_chars_max else None
             if encoded is None or len(encoded) > self._limits.pattern_work_max:
-                self._possible, self._size = {}, 0
+                self._possible = {}
             else:
                 self._possible, self._size = dict(self._sets.candidates(encoded)), len(encoded)
         return self._possible

@@ -60,6 +60,7 @@ EXPLODING = [
     r"\pL.{30}c",
     "(?:[ab].{30}c){00}",
     "(?:[ab].{30}c){0,0000}",
+    r"(?:\b){9}",
 ]
 
 
@@ -249,6 +250,7 @@ def test_an_exploding_pattern_takes_texts_up_to_its_work_exactly():
             compiled = compile_pattern(pattern, DEFAULT_LIMITS)
         except PatternError:
             continue
+        assert compiled.work_per_byte > 0
         assert compiled.text_bytes_max == DEFAULT_LIMITS.pattern_work_max // compiled.work_per_byte
         text = "x" * min(compiled.text_bytes_max, compiled.text_chars_max)
         assert not compiled.too_long(text)

@@ -309,4 +309,8 @@ def test_few_patterns_are_tried_each_and_more_are_searched_for_together(tried, e
     known = LITERALS[: TRIED_EACH_MAX + extra]
     patterns = patterns_of(known)
     assert patterns.found_among(known[1:], " ".join(known)) == known[1:]
-    assert tried == Counter(candidates=1) if extra else Counter(found_in=TRIED_EACH_MAX - 1)
+    assert tried == (Counter(candidates=1) if extra else Counter(found_in=TRIED_EACH_MAX - 1))
+    tried.clear()
+    patterns.untried = True
+    assert patterns.found_among(known, "another text") == []
+    assert not tried
