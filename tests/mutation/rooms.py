@@ -286,6 +286,7 @@ ROOMS: Final = {
                 "property/test_pattern_trees.py",
                 "property/test_pattern_sets.py",
             ),
+            decided=True,
         ),
         Room(
             "snapshots",
