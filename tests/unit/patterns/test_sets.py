@@ -241,6 +241,7 @@ def test_what_is_tried_on_a_text_changes_with_the_patterns_though_the_text_is_th
     text = "word0 word1 more"
     assert patterns.found_among(known, text) == ["word0", "word1"]
     patterns.add("more")
+    assert sorted(patterns.found_among([*known, "more"], text)) == ["more", "word0", "word1"]
     patterns.remove("word0")
     assert sorted(patterns.found_among([*known, "more"], text)) == ["more", "word1"]
 
