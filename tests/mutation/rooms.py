@@ -148,6 +148,7 @@ ROOMS: Final = {
             "explanation",
             "engine/evaluation/explanation",
             tests=(
+                "unit/evaluation/test_explanation_documents.py",
                 "unit/evaluation/test_holdings.py",
                 "unit/evaluation/test_explanations.py",
                 "unit/evaluation/test_tallies.py",
