@@ -1,4 +1,4 @@
-"""Explanations as plain data: what stands in a document, and what is left out where there is nothing to say."""
+"""Explanations as plain data: what a document has, and what it leaves out where there is nothing to say."""
 
 from collections.abc import Mapping
 from typing import Any
