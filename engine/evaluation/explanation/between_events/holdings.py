@@ -7,7 +7,7 @@ are read in several calls.
 from collections.abc import Iterator
 from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds
@@ -21,9 +21,6 @@ from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.tables import NOT_SEEN
 from engine.evaluation.state.views import Store
 from engine.language.text.printer import format as format_condition
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.node_names import NodeName
 
 SLOTS_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
@@ -145,7 +142,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
     """
     state, uses = detector.state, detector.rule_set.uses
     page = list(islice(state.stores.items(), after, after + limit))
-    users: dict[NodeName, list[str]] = {name: [] for name, _ in page}
+    users = {name: list[str]() for name, _ in page}
     for enabled in islice(detector.rule_set.enabled.values(), RULES_AT_ONCE):
         for name in enabled.memories:
             of_memory = users.get(state.memory_of(name))
