@@ -174,7 +174,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_choice_of_dispatch.py",
                 "unit/evaluation/test_weighing.py",
             ),
-            files=("weighing.py", "selection/selectivity.py"),
+            files=("index_choice.py", "weighing.py", "selection/selectivity.py"),
         ),
         Room(
             "wire",

@@ -1,7 +1,7 @@
 """The enabled rules of a detector: which rules an event is evaluated for, and which memories it updates.
 
 Few rules are all evaluated at every event, by one function that is compiled for them. Where it costs less, as
-`weighing.py` estimates, the rule set is *indexed*: rules and memories see only the events that meet their
+`index_choice.py` estimates, the rule set is *indexed*: rules and memories see only the events that meet their
 triggers. `stream` gives the function for either.
 """
 
@@ -11,13 +11,14 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMany, Row
+from engine.evaluation.dispatch.index_choice import FUSED_NODES_MAX, STAYS_SHARE, index_pays
 from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
 from engine.evaluation.dispatch.members import EnabledRule, Updater
 from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
-from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, Weight, index_pays, weight_of
+from engine.evaluation.dispatch.weighing import Weight, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import NO_TEXTS, Texts

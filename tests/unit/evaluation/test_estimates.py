@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.evaluation.dispatch.weighing import Weight, estimate_of, indexed_ns, weight_of
+from engine.evaluation.dispatch.index_choice import indexed_ns
+from engine.evaluation.dispatch.weighing import Weight, estimate_of, weight_of
 from engine.evaluation.plan.requirements import requirements_of
 from engine.language.condition import Condition
 from engine.language.limits import DEFAULT_LIMITS

@@ -34,6 +34,7 @@ def all_seen(detector: Detector, prefix: str, before: tuple[int, int], limit: in
     place: KeyPlace | None = KeyPlace()
     while place is not None:
         read, place = seen_keys(detector.state, prefix, before, limit, place)
+        assert len(read) <= holdings.SLOTS_AT_ONCE
         found += read
     return sorted(found, key=lambda one: (-one.event, one.path))[:limit]
 
