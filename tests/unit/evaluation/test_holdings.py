@@ -73,6 +73,14 @@ def test_keys_come_page_by_page_those_seen_last_first(
     assert any(str(one.key["ip"]).startswith("SHA-256 ") for one in found if "ip" in one.key)
 
 
+def test_the_keys_seen_last_are_listed_in_whatever_order_they_were_first_seen() -> None:
+    detector = Detector()
+    detector.add_rule("r", "per user once a == 1")
+    for number, user in enumerate("abcacb"):
+        submit(detector, ({"user": user, "a": 1}, number))
+    assert [(one.event, one.key["user"]) for one in all_seen(detector, "", FIRST, 2)] == [(6, "b"), (5, "c")]
+
+
 def test_a_dropped_key_is_not_listed() -> None:
     detector = Detector()
     rule = detector.add_rule("r", "per user once a == 1")
