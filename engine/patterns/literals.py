@@ -42,7 +42,8 @@ def leading(tree: Tree | None) -> tuple[Text, ...] | None:
 
 def beginnings(literal: Text, text: str) -> int:
     """Return an upper bound of the number of places where a literal begins in an ASCII text."""
-    wanted = literal.text.lower()
+    # For RE2, U+017F is an "s", for `lower` it is not. What else `casefold` changes is in no ASCII text.
+    wanted = literal.text.casefold()
     # `count` skips overlapping occurrences.
     times = len(wanted) if any(wanted.startswith(wanted[at:]) for at in range(1, len(wanted))) else 1
     return times * (text.lower().count(wanted) if literal.fold else text.count(literal.text))

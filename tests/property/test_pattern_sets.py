@@ -11,9 +11,10 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.patterns.compiled_pattern import _options, compile_pattern
 from engine.patterns.cost import longest
 from engine.patterns.fact_patterns import FactPatterns
-from engine.patterns.literals import guard_of, leading
+from engine.patterns.literals import beginnings, guard_of, leading
 from engine.patterns.syntax.reader import read
-from tests.worlds.patterns import patterns, texts
+from engine.patterns.syntax.tree import Text
+from tests.worlds.patterns import patterns, texts, words
 
 SMALL = Limits(pattern_text_chars_max=15, pattern_work_max=60)
 
@@ -74,6 +75,13 @@ def test_every_match_begins_with_what_is_said_to_lead_it_and_is_no_longer_than_s
         )
         assert re2.match(written, text[match.start() :])
     assert longest(tree) is None or match.end() - match.start() <= longest(tree)
+
+
+@given(words, st.booleans(), st.text(alphabet="absSkKfoOBr", max_size=20))
+def test_no_place_where_a_literal_begins_is_missed(text, fold, searched):
+    literal = f"(?i:{re2.escape(text)})" if fold else re2.escape(text)
+    places = [at for at in range(len(searched)) if re2.match(literal, searched[at:])]
+    assert beginnings(Text(text, fold), searched) >= len(places)
 
 
 @given(patterns, texts)

@@ -227,6 +227,8 @@ def test_beginnings_are_counted_and_those_that_may_overlap_are_not_missed():
     assert beginnings(Text("aba", fold=False), "ababab") >= 2
     assert beginnings(Text("aAa", fold=True), "A" * 30) >= 28
     assert beginnings(Text("aa", fold=False), "aaa") >= 2
+    assert beginnings(Text("\u017fec", fold=True), "SEC sec") == 2
+    assert beginnings(Text("\u212aey", fold=True), "KEY key") == 2
     assert beginnings(Text("secret", fold=True), "public") == 0
 
 
