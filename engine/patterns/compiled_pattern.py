@@ -22,6 +22,11 @@ MEMORY_BYTES_MAX: Final = 1024 * 1024
 INSTRUCTION_MEMORY_BYTES: Final = 1024
 """RE2's memory for a harmless expression, and in addition for each of its instructions. All states fit."""
 
+JUDGED_MEMORY_BYTES: Final = 64 * 1024
+JUDGED_INSTRUCTION_MEMORY_BYTES: Final = 16
+"""The same for a new expression, and for each instruction that it may have. With so little, RE2 soon gives up
+on one that is too large: a row of 32 000 `a?` would take it seconds."""
+
 EXPLODING_MEMORY_BYTES_MAX: Final = 256 * 1024
 EXPLODING_INSTRUCTION_MEMORY_BYTES: Final = 64
 """The same for exploding expressions. RE2 should run out of memory soon, and fall back to simulation."""
@@ -41,6 +46,9 @@ REFUSED_PREPARATION: Final = 20_000
 
 _PLACE_INSTRUCTIONS: Final = 10
 """The typical number of instructions of a place. With more, as in `\\pL`, it counts as several places."""
+
+_RE2_GAVE_UP: Final = "pattern too large"
+"""How RE2's message begins if compiling takes too much memory."""
 
 _ALWAYS: Final = r"\z"
 """Matches every text. If a set does not find it, the set ran out of memory, and its result is invalid."""
@@ -147,10 +155,16 @@ def judged_pattern(pattern: str, limits: PatternLimits) -> CompiledPattern:
 
     First it checks that RE2 accepts the expression and that it is not too large.
     """
-    size = program_size(pattern)
-    if size > limits.pattern_program_max:
+    enough_bytes = JUDGED_MEMORY_BYTES + JUDGED_INSTRUCTION_MEMORY_BYTES * limits.pattern_program_max
+    try:
+        size = program_size(pattern, min(enough_bytes, MEMORY_BYTES_MAX))
+    except PatternError as error:
+        if not str(error).startswith(_RE2_GAVE_UP):
+            raise
+        size = None
+    if size is None or size > limits.pattern_program_max:
         raise PatternError(
-            f"it is too large: {size} steps when compiled, at most {limits.pattern_program_max} are allowed"
+            f"it is too large: when compiled, at most {limits.pattern_program_max} steps are allowed"
         )
     return compile_pattern(pattern, limits)
 
@@ -164,10 +178,10 @@ def compile_pattern(pattern: str, limits: PatternLimits) -> CompiledPattern:
     return CompiledPattern(pattern, limits)
 
 
-def program_size(pattern: str) -> int:
+def program_size(pattern: str, memory_bytes_max: int = MEMORY_BYTES_MAX) -> int:
     """Return the number of compiled instructions of an expression. Raises PatternError."""
     try:
-        size: int = re2.compile(pattern, _options(MEMORY_BYTES_MAX)).programsize
+        size: int = re2.compile(pattern, _options(memory_bytes_max)).programsize
     except re2.error as error:
         # RE2 gives its message in bytes.
         raise PatternError(error.args[0].decode("utf-8", "replace")) from None
