@@ -7,7 +7,7 @@ exponential time, so it stops at a bound, and may return a set that is not the s
 
 from collections.abc import Iterator
 from functools import reduce
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from typing import Final
 
 from engine.evaluation.explanation.nodes import Node
@@ -80,13 +80,10 @@ def _tried(root: Node, leaves: list[Condition], candidate: _Predicates | None) -
     if candidate is not None and _truth(root, candidate) is root.verdict:
         candidate = None
     sizes = range(1, len(leaves) + 1 if candidate is None else len(candidate))
-    left = TRIED_MAX
-    for several in chain.from_iterable(combinations(leaves, size) for size in sizes):
-        left -= _size(root)
-        if left < 0:
-            break
-        if _truth(root, frozenset(several)) is not root.verdict:
-            return frozenset(several)
+    several = chain.from_iterable(combinations(leaves, size) for size in sizes)
+    for tried in map(frozenset, islice(several, TRIED_MAX // _size(root))):
+        if _truth(root, tried) is not root.verdict:
+            return tried
     return candidate
 
 

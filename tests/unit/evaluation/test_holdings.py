@@ -81,6 +81,35 @@ def test_the_keys_seen_last_are_listed_in_whatever_order_they_were_first_seen() 
     assert [(one.event, one.key["user"]) for one in all_seen(detector, "", FIRST, 2)] == [(6, "b"), (5, "c")]
 
 
+def test_reading_the_keys_ends_with_the_last_path_and_finds_a_prefix_in_any_part() -> None:
+    detector = Detector()
+    detector.add_rule("r", "per user per ip once a == 1")
+    submit(detector, ({"user": "ada", "ip": "x" * 40, "a": 1}, 0))
+    for prefix, count in (("", 1), ("ad", 1), ("b", 0), ("xx", 1)):
+        found, place = seen_keys(detector.state, prefix, FIRST, 9, KeyPlace())
+        assert (len(found), place) == (count, None if len(detector.state.tables) == 1 else KeyPlace(1))
+
+
+def test_a_rule_and_its_memory_tell_since_when_and_whether_it_is_in_shadow() -> None:
+    detector = Detector()
+    submit(detector, ({}, 0), ({}, 0))
+    ids = [detector.add_rule("r", "once a == 1"), detector.add_rule("s", "a == 1", shadow=True)]
+    page = ask(detector, about="rules", limit=2)
+    assert [(rule["since_event"], rule.get("shadow")) for rule in page["rules"]] == [(2, None), (2, True)]
+    assert "after" not in page
+    (memory,) = ask(detector, about="nodes")["nodes"]
+    assert memory["since_event"] == 2
+    assert [standing(detector, rule_id, {}).get("shadow") for rule_id in ids] == [None, True]
+
+
+def test_a_name_with_a_dollar_is_another_one_than_that_without() -> None:
+    detector = Detector()
+    rule = detector.add_rule("r", "per $ser once a == 1 or per user once a == 1")
+    one, other = standing(detector, rule, {"user": 7})["node"]["nodes"]
+    assert one["note"] == "name a slice by a value of `$ser`"
+    assert other["key"] == {"user": 7}
+
+
 def test_a_dropped_key_is_not_listed() -> None:
     detector = Detector()
     rule = detector.add_rule("r", "per user once a == 1")
@@ -216,6 +245,40 @@ def test_of_what_is_known_only_what_is_certain_is_said() -> None:
     node = standing(detector, rule, {})["node"]
     assert "verdict" not in node
     assert node["nodes"][0]["found"] == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "verdict", "until_ms"),
+    [
+        ("once a == 1 and once within 5s a == 1", True, 5_000),
+        ("b == 1 and not (once within 5s a == 1 or not once within 9s a == 1)", False, 5_000),
+        ("historically for 5s strong a == 1", True, None),
+        ("historically for 5s strong a == 2", False, None),
+        ("sum(a) within 1m > limit", None, None),
+    ],
+)
+def test_a_tree_says_what_is_certain_without_an_event(
+    condition: str, verdict: bool | None, until_ms: float | None
+) -> None:
+    detector = Detector()
+    rule = detector.add_rule("r", condition)
+    assert standing(detector, rule, {"user": 7})["node"].get("verdict") in {None, False}
+    submit(detector, ({"user": 7, "a": 1, "b": 1}, -9_000), ({"user": 7, "a": 1}, 0))
+    node = standing(detector, rule, {"user": 7})["node"]
+    assert (node.get("verdict"), node.get("until_ms")) == (verdict, until_ms)
+    assert "since_ms" not in node
+
+
+def test_whether_an_event_belongs_to_a_slice_is_not_known_without_it() -> None:
+    detector = Detector()
+    rule = detector.add_rule("r", "per user where b == 1 once a == 1")
+    submit(detector, ({"user": 7, "a": 1, "b": 1}, 0))
+    node = standing(detector, rule, {"user": 7})["node"]
+    assert "verdict" not in node
+    assert [(each["text"], each.get("verdict")) for each in node["nodes"]] == [
+        ("once a == 1", True),
+        ("b == 1", None),
+    ]
 
 
 def test_rules_of_a_name_are_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

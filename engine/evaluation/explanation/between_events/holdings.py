@@ -187,7 +187,7 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list
     fitting = [live for live in looked_at if live.rule.name.startswith(prefix)]
     costs = _Costs(detector)
     page = [costs.document(live) for live in fitting[:limit]]
-    if len(fitting) >= limit:
+    if len(fitting) > limit:
         return page, page[-1]["priority"]
     return page, place
 
@@ -207,7 +207,8 @@ def costliest(
         rank = round((costs.time_share(live) or 0.0) * SHARE_UNITS), live.rule.priority
         if (-rank[0], rank[1]) > (-before[0], before[1]) and live.rule.name.startswith(prefix):
             following.append((*rank, live))
-    most = nsmallest(limit, following, key=lambda one: (-one[0], one[1]))
+    # Those of equal shares stay in order of priority.
+    most = nsmallest(limit, following, key=lambda one: -one[0])
     return [(share, priority, costs.document(live)) for share, priority, live in most], place
 
 
