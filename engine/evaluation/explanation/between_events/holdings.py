@@ -187,7 +187,7 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list
     fitting = [live for live in looked_at if live.rule.name.startswith(prefix)]
     costs = _Costs(detector)
     page = [costs.document(live) for live in fitting[:limit]]
-    if len(fitting) > limit:
+    if len(fitting) >= limit:
         return page, page[-1]["priority"]
     return page, place
 
