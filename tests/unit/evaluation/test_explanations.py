@@ -124,6 +124,25 @@ def test_a_note_says_where_a_relation_holds_nothing() -> None:
     assert node_of("r(a)", {"a": [1]}, sent={"r": [1]}).note == "`a` is an array, which no relation holds"
 
 
+@pytest.mark.parametrize(
+    ("text", "fields", "verdict"),
+    [
+        ("r(a, 2)", {"a": 1}, True),
+        ("r(a, 2)", {"a": 2}, False),
+        ("a == [1, 2]", {"a": [1, 2]}, True),
+        ("a != [1, 2]", {"a": [1, 2]}, False),
+        ("a between 1 and 2", {"a": 1}, True),
+        ("a between 1 and 2", {"a": 2}, True),
+        ("a between 1 and 2", {"a": 2.1}, False),
+        ("a not in [1]", {"a": 1}, False),
+        ("a not in b", {"a": 1, "b": [1]}, False),
+        ("a != b", {"a": [1], "b": [1]}, False),
+    ],
+)
+def test_a_predicate_is_true_where_it_would_be_evaluated_so(text: str, fields: dict, verdict: bool) -> None:
+    assert node_of(text, fields, sent={"r": [[1, 2]]}).verdict is verdict
+
+
 def test_long_values_are_cut_and_a_note_says_so() -> None:
     node = node_of('a contains "b" and not x == 1', {"a": "b" * 5_000})
     assert node.nodes[0].values == {"a": "b" * VALUE_CHARS_MAX + "…"}
