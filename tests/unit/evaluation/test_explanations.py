@@ -104,6 +104,8 @@ def test_a_verdict_can_return_and_the_first_change_counts() -> None:
         ("a in b", {"a": 1, "b": 1}, "`b` is the number 1, not an array"),
         ("a in b", {"a": 1, "b": ["1"]}, None),
         ("a == b", {"a": 1}, None),
+        ("a == b", {"a": 1, "b": 2}, None),
+        ("a in [1]", {"a": 2}, None),
         ("a == 1", {"a": 1}, None),
         ("a == 1", {}, None),
         ("per a once b == 1", {"b": 1}, "`a` is missing, so the event belongs to no slice"),
@@ -137,6 +139,7 @@ def test_a_note_says_where_a_relation_holds_nothing() -> None:
         ("a not in [1]", {"a": 1}, False),
         ("a not in b", {"a": 1, "b": [1]}, False),
         ("a != b", {"a": [1], "b": [1]}, False),
+        ("a == b", {"a": 1, "b": 1.0}, True),
     ],
 )
 def test_a_predicate_is_true_where_it_would_be_evaluated_so(text: str, fields: dict, verdict: bool) -> None:
