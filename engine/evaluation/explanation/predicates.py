@@ -165,7 +165,7 @@ def _said(value: Any) -> str:
         case str():
             # As `quoted`, which cuts and escapes, but in the quotes of JSON.
             return f'the string "{quoted(value)[1:-1]}"'
-        case tuple() if value and {*map(type, value)} <= {str, int, float}:
+        case tuple() if value:
             return f"an array of {_plural(value)}"
         case _:
             return json_type(value)

@@ -170,8 +170,9 @@ def test_what_it_keeps_is_bounded() -> None:
     assert [timeline.moments[0].number, len(timeline.moments)] == [11, EVENTS_KEPT]
     for number in range(TIMELINES_MAX - 1):
         timelines.look(rule_id, {"user": number})
-    with pytest.raises(Refusal):
+    with pytest.raises(Refusal) as refused:
         timelines.look(rule_id, {"user": "one more"})
+    assert refused.value.code == 1400
 
 
 def test_it_takes_no_more_than_a_share_of_the_processor_and_leaves_out_the_rest() -> None:
