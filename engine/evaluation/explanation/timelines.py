@@ -52,7 +52,8 @@ class Timeline:
         self.rows = tuple(islice(temporal, ROWS_MAX))
         """The temporal conditions with the keys around them, outer ones first."""
         self.moments = deque[Moment](maxlen=EVENTS_KEPT)
-        self.looked_at_s = 0.0
+        self.looked_at_s: float
+        """Set at each look."""
         self.count = 0
         """The number of events so far, including those that were left out."""
         self._key = [(split_name(name), value) for name, value in key.items()]
