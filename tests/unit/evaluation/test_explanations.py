@@ -221,6 +221,13 @@ def turning(text: str, fields: dict) -> list[str] | None:
         ("(a == 1 and b == 1) or (a == 1 and c == 1)", {}, ["a == 1", "b == 1"]),
         ("(a == 1 and b == 1) or (not a == 1 and c == 1 and d == 1)", {"a": 1}, ["b == 1"]),
         ("a == 1 and not a == 1", {}, None),
+        ("(b == 1 or a == 1) and (c == 1 or a == 1)", {}, ["a == 1"]),
+        ("(b == 1 or a == 1) and (c == 1 or a == 1) and d == 1", {}, ["a == 1", "d == 1"]),
+        ("a == 1 and b == 1 and (a == 1 or c == 1) and (b == 1 or c == 1)", {}, ["a == 1", "b == 1"]),
+        ("(a == 1 and not a == 1) or (a == 1 and b == 1)", {}, ["a == 1", "b == 1"]),
+        # The past is no predicate that an event could turn.
+        ("sum(x) > 9 and a == 1 and (a == 1 or b == 1)", {"a": 1}, None),
+        ("per user where b == 1 a == 1", {"user": 1, "a": 1, "b": 1}, ["b == 1"]),
         ("per a once b == 1", {}, None),
     ],
 )

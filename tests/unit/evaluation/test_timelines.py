@@ -125,6 +125,53 @@ def test_with_a_key_only_its_events_count() -> None:
     ]
 
 
+def test_a_condition_on_who_belongs_to_a_slice_is_a_row_outside_of_it() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("rule", "per user where previous b == 1 once a == 1")
+    timeline = Timelines(detector, Clock()).look(rule_id, {})
+    for number, b in enumerate((1, 0, 0)):
+        detector.submit({"user": "ada", "a": 1, "b": b}, number)
+    assert [len(keys) for _, keys in timeline.rows] == [1, 0]
+    assert [moment.verdicts for moment in timeline.moments] == [(True, False), (True, True), (True, False)]
+
+
+def test_each_timeline_has_its_own_events() -> None:
+    detector = Detector()
+    timelines = Timelines(detector, Clock())
+    rule_id = detector.add_rule("rule", "once a == 1")
+    of_bob, of_all = timelines.look(rule_id, {"user": "bob"}), timelines.look(rule_id, {})
+    detector.submit({"user": "ada", "a": 1}, 0)
+    assert (of_bob.count, of_all.count) == (0, 1)
+    assert [moment.key for moment in of_all.moments] == [{}]
+
+
+def test_what_there_is_no_time_to_explain_is_counted_on_each_timeline() -> None:
+    detector, took_s = Detector(), iter(range(10**6))
+    rule_id = detector.add_rule("rule", "once a == 1")
+    timelines = Timelines(detector, Clock(), lambda: float(next(took_s)))
+    looked_at = [timelines.look(rule_id, {}), timelines.look(rule_id, {"a": 1})]
+    for number in range(3):
+        detector.submit({"a": 1}, number)
+    assert [(timeline.count, len(timeline.moments)) for timeline in looked_at] == [(3, 1), (3, 0)]
+
+
+def test_a_disabled_rule_has_no_moments() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("rule", "once a == 1")
+    timeline = Timelines(detector, Clock()).look(rule_id, {})
+    detector.change_rule(rule_id, enabled=False)
+    detector.submit({"a": 1}, 0)
+    assert not timeline.moments
+
+
+def test_it_lasts_exactly_as_long_as_is_said() -> None:
+    detector, clock = Detector(), Clock()
+    timeline = Timelines(detector, clock).look(detector.add_rule("rule", "once a == 1"), {})
+    clock.now_s = LOOKED_AT_S
+    detector.submit({"a": 1}, 0)
+    assert len(timeline.moments) == 1
+
+
 def test_a_refused_event_is_not_on_it() -> None:
     detector = Detector()
     timeline = Timelines(detector, Clock()).look(detector.add_rule("rule", "once a == 1"), {})
