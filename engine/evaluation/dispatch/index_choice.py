@@ -1,6 +1,7 @@
 """Decides whether rules are indexed: compares what an event costs in one function and with an index.
 
-Both are estimates, which depend only on the rules, so that a replay makes the same choice.
+Both are estimates in nanoseconds, as those of `weighing.py`. They depend only on the rules, so that a replay
+makes the same choice.
 """
 
 from bisect import bisect_left

@@ -219,6 +219,13 @@ def test_the_steps_are_counted_and_bounded(pattern: str, steps: int, monkeypatch
     assert counted(known(pattern)) == Counted(True, steps - 1)
 
 
+@pytest.mark.parametrize(
+    "pattern", ["((((a|b)?){40}x?){40}y?){9}q", "(" + "|".join("abcdefgh") * 9 + "){30,90}x"]
+)
+def test_counting_ends_where_it_would_take_too_long(pattern: str) -> None:
+    assert counted(known(pattern)) == Counted(True, automaton.STEPS_MAX)
+
+
 def known(pattern: str) -> Tree:
     tree = read(pattern)
     assert tree is not None

@@ -3,7 +3,6 @@
 import pytest
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.patterns import automaton
 from engine.patterns.automaton import counted
 from engine.patterns.compiled_pattern import PatternError, compile_pattern, program_size
 from engine.patterns.cost import is_brief, is_plain, longest, places
@@ -76,34 +75,6 @@ def test_what_people_write_is_harmless_and_takes_texts_of_any_length(pattern):
 def test_what_can_have_ever_more_states_is_known(pattern):
     tree = read(pattern)
     assert tree is None or counted(tree).explodes
-
-
-def test_states_are_those_of_textbooks(monkeypatch):
-    """For `(a|b)*a(a|b){n}` 2 to the n+1, for a word one for each letter, and one where nothing is alive."""
-
-    def states(pattern: str) -> int:
-        bounds = range(-50, 300)
-        for bound in bounds:
-            monkeypatch.setattr(automaton, "STATES_MAX", bound - places(read(pattern)) - 1)
-            if not counted(read(pattern)).explodes:
-                return bound
-        raise AssertionError
-
-    for number in range(6):
-        assert states(f"^(a|b)*a(a|b){{{number}}}$") in range(2 ** (number + 1), 2 ** (number + 1) + 3)
-    assert states("abcd") == 5
-    assert states("a|b|c") == 4
-    assert states("a{2,}b") == 4
-
-
-def test_counting_ends_soon_whatever_is_counted():
-    for pattern in (
-        "((((a|b)?){9}x?){9}y?){9}q",
-        "[^a]?" * 900,
-        "(" + "|".join("abcdefgh") * 9 + "){30,90}x",
-        "(((a*)*)*)*" * 99,
-    ):
-        assert counted(read(pattern)).steps <= automaton.STEPS_MAX
 
 
 @pytest.mark.parametrize(

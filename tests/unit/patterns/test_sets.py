@@ -10,7 +10,8 @@ from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern, c
 from engine.patterns.fact_patterns import TRIED_EACH_MAX, TRIED_SINGLY_MAX, FactPatterns
 from engine.patterns.sets import PatternSets
 
-WORK = compile_pattern("[ab].{30}c", DEFAULT_LIMITS).work_per_byte
+EXPLODING = "[ab].{30}c"
+WORK = compile_pattern(EXPLODING, DEFAULT_LIMITS).work_per_byte
 LITERALS = [f"word{number}x" for number in range(3_000)]
 
 
@@ -230,9 +231,6 @@ def test_a_set_stays_until_more_than_half_of_it_is_removed(compiled):
     sets.remove("ijkl")
     assert found(sets, "ijkl mnop") == ["mnop"]
     assert compiled == [1]
-
-
-EXPLODING = "[ab].{30}c"
 
 
 def test_what_is_tried_on_a_text_changes_with_the_patterns_though_the_text_is_the_same():
