@@ -163,6 +163,7 @@ ROOMS: Final = {
                 "property/test_dry_runs.py",
                 "property/test_shadows.py",
             ),
+            decided=True,
         ),
         Room(
             "estimates",

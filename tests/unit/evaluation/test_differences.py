@@ -92,6 +92,25 @@ def test_each_difference_has_the_trees_that_an_explanation_had(pair: tuple[str, 
     assert expected
 
 
+def test_rules_that_were_born_later_have_trees_of_their_own_slices() -> None:
+    detector = Detector()
+    for number in range(3):
+        detector.submit({"a": 1, "user": "u"}, number)
+    slices = "per user where once a == 1"
+    detector.add_rule("rule", f"{slices} previous b == 1", rule_id=RULE)
+    detector.add_rule("draft", f"{slices} once b == 1", rule_id=DRAFT, shadow=True, draft_of=RULE)
+    watching = watch(detector, detector.comparison(RULE), Clock())
+    expected = []
+    for number, fields in enumerate([{"a": 1}, {"b": 1}, {"b": 2}, {}, {}], 3):
+        at = {**fields, "user": "u"}, number
+        rule, draft = explain(detector, *at).rules
+        detector.submit(*at)
+        if rule.verdict is not draft.verdict:
+            expected.append((rule.node, draft.node))
+    assert [one.nodes for one in watching.kept] == expected
+    assert len(expected) == 3
+
+
 def test_a_burst_is_kept_whole_up_to_a_bound_and_explained_in_part() -> None:
     detector, clock, watching = made("a == 1", "a == 2")
     submitted(detector, [({"a": 1}, number, None) for number in range(DIFFERENCES_KEPT + 20)])

@@ -306,6 +306,7 @@ def test_an_object_of_every_scalar_is_one_level_deep() -> None:
         (batch(msgpack.ExtType(5, b"x")), "it holds a value of the extension type"),
         (named(b"\x05"), "a member's name is no string"),
         (named(b"\x91\x01"), "a member's name is no string"),
+        (named(b"\x80"), "a member's name is no string"),
         (batch("#").replace(b"#", b"\xff"), "a string is not valid UTF-8"),
     ],
 )
