@@ -8,9 +8,8 @@
 Each mutant is a copy of the product in which one place differs. It is killed when a test of its room fails,
 or when it answers otherwise than the executable specification, or not in time. A room has its tables in a
 folder of its name: by_hand.toml has mutants; survivors.toml lists those that survive, with the reason why
-nothing changes, and under `cost` the lines on which only cost depends, which are not judged. In a room that
-is decided, a survivor that is not listed is an error, as is an entry that fits no mutant; in the other rooms,
-survivors are printed.
+nothing changes, and under `cost` the lines on which only cost depends, which are not judged. A survivor that
+is not listed is an error, as is an entry that fits no mutant.
 """
 
 import argparse
@@ -127,12 +126,8 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())
             for mutant, outcome in judging.judged(chosen, options.jobs):
                 counts[outcome] += 1
-                if (outcome == SURVIVED) is (mutant in survivors):
-                    continue
-                if room.decided or options.changed is not None or mutant in hand:
+                if (outcome == SURVIVED) is not (mutant in survivors):
                     wrong.append(f"{outcome}: {mutant}")
-                else:
-                    print(f"undecided: {mutant}", flush=True)
     outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (KILLED, TIMEOUT, SURVIVED))
     print(
         f"{room.name}: {len(hand)} mutants by hand, {len(machine)} mechanical; {len(chosen)} judged: "

@@ -25,8 +25,6 @@ class Room(NamedTuple):
     """The files whose strings are code, and are mutated too."""
     replayed: bool = False
     """Whether mutants also answer a recording of the executable specification."""
-    decided: bool = False
-    """Whether every mutant that survives is listed in survivors.toml, with the reason."""
 
     @property
     def package(self) -> str:
@@ -142,7 +140,6 @@ ROOMS: Final = {
                 "dispatch/compilation/memory_access.py",
             ),
             replayed=True,
-            decided=True,
         ),
         Room(
             "explanation",
@@ -163,7 +160,6 @@ ROOMS: Final = {
                 "property/test_dry_runs.py",
                 "property/test_shadows.py",
             ),
-            decided=True,
         ),
         Room(
             "estimates",
@@ -196,7 +192,6 @@ ROOMS: Final = {
                 "unit/runtime/test_shadows.py",
                 "property/test_bodies.py",
             ),
-            decided=True,
         ),
         Room(
             "events",
@@ -212,7 +207,6 @@ ROOMS: Final = {
                 "unit/evaluation/test_detector.py",
             ),
             files=("events/*.py", "dispatch/warning_bounds.py"),
-            decided=True,
         ),
         Room(
             "facts",
@@ -228,7 +222,6 @@ ROOMS: Final = {
                 "unit/evaluation/test_lookups.py",
             ),
             files=("lookups.py", "names.py", "pattern_work.py", "shown.py", "texts.py"),
-            decided=True,
         ),
         Room(
             "rules",
@@ -246,7 +239,6 @@ ROOMS: Final = {
                 "rule_book/verdicts.py",
                 "rule_book/preparation.py",
             ),
-            decided=True,
         ),
         Room(
             "kept",
@@ -272,7 +264,6 @@ ROOMS: Final = {
                 "dispatch/indexing/table_finder.py",
             ),
             replayed=True,
-            decided=True,
         ),
         Room(
             "language",
@@ -283,7 +274,6 @@ ROOMS: Final = {
                 "unit/patterns/test_compiled_pattern.py",
                 "property/test_language*.py",
             ),
-            decided=True,
         ),
         Room(
             "patterns",
@@ -295,13 +285,11 @@ ROOMS: Final = {
                 "property/test_pattern_trees.py",
                 "property/test_pattern_sets.py",
             ),
-            decided=True,
         ),
         Room(
             "snapshots",
             "snapshots",
             tests=("unit/snapshots/test_*.py", "crash/store/test_*.py"),
-            decided=True,
         ),
         Room(
             "detector",
@@ -314,14 +302,12 @@ ROOMS: Final = {
                 "unit/runtime/**/test_*.py",
             ),
             importing="engine.runtime.detector",
-            decided=True,
         ),
         Room(
             "settings",
             "api",
             tests=("api/test_settings*.py", "unit/test_pages.py"),
             files=("settings.py", "settings_sources.py"),
-            decided=True,
         ),
         Room(
             "requests",
@@ -340,9 +326,8 @@ ROOMS: Final = {
                 "server/http1/request_head.py",
                 "server/http1/request_reader.py",
             ),
-            decided=True,
         ),
-        Room("client", "api/client", tests=("unit/client/test_*.py",), decided=True),
+        Room("client", "api/client", tests=("unit/client/test_*.py",)),
         Room(
             "recordings",
             "api/cli",
@@ -356,14 +341,12 @@ ROOMS: Final = {
                 "unit/cli/test_check.py",
             ),
             files=("recordings/*.py", "rule_files.py"),
-            decided=True,
         ),
         Room(
             "placement",
             "engine/runtime/placement/workers",
             tests=("unit/runtime/test_node_choice.py", "unit/runtime/test_relief.py"),
             files=("node_choice.py", "relief.py"),
-            decided=True,
         ),
     )
 }

@@ -51,3 +51,8 @@ def test_ends_past_the_bound_replace_others_everywhere() -> None:
         made.learn(frozenset({Range("x", 1_000 + number, LARGEST)}))
     assert made.cost(Range("x", 999, LARGEST)) > 0.9, "the new ones have come"
     assert made.cost(Range("x", -1, 300)) < 0.1, "in place of the old ones"
+
+
+def test_the_ends_that_are_kept_are_bounded() -> None:
+    made = learned(*(Range("x", number, LARGEST) for number in range(300)))
+    assert len(made._sample("x").ends) == 256
