@@ -28,7 +28,7 @@ UPDATE = Case("left", Action.WRITE)
 
 @pytest.mark.storm
 def test_a_sample_of_the_mutants_is_killed() -> None:
-    sample = ("--room", "evaluation", "--every", "18000", "--hand-every", "300")
+    sample = ("--room", "settings", "--every", "100", "--hand-every", "2")
     command = [sys.executable, "-m", "tests.mutation", *sample]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

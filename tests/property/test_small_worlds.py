@@ -1,6 +1,6 @@
 """Small worlds, exhausted: every temporal operator and every pair of them, on every short trace.
 
-For indexed rules, a third of the traces that are one event shorter are drawn, each with a last event, unless
+For indexed rules, a sixth of the traces that are one event shorter are drawn, each with a last event, unless
 the profile is `deep`.
 """
 
@@ -180,7 +180,7 @@ def test_every_trace_of_a_small_world_is_judged_as_specified(
             else [
                 (*trace, chance.randrange(len(alphabet)))
                 for trace in traces(alphabet, length - 1)
-                if chance.random() < 1 / 3
+                if chance.random() < 1 / 6
             ]
         )
         for mode, some in (("fused", every), ("indexed", drawn)):

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from engine import Detector
+from engine.evaluation.dispatch import rule_set
+from tests.differential import fused
 
 KEYS = ("user", "address", "card", "device", "city")
 CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
@@ -117,10 +119,14 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
 
 @pytest.mark.parametrize(("count", "condition", "indexed"), CHOICES.values(), ids=CHOICES)
 def test_rules_are_indexed_where_that_was_measured_to_cost_less(
-    count: int, condition: Callable[[int], str], indexed: bool
+    count: int, condition: Callable[[int], str], indexed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = Detector()
-    for number in range(count):
-        detector.add_rule(f"rule {number}", condition(number))
+    # Only the last rule has all of them weighed.
+    with monkeypatch.context() as patched:
+        patched.setattr(rule_set, "index_pays", fused.up_to(count))
+        for number in range(count - 1):
+            detector.add_rule(f"rule {number}", condition(number))
+    detector.add_rule("the last one", condition(count - 1))
     assert detector.state.indexed is indexed
     assert Detector.load(detector.dump(), Detector.STATE_VERSION).state.indexed is indexed
