@@ -104,6 +104,8 @@ ROOMS: Final = {
                 "state/removal/minima.py",
                 "persistence/packing.py",
                 "dispatch/rule_set.py",
+                "dispatch/indexing/index_members.py",
+                "dispatch/indexing/member_rows.py",
                 "persistence/saved.py",
                 "plan/ir.py",
                 "plan/known.py",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch.rule_set import RuleSet
+from engine.evaluation.dispatch.indexing.member_rows import MemberRows
 from tests.differential.feeding import answers, in_batches
 from tests.differential.modes import in_mode
 from tests.worlds.many_rules import ManyRulesWorld
@@ -23,9 +23,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
     """Count the runs of each member at each event."""
     counted: Counter[tuple[int, int]] = Counter()
     wrapped: dict[Any, Any] = {}
-    compile_row = RuleSet._row
+    compile_row = MemberRows._row
 
-    def row(self: RuleSet, member: int, known: Any, *, selected: bool = False) -> Any:
+    def row(self: MemberRows, member: int, known: Any, *, selected: bool = False) -> Any:
         made = compile_row(self, member, known, selected=selected)
         width = len(made.rest) + 1
 
@@ -37,7 +37,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
 
         return made._replace(observe=wrapped.setdefault(made.observe, observe))
 
-    monkeypatch.setattr(RuleSet, "_row", row)
+    monkeypatch.setattr(MemberRows, "_row", row)
     return counted
 
 

@@ -6,35 +6,29 @@ triggers. `stream` gives the function for either.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMany, Row
+from engine.evaluation.dispatch.compilation.compiler import Compiler, ObserveMany
 from engine.evaluation.dispatch.index_choice import FUSED_NODES_MAX, STAYS_SHARE, index_pays
-from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
 from engine.evaluation.dispatch.indexing.index import Index
+from engine.evaluation.dispatch.indexing.index_members import IndexMembers
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
-from engine.evaluation.dispatch.members import EnabledRule, Updater
-from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
+from engine.evaluation.dispatch.indexing.member_rows import MemberRows
+from engine.evaluation.dispatch.indexing.sampling import Samples
+from engine.evaluation.dispatch.members import EnabledRule
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from engine.evaluation.dispatch.weighing import Weight, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import NO_TEXTS, Texts
-from engine.evaluation.memory import Regime
-from engine.evaluation.paths import membership_of
-from engine.evaluation.plan.ir import Memories
-from engine.evaluation.plan.known import Known
-from engine.evaluation.plan.requirements import RULE_STAGE, path_depth, requirements_of, size_of, update_stage
-from engine.evaluation.plan.triggers import Analysis, Holding, Triggers, Unstarted, may_meet_several
+from engine.evaluation.plan.requirements import requirements_of, size_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
 from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.slices import State
-from engine.evaluation.state.storage.columns import ColumnTable
-from engine.evaluation.state.views import Store
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -51,13 +45,7 @@ class RuleSet:
         self.patterns = PatternWork(limits)
         self.lookups = Lookups()
         self._compiler = Compiler(state, self.patterns, self.lookups)
-        self._selected = SelectedRows(self._selected_row)
-        self._index = Index(self._new_bucket, self._selected, self.patterns.of, self.lookups)
         self._enabled: dict[int, EnabledRule] = {}
-        self._updaters: dict[int, Updater] = {}
-        """The updaters of memories, by number; empty until the rule set is indexed."""
-        self._updater_of: dict[NodeName, int] = {}
-        self._updaters_made = 0
         self.joins = Joins(state)
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
@@ -75,18 +63,23 @@ class RuleSet:
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
         self._relation_names: list[str] | None = None
+        rows = MemberRows(state, self._compiler, self._enabled)
+        index = Index(rows.new_bucket, rows.selected, self.patterns.of, self.lookups)
+        self.samples = Samples()
+        self._members = IndexMembers(state, index, rows, self.joins, self.samples)
+        """Empty until the rule set is indexed."""
         self._indexed_stream = IndexedStream(
             state,
-            self._index,
+            index,
             self.joins,
-            self._join_due,
-            self._slice_test,
+            self._members.join_due,
+            rows.slice_test,
             self.patterns,
             self.lookups,
             self.relations,
             self._rules,
+            self.samples,
         )
-        self.samples = self._indexed_stream.samples
 
     @property
     def texts(self) -> "Texts":
@@ -172,8 +165,7 @@ class RuleSet:
         elif self._state.indexed and not (pays or loaded or entries_to_write(self._state) > WRITTEN_MAX):
             for priority in self._enabled:
                 self._unindex_rule(priority)
-            for name in list(self._updater_of):
-                self._drop_updater(name)
+            self._members.remove_updaters()
             self.joins.clear()
             fuse(self._state, tick, now_us)
 
@@ -194,28 +186,12 @@ class RuleSet:
 
     def _release(self, name: NodeName, now_us: int) -> None:
         users, updated = self._state.users, self._state.memory_of(name)
-        if users[name] == users[updated] == 1 and updated in self._updater_of:
-            self._drop_updater(updated)
+        if users[name] == users[updated] == 1:
+            self._members.remove_updater(updated)
         if users[name] == 1:
             self.joins.newborn.pop(name, None)
         for inner in self._state.release(name, now_us):
             self._release(inner, now_us)
-
-    def _join_due(self, now_us: int, tick: int) -> None:
-        """Have some memories join older ones, which read the same from the event after `tick` on."""
-        self.joins.meet(now_us)
-        for due in self.joins.due(now_us, tick):
-            self._join(due.name, due.since_us, now_us)
-
-    def _join(self, name: NodeName, since_us: int, now_us: int) -> None:
-        state = self._state
-        store, oldest = state.stores[name], state.oldest(name)
-        self._drop_updater(name)
-        bucket = state.globals.buckets.get(store) if isinstance(store, int) else store.bucket
-        if bucket is not None:
-            self._bucket_of(state.stores[oldest], unstarted=False).take_over(bucket)
-            self._unwatch(store)
-        state.join(name, since_us, now_us)
 
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
@@ -238,84 +214,10 @@ class RuleSet:
                 self._index_rule(rule.priority)
 
     def _index_rule(self, priority: int) -> None:
-        """Index a rule and the memories that it reads, each by its own triggers."""
-        enabled = self._enabled[priority]
-        analysis = Analysis(enabled.birth, self._index.cost)
-        for name in enabled.memories:
-            updated = self._state.memory_of(name)
-            for each in (updated, *map(self._state.memory_of, self._state.inner.get(updated, ()))):
-                if each not in self._updater_of:
-                    self._add_updater(each, analysis)
-        triggers = analysis.of_rule(enabled.rule.condition)
-        self._enabled[priority] = enabled._replace(triggers=triggers)
-        self._add_member(priority, RULE_STAGE, enabled.birth, triggers)
+        self._enabled[priority] = self._members.add_rule(priority, self._enabled[priority])
 
     def _unindex_rule(self, priority: int) -> None:
-        """Undo `_index_rule`, except for the memories."""
-        enabled = self._enabled[priority]
-        self._remove_member(priority, RULE_STAGE, enabled.birth, enabled.triggers)
-
-    def _add_updater(self, name: NodeName, analysis: Analysis) -> None:
-        """Index a memory. The analysis is that of a rule that reads it."""
-        self._updaters_made += 1
-        if name.birth != analysis.birth:
-            analysis = Analysis(name.birth, self._index.cost)
-        triggers = analysis.of_memory(name.condition, name.path)
-        updater = Updater(-self._updaters_made, name, update_stage(name.condition, name.path), triggers)
-        self._updaters[updater.number] = updater
-        self._updater_of[name] = updater.number
-        self._add_member(updater.number, updater.stage, name.birth, triggers)
-
-    def _drop_updater(self, name: NodeName) -> None:
-        updater = self._updaters.pop(self._updater_of.pop(name))
-        self._remove_member(updater.number, updater.stage, name.birth, updater.triggers)
-
-    def _add_member(self, member: int, stage: int, birth: int, triggers: Triggers | None) -> None:
-        several = may_meet_several(triggers)
-        if several:
-            self._selected.add(member)
-        self._index.add(member, triggers, stage, several=several)
-        for store, unstarted in self._memories_among(birth, triggers):
-            self._bucket_of(store, unstarted=unstarted).add(member, stage, several=several)
-
-    def _remove_member(self, member: int, stage: int, birth: int, triggers: Triggers | None) -> None:
-        self.samples.forget(member)
-        several = may_meet_several(triggers)
-        self._index.remove(member, triggers, stage, several=several)
-        for store, unstarted in self._memories_among(birth, triggers):
-            bucket = self._bucket_of(store, unstarted=unstarted)
-            bucket.remove(member, stage, several=several)
-            if not bucket.size:
-                self._unwatch(store)
-        if several:
-            self._selected.remove(member)
-
-    def _memories_among(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
-        """Return the memories among the triggers, each with whether it triggers while it is empty."""
-        memories = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
-        store_of = self._state.store_of
-        return [
-            (store_of(NodeName(trigger.node, trigger.path, birth)), isinstance(trigger, Unstarted))
-            for trigger in memories
-        ]
-
-    def _bucket_of(self, store: Store, *, unstarted: bool) -> Bucket:
-        """Return the bucket of the members that a memory triggers."""
-        globals_ = self._state.globals
-        bucket = globals_.buckets.get(store) if isinstance(store, int) else store.bucket
-        if bucket is None:
-            bucket = self._new_bucket(None)
-            if isinstance(store, int):
-                globals_.watch(store, bucket, unstarted=unstarted)
-            else:
-                store.watch(bucket)
-        return bucket
-
-    def _unwatch(self, store: Store) -> None:
-        if isinstance(store, int):
-            self._state.globals.unwatch(store)
-        else:
-            store.unwatch()
+        self._members.remove_rule(priority, self._enabled[priority])
 
     # -- what rules cost ------------------------------------------------------------------------------------
 
@@ -335,7 +237,7 @@ class RuleSet:
         took_ns, users = self.samples.time_ns, self._state.users
         found = took_ns.get(priority, 0.0)
         for name in map(self._state.memory_of, enabled.memories):
-            found += took_ns.get(self._updater_of[name], 0.0) / users[name]
+            found += took_ns.get(self._members.updater_of(name), 0.0) / users[name]
         return found
 
     # -- events ---------------------------------------------------------------------------------------------
@@ -348,45 +250,6 @@ class RuleSet:
             enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
             self._stream = self._compiler.stream(enabled, self.nodes)
         return self._stream
-
-    def _slice_test(self, table: ColumnTable) -> SliceTest:
-        """Return the condition under which a table enters an event."""
-        test: SliceTest | None = table.slice_test
-        if test is None:
-            condition, birth = membership_of(table.path)
-            names = [NodeName(node, path, birth) for node, path in requirements_of(condition, birth).memories]
-            row = self._compiler.row(condition, birth, self._memories(names), None)
-            test = table.slice_test = SliceTest.of(path_depth(table.path), table, row)
-        return test
-
-    def _new_bucket(self, known: Known | None) -> Bucket:
-        return Bucket(self._row, self._selected, known)
-
-    def _selected_row(self, member: int, known: Known | None) -> SelectedRow:
-        observe, _, constants = self._row(member, known, selected=True)
-        return (*constants, member, observe)
-
-    def _row(self, member: int, known: Known | None, *, selected: bool = False) -> Row:
-        if member < 0:
-            name = self._updaters[member].name
-            nodes = requirements_of(name.condition, name.birth, name.path).memories
-            found: Memories = {
-                **self._memories([NodeName(node, path, name.birth) for node, path in nodes[1:]]),
-                name[:2]: (*self._memory(name), False),
-            }
-            return self._compiler.updater(name, found, known, selected=selected)
-        rule, birth, names, *_ = self._enabled[member]
-        return self._compiler.row(rule.condition, birth, self._memories(names), known, selected=selected)
-
-    def _memories(self, names: Iterable[NodeName]) -> Memories:
-        """Return memories as rules read them: through a view, if they can be shared."""
-        views = self._state.views
-        each = ((name, *self._memory(name)) for name in names)
-        return {name[:2]: (views.get(name, store), regime, name in views) for name, store, regime in each}
-
-    def _memory(self, name: NodeName) -> tuple[Store, Regime]:
-        store = self._state.store_of(name)
-        return store, self._state.regime(store)
 
 
 def _uncount(counts: Counter[Any], item: Any) -> None:

@@ -106,7 +106,7 @@ def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) ->
 
 def _evaluated(detector: Detector, **fields: object) -> int:
     """Give how many rules an event has evaluated."""
-    met = detector.rule_set._index.met_by(fields, {})
+    met = detector.rule_set._members._index.met_by(fields, {})
     selected = sum(
         len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
     )

@@ -254,7 +254,7 @@ def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     rules = [f'tags contains "{number} "' for number in range(500)]
     detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
-    index = detector.rule_set._index
+    index = detector.rule_set._members._index
     for value, names in [
         (["7 ", "8 ", "of no rule"], ['tags contains "7 "', 'tags contains "8 "']),
         (

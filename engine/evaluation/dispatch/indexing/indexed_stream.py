@@ -45,6 +45,7 @@ class IndexedStream:
         lookups: Lookups,
         relations: Collection[str],
         rules: Mapping[int, Rule],
+        samples: Samples,
     ) -> None:
         self._state = state
         self._index = index
@@ -56,7 +57,7 @@ class IndexedStream:
             lambda priorities: tuple([rules[priority] for priority in priorities])
         )
         self._finders: tuple[TableFinder, TableFinder | None] | None = None
-        self.samples = Samples()
+        self._samples = samples
 
     def rules_changed(self) -> None:
         """Forget what depends on the rules."""
@@ -103,7 +104,7 @@ class IndexedStream:
                 fired: list[int] = []
                 if met or tests:
                     if not tick % SAMPLED_EVERY:
-                        met, tests = self.samples.timed(met, tests)
+                        met, tests = self._samples.timed(met, tests)
                     run(met, tests, fields, sent, now, tick, relations, fired.append)
                 globals_.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:
