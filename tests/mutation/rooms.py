@@ -78,6 +78,8 @@ ROOMS: Final = {
                 "unit/evaluation/test_unions.py",
                 "unit/evaluation/test_entries.py",
                 "unit/evaluation/test_selection.py",
+                "unit/evaluation/test_sampling.py",
+                "unit/evaluation/test_holdings.py",
             ),
             files=(
                 "plan/triggers.py",

@@ -113,7 +113,7 @@ class Analysis:
     """
 
     def __init__(self, birth: int, cost: Cost) -> None:
-        self.birth = birth
+        self._birth = birth
         self._cost = cost
         self.found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
         """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
@@ -182,7 +182,7 @@ class Analysis:
             case language.Not(inner):
                 return self.false(inner, path)
             case language.Keyed(inner, key, where):
-                parts = [self.true(inner, (*path, step_of(node, self.birth))), _present(key)]
+                parts = [self.true(inner, (*path, step_of(node, self._birth))), _present(key)]
                 return self.best(parts if where is None else [*parts, self.true(where, path)])
             case language.Once(inner) | language.OnceWithin(inner):
                 return self.union([frozenset({Holding(node, path)}), self.true(inner, path)])

@@ -79,10 +79,12 @@ class IndexMembers:
         state.join(name, since_us, now_us)
 
     def _add_updater(self, name: NodeName, analysis: Analysis) -> None:
-        """Index a memory. The analysis is that of a rule that reads it."""
+        """Index a memory.
+
+        The analysis is that of a rule that reads it. The memory may be that of an older rule. It has the same
+        triggers for both, since nodes with slices that differ between births are not shared.
+        """
         self._updaters_made += 1
-        if name.birth != analysis.birth:
-            analysis = Analysis(name.birth, self._index.cost)
         triggers = analysis.of_memory(name.condition, name.path)
         updater = Updater(-self._updaters_made, name, update_stage(name.condition, name.path), triggers)
         self._updaters[updater.number] = updater
