@@ -21,6 +21,8 @@ REVOKED_WITHIN_S = 1.5
 """A second, in which a revoked token is refused everywhere, and some time for a busy machine."""
 DEADLINE_S = 120
 """The deadline of a request. On a busy machine, Ray takes a while to start a worker."""
+DEFAULTS = {"RULE_DETECTOR_DEADLINE_S": str(DEADLINE_S)}
+"""The settings of `served` that are not given."""
 _OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_")
 
 
@@ -152,7 +154,7 @@ def served(
     """Give a service on a free port whose data lie in `folder`; its token is known at its first start."""
     output = folder.with_suffix(f".{time.monotonic_ns()}.log")
     arguments = ["serve", "--port", "0", "--data", str(folder), *options]
-    more = {"RULE_DETECTOR_DEADLINE_S": str(DEADLINE_S), **more}
+    more = DEFAULTS | more
     with started(
         output, *arguments, start_new_session=start_new_session, started_in=started_in, **more
     ) as running:

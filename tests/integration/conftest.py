@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from engine.runtime.broker.fleet import Fleet
+from tests import service_process
 from tests.service_process import DEADLINE_S
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_spare() -> Iterator[None]:
+    """Gives services one spare process: to start another one takes two seconds of a processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(service_process.DEFAULTS, "RULE_DETECTOR_SPARES", "1")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,8 @@ FAILURE_TWICE = "ok == false and per user (once within 1m (ok == false and first
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("commands") / "data") as running:
+    folder = tmp_path_factory.mktemp("commands") / "data"
+    with served(folder, "--detectors-per-worker", "20") as running:
         yield running
 
 

@@ -27,7 +27,7 @@ FRONT_ENDS = 3
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("front_ends") / "data"
-    with served(folder, "--front-ends", str(FRONT_ENDS)) as running:
+    with served(folder, "--front-ends", str(FRONT_ENDS), "--detectors-per-worker", "20") as running:
         yield running
 
 
@@ -279,7 +279,8 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
 def test_shutdown_answers_all_that_was_evaluated(tmp_path, number, to_all):
     """What was evaluated was answered, and the other way round: nothing that was taken is lost."""
     data = tmp_path / "data"
-    with served(data, "--front-ends", str(number), start_new_session=True) as running:
+    options = ("--front-ends", str(number), "--shutdown-wait-s", "1")
+    with served(data, *options, start_new_session=True) as running:
         detector = with_rule(running)
         with calling(running, detector, 24) as callers:
             if to_all:

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 UNIT = Path(__file__).parent.parent / "unit"
 COMMITS = sorted(path.name.partition(".")[0] for path in GOLDEN.glob("*.tar.xz"))
 REQUESTS_MIN = 60
-MORE_EVENTS = 40
+MORE_EVENTS = 20
 
 
 class History:

@@ -57,11 +57,9 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
         print_times(what, all_s)
 
 
-@pytest.mark.parametrize(
-    "number",
-    [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.long)],
-    ids=["stopped", "killed"],
-)
+# tests/linearizability and test_services_share.py kill and stop the directory too.
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost(tmp_path, number):
     data = tmp_path / "data"
     with cluster(tmp_path) as nodes, service_on(nodes, data) as service, load(service, 9) as callers:

@@ -96,7 +96,9 @@ def until(condition: Callable[[], Any], within_s: float = 60) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("victim", ["ray::DashboardAgent", "gcs_server"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param("ray::DashboardAgent", marks=pytest.mark.long), "gcs_server"]
+)
 def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth(tmp_path, victim):
     """Ray's raylet ends with each of its agents, and so do all actors; there is no setting against that."""
     with served(tmp_path / "data") as service, calling(service) as callers:

@@ -95,14 +95,16 @@ def test_a_restart_in_the_middle_of_a_script_changes_no_answer(tmp_path: Path, s
     folder = tmp_path / "data"
     scripts = [World(random.Random(f"{seed} restart {n}").choice).script(depth=3) for n in range(12)]
     remotes: list[Remote] = []
-    with served(folder) as running:
+    # Each script has a detector, and each of those would have a process of its own.
+    shared = ("--detectors-per-worker", str(len(scripts)))
+    with served(folder, *shared) as running:
         token = running.token
         for number, script in enumerate(scripts):
             remotes.append(Remote(running, f"script {number}"))
             for step in script[: len(script) // 2]:
                 remotes[-1].apply(step)
         assert running.end() == 0
-    with served(folder) as running:
+    with served(folder, *shared) as running:
         running.token = token
         for remote, script in zip(remotes, scripts, strict=True):
             remote.service = running

@@ -60,8 +60,8 @@ def histories(name, unanswered):
 def test_each_defect_is_found(defect, unanswered, seed, scaled):
     for number in range(scaled(2)):
         names = histories(f"{seed} {number}", unanswered)
-        found = [judged(history(name, defect=defect, unanswered=unanswered)) for name in names]
-        assert any(isinstance(each, Unexplained) for each in found), (number, found)
+        found = (judged(history(name, defect=defect, unanswered=unanswered)) for name in names)
+        assert any(isinstance(each, Unexplained) for each in found), number
 
 
 @settings(max_examples=max(10, settings.default.max_examples // 4))
@@ -76,7 +76,7 @@ def test_the_order_of_the_journal_explains_what_was_answered(seed, clients, unan
 def test_the_order_of_the_journal_explains_no_defect(defect, unanswered, seed, scaled):
     for number in range(scaled(2)):
         names = histories(f"{seed} {number}", unanswered)
-        made = [recorded(name, defect=defect, unanswered=unanswered) for name in names]
+        made = (recorded(name, defect=defect, unanswered=unanswered) for name in names)
         assert any(problems(calls, Replay(journal)) for calls, journal in made), number
 
 
