@@ -270,8 +270,8 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
 @pytest.mark.parametrize(
     ("number", "to_all"),
     [
-        (1, False),
         (FRONT_ENDS, True),
+        pytest.param(1, False, marks=pytest.mark.long),
         pytest.param(1, True, marks=pytest.mark.long),
         pytest.param(FRONT_ENDS, False, marks=pytest.mark.long),
     ],

@@ -21,7 +21,8 @@ from tests.node_deaths import (
     workers_on,
 )
 
-pytestmark = pytest.mark.ray
+# .ci/run kills and stops workers, the directory and nodes in tests/linearizability.
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp_path):
@@ -57,8 +58,6 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
         print_times(what, all_s)
 
 
-# tests/linearizability and test_services_share.py kill and stop the directory too.
-@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost(tmp_path, number):
     data = tmp_path / "data"

@@ -47,7 +47,12 @@ def of_kind(ray_fleet: RayFleet, kind: tuple[str, int]) -> RayFleet:
     return partial(ray_fleet, transport=kind[0], detectors_per_worker=kind[1], spares=1)
 
 
-@pytest.fixture(params=[AUTO, TCP, SHARED], ids=["auto", "tcp", "shared"], scope="module")
+@pytest.fixture(
+    # What is done in the one way or the other in the first kind is so in one of the others.
+    params=[pytest.param(AUTO, marks=pytest.mark.long), TCP, SHARED],
+    ids=["auto", "tcp", "shared"],
+    scope="module",
+)
 def kind(request: pytest.FixtureRequest) -> tuple[str, int]:
     """The kind of the fleet that tests share."""
     return request.param
