@@ -205,7 +205,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_service_that_wants_existing_data_begins_no_folder(tmp_path: Path) -> None:
+def test_a_service_with_existing_data_begins_no_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     run = program("serve", "--port", "0", "--data", str(data), "--existing-data")
     assert run.returncode == 1

@@ -282,7 +282,7 @@ def test_shutdown_answers_all_that_was_evaluated(tmp_path, number, to_all):
     options = ("--front-ends", str(number), "--shutdown-wait-s", "1")
     with served(data, *options, start_new_session=True) as running:
         detector = with_rule(running)
-        with calling(running, detector, 24) as callers:
+        with calling(running, detector, 9) as callers:
             if to_all:
                 # As service managers do: to every process of the group.
                 os.killpg(running.process.pid, signal.SIGTERM)

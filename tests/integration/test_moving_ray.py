@@ -11,7 +11,8 @@ import pytest
 from tests.integration.test_services_share import TOKEN, Callers, cluster, directory_pid, events_evaluated
 from tests.service_process import Served, program, served
 
-pytestmark = pytest.mark.ray
+# .ci/run moves detectors and drains nodes in tests/linearizability.
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 __all__ = ["cluster"]
 

@@ -93,7 +93,7 @@ def test_the_service_answers_random_scripts_as_specified(
 
 def test_a_restart_in_the_middle_of_a_script_changes_no_answer(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "data"
-    scripts = [World(random.Random(f"{seed} restart {n}").choice).script(depth=3) for n in range(12)]
+    scripts = [World(random.Random(f"{seed} restart {n}").choice).script(depth=3) for n in range(8)]
     remotes: list[Remote] = []
     # Each script has a detector, and each of those would have a process of its own.
     shared = ("--detectors-per-worker", str(len(scripts)))

@@ -297,5 +297,5 @@ OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
 )
 WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head, move_head)
 """The scenarios for which Ray's control store must keep its data."""
-SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors)
+SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors, drain_nodes)
 SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, stop_node, kill_node)

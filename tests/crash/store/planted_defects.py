@@ -1,6 +1,7 @@
 """Defects planted in the store one at a time, each with the check that must notice it."""
 
 import inspect
+import random
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,7 +64,8 @@ def two_owners() -> None:
 
 
 def three_owners(*later: Script) -> None:
-    interleavings = Interleavings()
+    # From this seed a hundred schedules show the defects; from others it takes up to some thousands.
+    interleavings = Interleavings(random.Random(9))
     scripts = [first_script, *(later or (second_script, third_script))]
     lengths = interleavings.lengths(scripts)
     for _ in range(4_000):
