@@ -48,7 +48,7 @@ def of_kind(ray_fleet: RayFleet, kind: tuple[str, int]) -> RayFleet:
 
 
 @pytest.fixture(
-    # What is done in the one way or the other in the first kind is so in one of the others.
+    # The first kind has the workers of the second, and the transport of the third.
     params=[pytest.param(AUTO, marks=pytest.mark.long), TCP, SHARED],
     ids=["auto", "tcp", "shared"],
     scope="module",

@@ -1,7 +1,7 @@
 """Small worlds: every temporal operator and every pair of them, on short traces.
 
-With the profile `deep`, on all of them; otherwise on a half. Indexed rules are then judged on a sixth of the
-traces that are one event shorter, each with a last event that is drawn.
+The profile `deep` plays all traces. The others play a half of them; to indexed rules, a sixth of the traces that
+are one event shorter, each with a last event that is drawn.
 """
 
 import itertools
