@@ -1,6 +1,6 @@
 """Small worlds: every temporal operator and every pair of them, on short traces.
 
-The profile `deep` plays all traces. The others play a half of them; to indexed rules, a sixth of the traces that
+The profile `deep` plays all traces. The others play a half of them; to indexed rules, a sixth of those that
 are one event shorter, each with a last event that is drawn.
 """
 
