@@ -24,10 +24,13 @@ from tests.node_deaths import (
 # .ci/run kills and stops workers, the directory and nodes in tests/linearizability.
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
+SPARES = ("--spares", "2")
+"""The default of the service, with which the figures in api/SIZING.md were measured; other tests have one."""
+
 
 def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp_path):
     data = tmp_path / "data"
-    with cluster(tmp_path) as nodes, service_on(nodes, data) as service, load(service, 9) as callers:
+    with cluster(tmp_path) as nodes, service_on(nodes, data, *SPARES) as service, load(service, 9) as callers:
         took_s = {}
 
         # One worker is stopped, and goes on when its detector is active elsewhere.
@@ -61,7 +64,7 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost(tmp_path, number):
     data = tmp_path / "data"
-    with cluster(tmp_path) as nodes, service_on(nodes, data) as service, load(service, 9) as callers:
+    with cluster(tmp_path) as nodes, service_on(nodes, data, *SPARES) as service, load(service, 9) as callers:
         # Without the control store, which is on the head, nothing could be started.
         move_directory_off_head(nodes, data)
         callers.all_answer()
