@@ -124,10 +124,14 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
             recording = record(options.effort) if room.replayed else None
             judging = Judge(room, product, recording, Path(folder), 600, room.test_files())
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())
+            # To note what each test enters takes as long as some dozens of mutants.
+            if room.replayed and len(chosen) > 100:
+                judging = judging._replace(reach=judging.reached())
             for mutant, outcome in judging.judged(chosen, options.jobs):
                 counts[outcome] += 1
                 if (outcome == SURVIVED) is not (mutant in survivors):
-                    wrong.append(f"{outcome}: {mutant}")
+                    wrong.append(f"{room.name}: {outcome}: {mutant}")
+                    print(wrong[-1], flush=True)
     outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (KILLED, TIMEOUT, SURVIVED))
     print(
         f"{room.name}: {len(hand)} mutants by hand, {len(machine)} mechanical; {len(chosen)} judged: "

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.mutation.mutants import Mutant
+from tests.mutation.reaching import Reach, Recorder, Selection
 from tests.mutation.recording import Recording
 from tests.mutation.rooms import ROOT, Room
 
@@ -50,6 +52,8 @@ class Judge(NamedTuple):
     cpu_s: float
     test_files: list[Path]
     """Those that killed most recently come first, as the next mutant is near the last one."""
+    reach: Reach | None = None
+    """What each test enters. Without it, all tests judge each mutant."""
 
     def judge(self, mutant: Mutant | None) -> int:
         """Judge a mutant, or the product as it is, in a new process; give the id of that process."""
@@ -80,10 +84,10 @@ class Judge(NamedTuple):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         code = 1
         with contextlib.suppress(BaseException):
-            code = self.noticed(copy)
+            code = self.noticed(copy, mutant)
         os._exit(code)
 
-    def noticed(self, copy: Path) -> int:
+    def noticed(self, copy: Path, mutant: Mutant | None) -> int:
         """Return what shows that the product in this folder is broken, as the exit status of a process.
 
         0 is nothing, 1 is the recording or an error, and from 2 on it is a test file, by its place among the
@@ -103,13 +107,20 @@ class Judge(NamedTuple):
             if next(differences(self.recording), None) is not None:
                 return 1
         assert str(sys.modules[self.room.package].__file__).startswith(str(copy))
-        options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "--rootdir", str(ROOT))
+        tests = self.reach.tests(mutant) if self.reach and mutant else None
         # One file after the other, so none is read after the one that kills.
         for path in self.test_files:
-            code = pytest.main([*options, "-m", self.room.marks, str(path)])
+            file = f"{path.relative_to(ROOT)}::"
+            if tests is not None and not any(test.startswith(file) for test in tests):
+                continue
+            code = self._run(path, [Selection(tests)] if tests is not None else [])
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 return 2 + sorted(self.test_files).index(path)
         return 0
+
+    def _run(self, path: Path, plugins: list[object]) -> int:
+        options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "--rootdir", str(ROOT))
+        return pytest.main([*options, "-m", self.room.marks, str(path)], plugins)
 
     def sound(self) -> float:
         """Give the processor seconds that the product needs as it is. If it fails, nothing can be judged."""
@@ -120,6 +131,26 @@ class Judge(NamedTuple):
         if status:
             sys.exit(f"{self.room.name} fails without any mutation; its tests: {', '.join(self.room.tests)}")
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    def reached(self) -> Reach:
+        """Run all tests once, in a new process, and give what each of them enters."""
+        file = self.folder / "reach"
+        process = os.fork()
+        if not process:
+            code = 1
+            with contextlib.suppress(BaseException):
+                recorder = Recorder(self.product / self.room.folder)
+                _forget(*PACKAGES, exactly=True)
+                _forget(*RELOADED_FOR_REPLAY)
+                sys.path.insert(0, str(self.product))
+                import_module(self.room.folder.replace("/", "."))
+                code = max(self._run(path, [recorder]) for path in self.test_files)
+                file.write_bytes(pickle.dumps(recorder.reach))
+            os._exit(code)
+        assert os.waitpid(process, 0)[1] == 0, "the tests fail while what they enter is noted"
+        reach = pickle.loads(file.read_bytes())
+        assert isinstance(reach, Reach)
+        return reach
 
     def judged(self, mutants: list[Mutant], jobs: int) -> Iterator[Judged]:
         """Judge all mutants, so many at once, and give each with its outcome as it is known."""

@@ -9,20 +9,15 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.state import slices
-from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.removal import eviction, expiry, minima
 from engine.evaluation.state.removal.expiry import page_until_us, until_us
 from engine.evaluation.state.storage import columns, pages
-from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.sizes import (
     ENTRY_BYTES,
-    INTERNED_BYTES,
-    PAGE_BYTES,
-    RECORD_BYTES,
     SLOT_BYTES,
-    TICK_BYTES,
     key_bytes,
 )
+from tests.audit import keyed_bytes
 from tests.differential.modes import MODES, in_mode
 
 UNBOUNDED = 1 << 62
@@ -41,27 +36,6 @@ def reloaded(made: Detector) -> Detector:
 
 def fires(made: Detector, time_ms: int, **fields: Any) -> bool:
     return bool(made.evaluate(fields, time_ms))
-
-
-def weighed(made: Detector) -> int:
-    """Compute the size of all keys and their memories anew."""
-    total = 0
-    for table in made.state.tables.values():
-        total += sum(SLOT_BYTES + key_bytes(key) for key in table.keys if key is not None)
-        for column in table.columns:
-            of_column = TICK_BYTES * len(column.ticks)
-            of_column += ENTRY_BYTES * len(column.few) if column.few is not None else 0
-            pages_held = sum(map(bool, column.counts))
-            of_column += PAGE_BYTES * pages_held
-            if isinstance(column, Records):
-                of_column += column._page_bytes * pages_held
-                of_column += sum(RECORD_BYTES + column.bytes_of(each) for each in column.long.values())
-            if isinstance(column, Values) and column._interned is not None:
-                values = [value for shard in column._interned.shards for value in shard]
-                of_column += sum(INTERNED_BYTES + key_bytes(value) for value in values)
-            assert column.bytes == of_column
-            total += of_column
-    return total
 
 
 TIMES = (
@@ -99,12 +73,12 @@ def test_what_keys_weigh_is_known_at_any_time(rules: tuple[str, ...], bytes_max:
                 "b": drawn.choice((0, 1)),
             }
             made.evaluate({**fields, "t": drawn.choice((0, 0, 1))}, number * 2)
-            assert made.state.bytes == weighed(made) <= bytes_max
+            assert made.state.bytes == keyed_bytes(made.state) <= bytes_max
             assert made.state.live == sum(table.live for table in made.state.tables.values()) <= 60
             if number % 97 == 0:
                 made.change_rule(drawn.choice(ids), enabled=drawn.choice((True, True, False)))
                 made = reloaded(made)
-                assert made.state.bytes == weighed(made)
+                assert made.state.bytes == keyed_bytes(made.state)
         for rule_id in ids:
             made.remove_rule(rule_id)
         assert (made.state.bytes, made.state.live) == (0, 0)

@@ -1,0 +1,82 @@
+"""What a detector's state keeps twice is the same at any time, whatever happened."""
+
+import itertools
+import random
+
+import pytest
+
+from engine import Detector, Limits
+from tests.audit import audit
+from tests.differential.feeding import change, one_by_one, rule_id
+from tests.differential.modes import MODES, in_mode
+from tests.worlds.scripts import Submit, World
+from tests.worlds.shared_histories import NestedWorld, SharedWorld
+
+RULES = (
+    "per k once within 50ms a == 1",
+    "t == 1 and per k once within 20ms not a == 1",
+    "per k (not b == 1 since a == 1)",
+    "t == 1 and per k historically for 30ms strong not a == 1",
+    "per k per j historically for 20ms a == 1",
+    "per k where once within 90ms b == 1 previous a == 1",
+    "per k count(a == 1) within 50ms >= 3",
+    "t == 1 and per k count(b == 1) > 13",
+    "per k distinct(j) within 40ms > 1",
+    "t == 1 and per k distinct(t) within 90ms > 12",
+    "per k sum(a) within 60ms > 1",
+    "per k per j avg(t where a == 1) within 300ms > 1",
+    "count(a == 1) within 50ms >= 3 or distinct(j) == 2 or avg(t) > 0.5",
+)
+
+
+def emptied(made: Detector) -> None:
+    """Remove all rules, after which nothing is left."""
+    for rule in made.rules():
+        made.remove_rule(rule.id)
+        audit(made)
+    assert (made.state.bytes, made.state.live, made.state.stores, made.state.tables) == (0, 0, {}, {})
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("world", [World, SharedWorld, NestedWorld])
+def test_all_that_is_kept_twice_is_the_same_after_each_step(world: type[World], mode: str) -> None:
+    for number in range(2):
+        choose = random.Random(f"{mode} {number}").choice
+        script = world(choose).script(steps_max=40)
+        numbers = itertools.count()
+        given = {"limits": Limits(keys_max=choose((3, 1_000))), "new_id": lambda: rule_id(next(numbers))}
+        with in_mode(mode):
+            made = Detector(**given)
+            for place, step in enumerate(script):
+                if isinstance(step, Submit):
+                    one_by_one(made, [step])
+                else:
+                    change(made, step)
+                audit(made)
+                if place % 7 == 6:
+                    made = Detector.load(made.dump(), Detector.STATE_VERSION, **given)
+                    audit(made)
+            emptied(made)
+
+
+@pytest.mark.parametrize("keys_max", [300, 10_000], ids=["evicted", "expiring"])
+@pytest.mark.parametrize("mode", MODES)
+def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: int) -> None:
+    drawn, now_ms = random.Random(mode), 0
+    with in_mode(mode):
+        made = Detector(limits=Limits(keys_max=keys_max))
+        for number, rule in enumerate(RULES):
+            made.add_rule(f"r{number}", rule, rule_id=f"{number:032x}")
+        for few in (False, False, True, False):
+            for _ in range(300):
+                bits = {name: drawn.choice((0, 1)) for name in "abt"}
+                key = drawn.randrange(3) if few else drawn.randrange(700)
+                made.evaluate({**bits, "k": key, "j": "é" * drawn.randrange(4)}, now_ms)
+                now_ms += drawn.choice((0, 1))
+            audit(made)
+            made.change_rule(f"{drawn.randrange(len(RULES)):032x}", enabled=drawn.choice((True, False)))
+            audit(made)
+            made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=made.limits)
+            audit(made)
+            now_ms += drawn.choice((0, 60))
+        emptied(made)
