@@ -66,7 +66,8 @@ def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: 
     with in_mode(mode):
         made = Detector(limits=Limits(keys_max=keys_max))
         for number, rule in enumerate(RULES):
-            made.add_rule(f"r{number}", rule, rule_id=f"{number:032x}")
+            made.add_rule(f"r{number}", rule, rule_id=rule_id(number))
+        made.add_rule("draft", "per k once b == 1", shadow=True, draft_of=rule_id(0))
         for few in (False, False, True, False):
             for _ in range(300):
                 bits = {name: drawn.choice((0, 1)) for name in "abt"}
@@ -74,7 +75,9 @@ def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: 
                 made.evaluate({**bits, "k": key, "j": "é" * drawn.randrange(4)}, now_ms)
                 now_ms += drawn.choice((0, 1))
             audit(made)
-            made.change_rule(f"{drawn.randrange(len(RULES)):032x}", enabled=drawn.choice((True, False)))
+            made.change_rule(rule_id(drawn.randrange(1, len(RULES))), enabled=drawn.choice((True, False)))
+            audit(made)
+            made.promote(rule_id(0))
             audit(made)
             made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=made.limits)
             audit(made)
