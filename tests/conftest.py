@@ -167,7 +167,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `-m`, leave out marked tests, except those whose file or name is given."""
+    """Without `-m`, leave out marked tests, except those whose file or name is given.
+
+    The longest test comes first, so that no process is left with it when the others are done.
+    """
+    items.sort(key=lambda item: item.path.name != "test_proof.py")
     # The processes of xdist compare their lists of tests, and each has an object at another address.
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"a test is named after an address in memory: {unstable[0]}")
