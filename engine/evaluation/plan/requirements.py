@@ -177,13 +177,11 @@ def expiry_of(node: Condition) -> int | None:
         by_pane = isinstance(node, language.Sum | language.Avg)
         # The oldest pane counts whole.
         return window_us + pane_us(window_us) if window_us is not None and by_pane else window_us
-    operator = operator_of(node)
-    assert operator is not None, node
-    strong = operator is temporal.HISTORICALLY_FOR_STRONG
-    if strong and isinstance(node, language.Windowed) and not node.window_us:
-        # Any run is long enough for a window of 0, so its start never matters.
-        return -1
-    return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
+    if run_us_of(node) is not None:
+        # A longer run satisfies the window too, so its start never expires. Any run is long enough for a window
+        # of 0, so its start never matters.
+        return None if run_us_of(node) else -1
+    return node.window_us if isinstance(node, language.Windowed) else None
 
 
 def run_us_of(node: Condition) -> int | None:

@@ -59,8 +59,6 @@ class Operator:
     update: tuple[Case, ...]
     """The first case that fits an event updates the memory."""
     verdict: Verdict
-    expires: bool
-    """Whether a time before the window reads like none."""
     deferred: bool = False
     """Whether the verdict is that before the memory's update for the event."""
 
@@ -70,20 +68,20 @@ _LATEST_FALSE: Final = Case("inner", Action.KEEP), Case(None, Action.WRITE)
 _LATEST_WITNESS: Final = Case("right", Action.WRITE), Case("left", Action.KEEP), Case(None, Action.CLEAR)
 
 # Remembers the latest time at which inner was true. Only its existence matters.
-ONCE: Final = Operator("once", _LATEST_TRUE, Verdict.EVER, expires=False)
+ONCE: Final = Operator("once", _LATEST_TRUE, Verdict.EVER)
 
 # Remembers the latest time at which inner was false. Only its existence matters.
-HISTORICALLY: Final = Operator("historically", _LATEST_FALSE, Verdict.NEVER, expires=False)
+HISTORICALLY: Final = Operator("historically", _LATEST_FALSE, Verdict.NEVER)
 
 # Remembers the latest time at which right was true, while left has been true at every event after it. The
 # latest witness suffices: if left held after an earlier one, it also held after this one.
-SINCE: Final = Operator("since", _LATEST_WITNESS, Verdict.EVER, expires=False)
+SINCE: Final = Operator("since", _LATEST_WITNESS, Verdict.EVER)
 
 # Remembers the latest time at which inner was true, which stays in the window longest.
-ONCE_WITHIN: Final = Operator("once_within", _LATEST_TRUE, Verdict.INSIDE, expires=True)
+ONCE_WITHIN: Final = Operator("once_within", _LATEST_TRUE, Verdict.INSIDE)
 
 # Remembers the latest time at which inner was false, which stays in the window longest.
-HISTORICALLY_FOR_WEAK: Final = Operator("historically_for_weak", _LATEST_FALSE, Verdict.OUTSIDE, expires=True)
+HISTORICALLY_FOR_WEAK: Final = Operator("historically_for_weak", _LATEST_FALSE, Verdict.OUTSIDE)
 
 # Remembers the start of the current run of events at which inner is true. It never expires: a longer run
 # still satisfies the window.
@@ -91,25 +89,19 @@ HISTORICALLY_FOR_STRONG: Final = Operator(
     "historically_for_strong",
     (Case("inner", Action.BEGIN), Case(None, Action.CLEAR)),
     Verdict.LONG_AGO,
-    expires=False,
 )
 
 # Like SINCE. The latest witness also stays in the window longest.
-SINCE_WITHIN: Final = Operator("since_within", _LATEST_WITNESS, Verdict.INSIDE, expires=True)
+SINCE_WITHIN: Final = Operator("since_within", _LATEST_WITNESS, Verdict.INSIDE)
 
 # Remembers the time of the latest event if inner was true at it.
 PREVIOUS: Final = Operator(
     "previous",
     (Case("inner", Action.WRITE), Case(None, Action.CLEAR)),
     Verdict.EVER,
-    expires=False,
     deferred=True,
 )
 
 # They remember what ONCE and ONCE_WITHIN do, and are read before the event.
-EARLIER: Final = Operator(
-    "earlier", (Case("inner", Action.WRITE),), Verdict.EVER, expires=False, deferred=True
-)
-EARLIER_WITHIN: Final = Operator(
-    "earlier_within", EARLIER.update, Verdict.INSIDE, expires=True, deferred=True
-)
+EARLIER: Final = Operator("earlier", (Case("inner", Action.WRITE),), Verdict.EVER, deferred=True)
+EARLIER_WITHIN: Final = Operator("earlier_within", EARLIER.update, Verdict.INSIDE, deferred=True)

@@ -1,11 +1,26 @@
 """What triggers say of events, and what is remembered of the nodes that they were found for."""
 
+from collections.abc import Callable
+
 import pytest
 
 from engine import parse
 from engine.evaluation.memory import Regime
+from engine.evaluation.paths import Path
 from engine.evaluation.plan import triggers
-from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Trigger
+from engine.evaluation.plan.triggers import (
+    PRESENT,
+    Analysis,
+    Element,
+    Found,
+    Hit,
+    Holding,
+    Range,
+    Trigger,
+    Triggers,
+    Unstarted,
+)
+from engine.language.condition import All, Any, Condition, FactArg, InRelation, Not
 
 
 @pytest.mark.parametrize(
@@ -41,3 +56,154 @@ def test_regimes_are_remembered_of_so_many_nodes_and_are_the_same_when_found_ane
         assert triggers.regime_of(parse(f"once a == {number}")) is Regime.UNCHANGED
         lengths.append(len(triggers._REGIMES.found))
     assert lengths == [1, 2, 3, 4, 1]
+
+
+def said(found: Triggers | None) -> set[str] | None:
+    """Give triggers in short: `a=1`, `a` for any value, `a:1..5`, `a~x`, `a/x/`, and what a memory does."""
+
+    def short(trigger: Trigger) -> str:
+        match trigger:
+            case Hit(fact, value):
+                return fact if value is PRESENT else f"{fact}={value}"
+            case Range(fact, low, high):
+                return f"{fact}:{low}..{high}"
+            case Element(fact, value):
+                return f"{fact}~{value}"
+            case Found(fact, pattern):
+                return f"{fact}/{pattern}/"
+            case Holding():
+                return "holds"
+            case Unstarted():
+                return "unstarted"
+
+    return None if found is None else set(map(short, found))
+
+
+def cost(found: Triggers) -> float:
+    """Say that an event meets a value, or a memory that holds a time, more seldom than anything else."""
+    seldom = (Hit, Holding, Unstarted)
+    return sum(1 if isinstance(trigger, seldom) and PRESENT not in trigger else 5 for trigger in found)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("a == 1", {"a=1"}),
+        ("a != 1", {"a"}),
+        ("a == [1]", {"a"}),
+        ("a in [1, 2]", {"a=1", "a=2"}),
+        ("a not in [1, 2]", {"a"}),
+        ("a matches 'x'", {"a/x/"}),
+        ("a contains 'x'", {"a~x"}),
+        ("a contains ''", {"a"}),
+        ("a between 1 and 5", {"a:1..5"}),
+        ("a between 1 and 5 and a between 3 and 9", {"a:3..5"}),
+        ("a between 1 and 5 and (b == 1 or c == 1 and a between 3 and 9)", {"b=1", "c=1"}),
+        ("(a between 1 and 5 and b != 1) and a between 3 and 9", {"a:3..5"}),
+        ("a between 1 and 3 and a between 3 and 9", {"a:3..3"}),
+        ("a between 1 and 2 and a between 3 and 9", set()),
+        ("a between 1 and 2 and a between 'x' and 'y'", set()),
+        ("a between 1 and 2 and b between 'x' and 'y'", {"a:1..2"}),
+        ("a == b", {"a"}),
+        ("b != 1 and a == 1", {"a=1"}),
+        ("a == 1 or b == 2", {"a=1", "b=2"}),
+        ("a == 1 or not b == 2", None),
+        ("not a == 1", None),
+        ("not not a == 1", {"a=1"}),
+        ("not (not a == 1 and not b == 1)", {"a=1", "b=1"}),
+        ("not (b != 1 or not a == 1)", {"a=1"}),
+        ("per k a == 1", {"a=1"}),
+        ("per k not a == 1", {"k"}),
+        ("per k where b == 1 (not a == 1)", {"b=1"}),
+        ("per k where b != 1 a == 1", {"a=1"}),
+        ("once a == 1", {"holds", "a=1"}),
+        ("per k once a == 1", {"holds", "a=1"}),
+        ("once within 1s a == 1", {"holds", "a=1"}),
+        ("a == 1 since b == 1", {"holds", "b=1"}),
+        ("a == 1 since within 1s b == 1", {"holds", "b=1"}),
+        ("historically a == 1", {"a=1"}),
+        ("historically for 1s a == 1", {"a=1"}),
+        ("historically for 1s strong a == 1", {"a=1"}),
+        ("previous a == 1", {"holds"}),
+        ("earlier a == 1", {"holds"}),
+        ("earlier within 1s a == 1", {"holds"}),
+        ("not once not a == 1", {"a=1"}),
+        ("not once within 1s not a == 1", {"a=1"}),
+        ("not (b == 1 since not a == 1)", {"a=1"}),
+        ("not (b == 1 since within 1s not a == 1)", {"a=1"}),
+        ("not historically not a == 1", {"holds", "a=1"}),
+        ("not historically for 1s not a == 1", {"holds", "a=1"}),
+        ("not historically for 1s strong not a == 1", None),
+        ("not previous a == 1", None),
+        ("count(a == 1) >= 2", {"holds", "a=1"}),
+        ("count(a == 1) < 2", None),
+        ("count(a == 1) == 0", None),
+        ("distinct(a) > 2", {"holds", "a"}),
+        ("distinct(a where b == 1) > 2", {"holds", "b=1"}),
+        ("sum(a) > 2", {"holds", "a"}),
+        ("sum(a) > -2", None),
+        ("sum(a) > 2 * b", {"b"}),
+        ("sum(a where c == 1) > 2 * b", {"b"}),
+        ("avg(a) < 2", {"holds", "a"}),
+        ("avg(a where c == 1) > 2 * b", {"holds", "c=1"}),
+    ],
+)
+def test_a_rule_can_only_fire_at_events_that_meet_these_triggers(
+    rule: str, expected: set[str] | None
+) -> None:
+    assert said(Analysis(7, cost).of_rule(parse(rule))) == expected
+
+
+def test_a_relation_needs_one_of_its_facts() -> None:
+    analysis = Analysis(0, cost)
+    assert said(analysis.of_rule(InRelation("r", (1, FactArg("a"), FactArg("b"))))) == {"a"}
+    assert analysis.of_rule(InRelation("r", (1,))) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "regime", "expected"),
+    [
+        ("once a == 1", Regime.UNCHANGED, {"a=1"}),
+        ("once not a == 1", Regime.STAMPED, {"a=1"}),
+        ("once historically for 1s strong not a == 1", Regime.SEEN, None),
+        ("once within 1s a == 1", Regime.UNCHANGED, {"a=1"}),
+        ("historically not a == 1", Regime.UNCHANGED, {"a=1"}),
+        ("historically a == 1", Regime.STAMPED, {"a=1"}),
+        ("historically for 1s a == 1", Regime.STAMPED, {"a=1"}),
+        ("historically for 1s strong a == 1", Regime.UNCHANGED, {"a=1", "holds"}),
+        ("historically for 1s strong not a == 1", Regime.BEGUN, {"a=1", "unstarted"}),
+        ("historically for 1s strong historically for 1s strong not a == 1", Regime.SEEN, None),
+        ("b == 1 since a == 1", Regime.UNCHANGED, {"a=1", "holds"}),
+        ("not b == 1 since a == 1", Regime.UNCHANGED, {"a=1", "b=1"}),
+        ("b == 1 since not a == 1", Regime.STAMPED, {"a=1"}),
+        ("b == 1 since within 1s not a == 1", Regime.STAMPED, {"a=1"}),
+        ("earlier a == 1", Regime.UNCHANGED, {"a=1"}),
+        ("earlier not a == 1", Regime.UNCHANGED, None),
+        ("previous a == 1", Regime.UNCHANGED, {"a=1", "holds"}),
+        ("count(a == 1) >= 2", Regime.UNCHANGED, {"a=1"}),
+        ("sum(a where not b == 1) > 2", Regime.UNCHANGED, {"a"}),
+        ("avg(a where b == 1) > 2", Regime.UNCHANGED, {"b=1"}),
+    ],
+)
+def test_a_memory_changes_otherwise_than_its_regime_says_only_at_events_that_meet_these_triggers(
+    node: str, regime: Regime, expected: set[str] | None
+) -> None:
+    condition = parse(node)
+    assert triggers.regime_of(condition) is regime
+    assert said(Analysis(0, cost).of_memory(condition, ())) == expected
+
+
+@pytest.mark.parametrize("negated", [Not, lambda node: All((Not(node),))])
+def test_what_makes_a_node_false_is_looked_for_once(negated: Callable[[Condition], Condition]) -> None:
+    looks = []
+
+    class Counted(Analysis):
+        def _false(self, node: Condition, path: Path) -> Triggers | None:
+            looks.append(node)
+            return super()._false(node, path)
+
+    nested = parse("not a == 1")
+    for _ in range(12):
+        nested = Any((negated(nested), negated(nested)))
+    Counted(0, cost).of_rule(nested)
+    assert len(looks) <= 50
