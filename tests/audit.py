@@ -187,11 +187,13 @@ def _audit_records(records: Records[Any]) -> None:
     assert records.long.keys() <= set(records.slots())
     if records.few is not None:
         assert records.rows == []
+        assert not isinstance(records, Values) or records._interned is None
         assert records.long.keys() == records.few.keys()
         return
     assert len(records.rows) == len(records.pages)
     for rows, count in zip(records.rows, [*records.counts, 0], strict=True):
         assert (rows is records._blank) is not bool(count)
+        assert _lengths(rows) == _lengths(records._blank)
     for slot in range(len(records.table.keys)):
         in_row = (
             records._read_row(records.rows[slot >> PAGE_BITS], slot & IN_PAGE)
@@ -201,6 +203,10 @@ def _audit_records(records: Records[Any]) -> None:
         assert (in_row is not None) is (records.at(slot) != NEVER and slot not in records.long)
     if isinstance(records, Values):
         _audit_interned(records)
+
+
+def _lengths(rows: Any) -> list[int]:
+    return [len(part) for part in rows] if isinstance(rows, tuple) else [len(rows)]
 
 
 def _audit_interned(values: Values) -> None:

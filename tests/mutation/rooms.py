@@ -82,6 +82,8 @@ ROOMS: Final = {
                 "unit/evaluation/test_sampling.py",
                 "unit/evaluation/test_holdings.py",
                 "unit/evaluation/test_triggers.py",
+                "unit/evaluation/test_requirements.py",
+                "unit/evaluation/test_aggregates.py",
                 "unit/evaluation/test_capturing.py",
                 "unit/evaluation/test_estimates.py",
                 "unit/evaluation/test_large_conditions.py",

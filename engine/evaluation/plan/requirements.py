@@ -178,8 +178,8 @@ def expiry_of(node: Condition) -> int | None:
         # The oldest pane counts whole.
         return window_us + pane_us(window_us) if window_us is not None and by_pane else window_us
     if run_us_of(node) is not None:
-        # A longer run satisfies the window too, so its start never expires. Any run is long enough for a window
-        # of 0, so its start never matters.
+        # A longer run satisfies the window too, so its start never expires. Any run is long enough for a
+        # window of 0, so its start never matters.
         return None if run_us_of(node) else -1
     return node.window_us if isinstance(node, language.Windowed) else None
 

@@ -31,8 +31,8 @@ class PaneSums:
         self.counts = counts
         self.before = _added(sums[:-1])
         """The sum of all panes but the last."""
-        self.count = 0 if counts is None else sum(counts)
-        """How many numbers all panes have."""
+        self.count = sum(counts or ())
+        """How many numbers all panes have, for a mean."""
         self.read: tuple[int, float, int] | None = None
         """The last result for only some panes: the oldest one that counted, the sum and the count."""
 
@@ -65,8 +65,7 @@ class PaneSums:
             return self.before + self.sums[-1], self.count
         if self.read is None or self.read[0] != oldest:
             first = bisect_left(self.panes, oldest)
-            count = 0 if self.counts is None else sum(self.counts[first:])
-            self.read = (oldest, _added(self.sums[first:]), count)
+            self.read = (oldest, _added(self.sums[first:]), sum((self.counts or ())[first:]))
         return self.read[1:]
 
 
@@ -180,7 +179,8 @@ class Panes(Records[PaneSums]):
 
     def _oldest(self, now_us: int) -> int:
         """Return the oldest pane that counts."""
-        return 0 if self.expires_after_us is None else (now_us - self.expires_after_us) // self.width_us
+        assert self.expires_after_us is not None, "without a window, all is in one pane"
+        return (now_us - self.expires_after_us) // self.width_us
 
     def _copied(self, page: Any) -> Any:
         numbers, sums = page

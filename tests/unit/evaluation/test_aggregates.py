@@ -1,0 +1,156 @@
+"""Records of values and of sums, asked directly: what each holds, and what it takes."""
+
+import math
+from array import array
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.state.aggregates.panes import Panes, PaneSums
+from engine.evaluation.state.aggregates.times import Times
+from engine.evaluation.state.aggregates.values import Values
+from engine.evaluation.state.slices import State
+from engine.evaluation.state.storage import columns
+from engine.evaluation.state.storage.columns import ColumnTable
+from engine.evaluation.state.storage.sizes import RECORD_BYTES, STEP_BYTES, array_bytes
+
+SLOTS = 256
+"""On a page."""
+
+
+@pytest.fixture(params=[1, 1 << 62], ids=["rows", "objects"])
+def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ColumnTable:
+    """A table with a few keys, the records of which are rows or objects."""
+    monkeypatch.setattr(columns, "PAGED_FROM", request.param)
+    made = State(1 << 40, 1 << 40, TRAITS).table(("k",))
+    for key in "abcxy":
+        made.admit(key, 1, 0)
+    return made
+
+
+def panes(table: ColumnTable, window_us: int | None, *, counted: bool) -> Panes:
+    """Give sums that are in rows or in objects, as the table has it. The last two slots have some already."""
+    made = Panes(table, window_us, counted=counted)
+    table.columns.append(made)
+    for slot in (3, 4):
+        made.add(None, slot, 0, 1, 1)
+    return made
+
+
+def sums(panes: list[int], added: list[float], counts: list[int] | None = None) -> PaneSums:
+    return PaneSums(array("q", panes), array("d", added), None if counts is None else array("q", counts))
+
+
+def test_a_record_of_panes_adds_to_the_last_one_and_drops_those_that_count_no_longer() -> None:
+    record = sums([3], [1.5], [1])
+    record.add(3, 2.0, 0)
+    record.add(5, -0.0, 0)
+    assert (list(record.panes), list(record.sums), record.counts) == ([3, 5], [3.5, 0.0], array("q", [2, 1]))
+    assert math.copysign(1, record.sums[1]) == 1
+    assert (record.before, record.count) == (3.5, 3)
+    record.add(9, 4.0, 5)
+    assert (list(record.panes), list(record.sums), record.counts) == ([5, 9], [0.0, 4.0], array("q", [1, 1]))
+    assert (record.before, record.count) == (0.0, 2)
+
+
+def test_what_was_read_of_some_panes_is_read_anew_after_a_change_and_for_others() -> None:
+    record = sums([0, 1, 2, 3], [0.0, 1.0, 1.0, 1.0], [1, 1, 1, 1])
+    # As many numbers, and as large a sum, as the next pane has for a number.
+    assert record.total(1) == (3.0, 3)
+    assert record.total(3) == (1.0, 1)
+    record.add(3, 5.0, 0)
+    assert record.total(3) == (6.0, 2)
+    assert record.total(0) == (8.0, 5)
+    assert sums([0, 1], [1.0, 2.0]).total(1) == (2.0, 0)
+
+
+@pytest.mark.parametrize(("window_us", "length"), [(256_000, 8), (None, 1)])
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_page_of_sums_takes_what_its_arrays_take(
+    table: ColumnTable, window_us: int | None, length: int, *, counted: bool
+) -> None:
+    made = Panes(table, window_us, counted=counted)
+    numbers = SLOTS * (1 + length * (2 if counted else 1))
+    assert list(map(len, made._blank)) == [numbers, SLOTS * length]
+    assert made._page_bytes == array_bytes(numbers) + array_bytes(SLOTS * length)
+    record = sums([0], [1.0], [1] if counted else None)
+    assert made.bytes_of(record) == RECORD_BYTES + (3 if counted else 2) * STEP_BYTES
+
+
+def test_a_sum_holds_until_its_last_pane_has_left_the_window(table: ColumnTable) -> None:
+    made = panes(table, 256_000, counted=True)
+    for now_us in (0, 999, 1_000):
+        assert made.add("c", 2, now_us, 1, 2) == 2
+    assert made.until_us(2) == 1_999 + 256_000
+    assert [made.added(2, now_us) for now_us in (0, 256_999, 257_000, 257_999, 258_000)] == [
+        (6.0, 3),
+        (6.0, 3),
+        (2.0, 1),
+        (2.0, 1),
+        (0.0, 0),
+    ]
+    assert made.mean(2, 257_000) == 2.0
+    assert made.mean(2, 258_000) is None
+    assert made.added(1, 0) == (0.0, 0)
+    record = made.record(2)
+    assert (list(record.panes), list(record.sums), list(record.counts)) == ([0, 1], [4.0, 2.0], [2, 1])
+    assert made.record(1) is None
+
+
+def test_a_sum_without_a_window_is_one_pane(table: ColumnTable) -> None:
+    made = panes(table, None, counted=False)
+    for now_us, value in ((0, 1), (10**15, 2.5), (10**16, True), (10**16, "3")):
+        made.add("c", 2, now_us, 1, value)
+    record = made.record(2)
+    assert (list(record.panes), list(record.sums), record.counts) == ([0], [3.5], None)
+    assert made.added(2, 10**17)[0] == 3.5
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 12, 20])
+def test_panes_are_kept_and_cleared_however_many_they_are(table: ColumnTable, count: int) -> None:
+    made = panes(table, 256_000, counted=True)
+    made.add("a", 0, 0, 1, 7)
+    for number in range(count):
+        made.add("b", 1, number * 1_000, 1, number)
+        made.add("b", 1, number * 1_000, 1, 1)
+        made.add("c", 2, number * 1_000, 1, 1)
+    record = made.record(1)
+    assert list(record.panes) == list(range(count))
+    assert list(record.sums) == [number + 1.0 for number in range(count)]
+    assert list(record.counts) == [2] * count
+    copy = made.copied()
+    made.close(1)
+    assert made.record(1) is None
+    assert made.added(1, 0) == (0.0, 0)
+    assert [made.added(slot, 0) for slot in (0, 2)] == [(7.0, 1), (float(count), count)]
+    assert [list(copy.record(slot).sums) for slot in (1, 2)] == [list(record.sums), [1.0] * count]
+    made.add("b", 1, 0, 1, 4)
+    assert made.added(1, 0) == (4.0, 1)
+
+
+def test_what_is_later_of_a_record_is_a_copy(table: ColumnTable) -> None:
+    values = Values(table, None, 3, 3)
+    record = values.ordered([("a", 1), ("b", 5), ("c", 5), ("d", 6)])
+    assert list((values.later(record, 4) or {}).items()) == [("b", 5), ("c", 5), ("d", 6)]
+    assert list((values.later(record, 5) or {}).items()) == [("d", 6)]
+    assert values.later(record, 6) is None
+    times = Times(table, None, 3, 3)
+    assert times.later(array("q", [1, 5, 6]), 4) == array("q", [5, 6])
+    assert times.later(array("q", [1, 5, 6]), 5) == array("q", [6])
+    assert times.later(array("q", [1, 5, 6]), 6) is None
+    made, record = Panes(table, 1_000, counted=True), sums([1, 2], [1.0, 2.0], [1, 1])
+    later = made.later(record, 10**9)
+    assert later is not None
+    assert (later.panes, later.sums, later.counts) == (record.panes, record.sums, record.counts)
+    assert later.panes is not record.panes
+
+
+def test_a_value_is_found_next_to_where_its_number_seems_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first value in rows has the number 0, and all of its bytes stand in the time before it, too.
+    monkeypatch.setattr(columns, "PAGED_FROM", 1)
+    made = Detector()
+    made.add_rule("r", "per k distinct(v) >= 3")
+    said = [("w", "x"), ("x", "zero"), ("y", "one"), ("y", "zero"), ("y", "zero"), ("y", "one"), ("y", "two")]
+    fired = made.evaluate_many([({"k": key, "v": value}, 0, None) for key, value in said])
+    assert [bool(each) for each in fired] == [*[False] * 6, True]
