@@ -6,6 +6,7 @@ from array import array
 import pytest
 
 from engine import Detector
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
@@ -154,3 +155,30 @@ def test_a_value_is_found_next_to_where_its_number_seems_to_begin(monkeypatch: p
     said = [("w", "x"), ("x", "zero"), ("y", "one"), ("y", "zero"), ("y", "zero"), ("y", "one"), ("y", "two")]
     fired = made.evaluate_many([({"k": key, "v": value}, 0, None) for key, value in said])
     assert [bool(each) for each in fired] == [*[False] * 6, True]
+
+
+@pytest.mark.parametrize("most", [1, 3, 12, 14])
+@pytest.mark.parametrize("window_us", [None, 10])
+def test_the_latest_times_are_known_up_to_the_most_that_are_needed(
+    table: ColumnTable, most: int, window_us: int | None
+) -> None:
+    made = Times(table, window_us, most, 1)
+    table.columns.append(made)
+    for slot in (3, 4):
+        made.add(None, slot, 0, 1)
+    assert (made.record(0), made.nth(0, 1), made.earliest_us(0)) == (None, NEVER, FOREVER)
+    for now_us in range(5, 45):
+        made.add("a", 0, now_us, 1)
+        times = list(range(5, now_us + 1))[-most:]
+        record = made.record(0)
+        assert record is not None
+        # Of those that have expired, some may be left out.
+        counted = [time_us for time_us in times if window_us is None or time_us >= now_us - window_us]
+        assert list(record)[-len(counted) :] == counted
+        assert made.latest_us(record) == now_us == made.at(0)
+        assert [made.nth(0, number) for number in range(1, len(counted) + 1)] == counted[::-1]
+        assert made.nth(0, len(record) + 1) == NEVER
+        if window_us is None:
+            assert made.earliest_us(0) == times[0]
+    made.close(0)
+    assert (made.record(0), made.nth(0, 1)) == (None, NEVER)
