@@ -120,6 +120,7 @@ def test_panes_are_kept_and_cleared_however_many_they_are(table: ColumnTable, co
     assert list(record.panes) == list(range(count))
     assert list(record.sums) == [number + 1.0 for number in range(count)]
     assert list(record.counts) == [2] * count
+    assert made.latest_us(record) == count * 1_000 - 1
     copy = made.copied()
     made.close(1)
     assert made.record(1) is None
