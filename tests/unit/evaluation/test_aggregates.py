@@ -183,3 +183,21 @@ def test_the_latest_times_are_known_up_to_the_most_that_are_needed(
             assert made.earliest_us(0) == times[0]
     made.close(0)
     assert (made.record(0), made.nth(0, 1)) == (None, NEVER)
+
+
+@pytest.mark.parametrize("kind", ["times", "values", "panes"])
+def test_without_records_nothing_is_left(table: ColumnTable, kind: str) -> None:
+    made: Times | Values | Panes = {
+        "times": Times(table, None, 3, 3),
+        "values": Values(table, None, 3, 3),
+        "panes": Panes(table, 1_000, counted=True),
+    }[kind]
+    table.columns.append(made)
+    for _ in range(2):
+        for slot in range(5):
+            made.add(None, slot, 0, 1, *(() if isinstance(made, Times) else (1,)))
+        assert made.bytes > 0
+        for slot in range(5):
+            made.close(slot)
+        assert (made.few, made.rows, made.long, made.bytes, made.held) == ({}, [], {}, 0, 0)
+        assert not isinstance(made, Values) or made._interned is None

@@ -1,0 +1,188 @@
+"""Values of events: which are equal, which keys they have, what a name finds, and what relations hold."""
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from engine.evaluation.facts import values
+from engine.evaluation.facts.values import (
+    FALSE_KEY,
+    KEY_CHARS_MAX,
+    TRUE_KEY,
+    Relations,
+    canonical,
+    double,
+    equal,
+    holds,
+    key_of,
+    part_of_key,
+    scalar_of,
+    scaled,
+    slice_key_of,
+    split_name,
+    value_of,
+)
+
+PLAIN = 1 << 60
+NUMBERS = (0, 1, -1, 1.0, 0.0, -0.0, 1.5, 0.1, 1e300, 5e-324, 2**53 + 1, float(2**53), 10**400)
+NUMBERS += (PLAIN - 1, PLAIN, PLAIN + 1, float(PLAIN), -PLAIN, 1 - PLAIN, -float(PLAIN), -(10**400))
+TEXTS = ("", "1", "1.0", "true", "text", "é", "\ud800", "x" * KEY_CHARS_MAX, "x" * (KEY_CHARS_MAX + 1))
+SCALARS = (*NUMBERS, *TEXTS, True, False)
+OTHERS = (
+    *(None, [], [1], [1.0], [True], ["1"], [1, 2], [2, 1], [[1]], [None], [10**5000], [1.0, 10**5000]),
+    *({}, {"a": 1}, {"a": 1.0}, {"a": True}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": [1.0]}),
+)
+
+
+def plain(value: Any) -> Any:
+    """Give a value in a form in which Python compares it as JSON does."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return type(value).__name__, value
+    if isinstance(value, list):
+        return "list", *map(plain, value)
+    if isinstance(value, dict):
+        return "dict", frozenset((name, plain(each)) for name, each in value.items())
+    return "number", Fraction(value)
+
+
+def test_values_are_equal_if_their_types_and_contents_are() -> None:
+    for value, other in itertools.product((*SCALARS, *OTHERS), repeat=2):
+        alike = plain(value) == plain(other)
+        assert equal(value, other) is alike
+        assert (canonical(value) == canonical(other)) is alike
+        assert holds([None, other], value) is (alike or value is None)
+        assert holds([other], value) is alike
+        assert holds(value, other) is (type(value) is list and plain(other) in map(plain, value))
+
+
+@pytest.mark.parametrize("make", [key_of, slice_key_of, lambda value: part_of_key(key_of(value))])
+def test_scalars_have_equal_keys_if_they_are_equal(make: Any) -> None:
+    for one, other in itertools.product(SCALARS, repeat=2):
+        same = make(one) == make(other)
+        assert same is (plain(one) == plain(other))
+        assert not same or hash(make(one)) == hash(make(other))
+    assert [make(value) for value in (None, [], [1], {})] == [None] * 4
+
+
+def test_the_key_of_a_number_is_plain_only_where_its_hash_is_the_number() -> None:
+    assert [key_of(number) for number in (5, 1.5, 1 - PLAIN, PLAIN - 1)] == [5, 1.5, 1 - PLAIN, PLAIN - 1]
+    for number in (PLAIN, -PLAIN, 2 * PLAIN + 1, float(PLAIN)):
+        assert key_of(number) == ("number", hex(int(number)))
+    assert [key_of(True), key_of(False), key_of("x")] == [TRUE_KEY, FALSE_KEY, "x"]
+
+
+def test_the_key_of_a_long_text_is_small_and_a_part_of_a_key_is_bytes() -> None:
+    assert slice_key_of("x" * KEY_CHARS_MAX) == "x" * KEY_CHARS_MAX
+    kind, digest = slice_key_of("x" * (KEY_CHARS_MAX + 1))
+    assert (kind, len(digest)) == ("text", 64)
+    assert [part_of_key(key) for key in (1, -2, 1.0, 1.5, "x", TRUE_KEY, None)] == [
+        *(b"1", b"-2", b"1", b"1.5", "x", TRUE_KEY, None)
+    ]
+
+
+def test_a_digest_is_computed_once_for_a_text_that_several_paths_ask_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digests = []
+
+    def counted(text: bytes, sha256: Any = values.sha256) -> Any:
+        digests.append(text)
+        return sha256(text)
+
+    monkeypatch.setattr(values, "sha256", counted)
+    monkeypatch.setattr(values, "_RECENT", [()])
+    texts = [letter * 1_000 for letter in "abcde"]
+    keys = [slice_key_of(text) for text in texts[:4] * 3]
+    assert keys[:4] == keys[4:8] == keys[8:]
+    assert len(digests) == 4
+    slice_key_of(texts[4])
+    assert len(values._RECENT[0]) == 4
+
+
+def test_a_scalar_is_read_back_from_its_key() -> None:
+    for value in SCALARS:
+        keys = [key_of(value), part_of_key(key_of(value))]
+        assert all(plain(scalar_of(key)) == plain(value) for key in keys)
+
+
+def test_a_number_as_a_double_is_near_it_and_others_have_none() -> None:
+    assert [double(value) for value in (1, 1.5, True, "1", None, [1], 10**400)] == [1.0, 1.5, *[None] * 5]
+    assert type(double(1)) is float
+    assert [scaled(value, 2.0) for value in (3, 1.5, True, 10**400)] == [6.0, 3.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("a", 1),
+        ("b", {"c": 2, "d": {"e": 3}}),
+        ("b.c", 2),
+        ("b.d.e", 3),
+        ("b.x", None),
+        ("b.c.x", None),
+        ("x.y", None),
+        ("w.h.o", "whole"),
+        ("n", None),
+        ("$a", "sent"),
+        ("$b.c", "inside"),
+        ("$x", None),
+    ],
+)
+def test_a_name_finds_the_whole_name_first_and_then_goes_step_by_step(name: str, found: Any) -> None:
+    fields = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "w.h.o": "whole", "w": {"h": {"o": "steps"}}, "n": None}
+    assert value_of(split_name(name), fields, {"a": "sent", "b": {"c": "inside"}}) == found
+    of_vars = name.startswith("$")
+    steps = tuple(name.removeprefix("$").split(".")) if "." in name else ()
+    assert split_name(name) == (of_vars, name.removeprefix("$"), steps)
+
+
+@pytest.mark.parametrize(
+    ("sent", "row", "held"),
+    [
+        ([["a", "b"], ["c", "d"]], ("c", "d"), True),
+        ([["a", "b"]], ("b", "a"), False),
+        (["a", ["b"]], ("b",), True),
+        (["a"], ("a",), True),
+        (["a"], ("a", "a"), False),
+        ([["a", 1]], ("a", 1.0), True),
+        ([["a", 1.0]], ("a", 1), True),
+        ([["a", 1.5]], ("a", 1.5), True),
+        ([["a", 1]], ("a", True), False),
+        ([[True]], (True,), True),
+        ([[True]], (1,), False),
+        ([[1], ["1"]], ("1",), True),
+        ([[1 << 70]], (1 << 70,), True),
+        ([["a", 1], ["b", None]], ("a", 1), False),
+        ([["a", [1]]], ("a", 1), False),
+        ([["a"]], (None,), False),
+        ([[1]], ([1],), False),
+        ([[]], (), True),
+        ("a", ("a",), False),
+        ({"a": 1}, ("a",), False),
+        (None, ("a",), False),
+    ],
+)
+def test_a_relation_holds_the_rows_that_were_sent(sent: Any, row: tuple[Any, ...], held: bool) -> None:
+    relations = Relations({"r": sent})
+    assert [relations.holds("r", *row), relations.holds("r", *row)] == [held, held]
+    assert not relations.holds("other", *row)
+
+
+def test_a_relation_is_read_once_for_an_event() -> None:
+    asked = []
+
+    class Sent(dict[str, Any]):
+        def get(self, name: str, default: Any = None) -> Any:
+            asked.append(name)
+            return super().get(name, default)
+
+    relations = Relations(Sent(r=[["a"]]))
+    assert [relations.holds("r", "a"), relations.holds("r", "b"), relations.holds("s", "a")] == [
+        True,
+        False,
+        False,
+    ]
+    assert not relations.holds("s", "b")
+    assert asked == ["r", "s"]
