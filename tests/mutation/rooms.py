@@ -85,6 +85,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_requirements.py",
                 "unit/evaluation/test_aggregates.py",
                 "unit/evaluation/test_values.py",
+                "unit/evaluation/test_tables.py",
                 "unit/evaluation/test_capturing.py",
                 "unit/evaluation/test_estimates.py",
                 "unit/evaluation/test_large_conditions.py",
