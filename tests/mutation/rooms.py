@@ -86,6 +86,8 @@ ROOMS: Final = {
                 "unit/evaluation/test_aggregates.py",
                 "unit/evaluation/test_values.py",
                 "unit/evaluation/test_tables.py",
+                "unit/evaluation/test_columns.py",
+                "property/test_minima.py",
                 "unit/evaluation/test_capturing.py",
                 "unit/evaluation/test_estimates.py",
                 "unit/evaluation/test_large_conditions.py",

@@ -1,6 +1,7 @@
 """Records of values and of sums, asked directly: what each holds, and what it takes."""
 
 import math
+import sys
 from array import array
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from engine import Detector
 from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
@@ -15,6 +17,7 @@ from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.sizes import RECORD_BYTES, STEP_BYTES, array_bytes
+from engine.evaluation.state.storage.slots.shards import SHARDS
 
 SLOTS = 256
 """On a page."""
@@ -201,3 +204,28 @@ def test_without_records_nothing_is_left(table: ColumnTable, kind: str) -> None:
             made.close(slot)
         assert (made.few, made.rows, made.long, made.bytes, made.held) == ({}, [], {}, 0, 0)
         assert not isinstance(made, Values) or made._interned is None
+
+
+def test_the_number_of_a_value_that_is_gone_is_given_again() -> None:
+    weighed = list[int]()
+    interned = Interned(weighed.append)
+    assert [interned.take(value) for value in ("a", "b", "a")] == [0, 1, 0]
+    interned.give_back(0)
+    assert (list(interned.uses), interned.values) == ([1, 1], ["a", "b"])
+    for value in range(100):
+        assert interned.take(value) == 2
+        interned.give_back(2)
+    interned.give_back(0)
+    assert [interned.take("c"), interned.take("d")] == [0, 2]
+    for number in range(3):
+        interned.give_back(number)
+    assert (interned.values, list(interned.uses), sum(weighed)) == ([None] * 3, [0] * 3, 0)
+
+
+def test_values_that_are_gone_give_their_room_back() -> None:
+    interned = Interned(lambda _: None)
+    numbers = [interned.take(value) for value in range(100 * SHARDS)]
+    full = sum(map(sys.getsizeof, interned.shards))
+    for number in numbers:
+        interned.give_back(number)
+    assert sum(map(sys.getsizeof, interned.shards)) < full / 2
