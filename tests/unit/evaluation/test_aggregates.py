@@ -224,7 +224,7 @@ def test_the_number_of_a_value_that_is_gone_is_given_again() -> None:
 
 def test_values_that_are_gone_give_their_room_back() -> None:
     interned = Interned(lambda _: None)
-    numbers = [interned.take(value) for value in range(100 * SHARDS)]
+    numbers = [interned.take(value) for value in range(300 * SHARDS)]
     full = sum(map(sys.getsizeof, interned.shards))
     for number in numbers:
         interned.give_back(number)

@@ -19,6 +19,7 @@ RULES = (
     "t == 1 and per k historically for 30ms strong not a == 1",
     "per k per j historically for 20ms a == 1",
     "per k where once within 90ms b == 1 previous a == 1",
+    "per k count(a == 1) within 50ms >= 1",
     "per k count(a == 1) within 50ms >= 3",
     "t == 1 and per k count(b == 1) > 13",
     "per k distinct(j) within 40ms > 1",

@@ -54,11 +54,6 @@ class Entries(Records[R]):
         """Return whether the slot of an object triggers because it has several entries."""
         return 1 < self.needed <= len(record) and self.bucket is not None and self.few is not None
 
-    def _keep_record(self, slot: int, record: R) -> None:
-        super()._keep_record(slot, record)
-        if self._triggers_many(record):
-            self.table.start_triggering(slot, self)
-
     def _drop_record(self, slot: int) -> None:
         record = self.long.get(slot)
         if record is not None and self._triggers_many(record):
