@@ -229,3 +229,76 @@ def test_values_that_are_gone_give_their_room_back() -> None:
     for number in numbers:
         interned.give_back(number)
     assert sum(map(sys.getsizeof, interned.shards)) < full / 2
+
+
+def times(table: ColumnTable, most: int = 14, window_us: int | None = None) -> Times:
+    """Give times of one event at each slot."""
+    made = Times(table, window_us, most, 1)
+    table.columns.append(made)
+    for slot in range(5):
+        made.add(None, slot, 10 * slot, 1)
+    return made
+
+
+def test_a_copy_stays_as_it_was_and_each_record_is_copied_once_for_it(table: ColumnTable) -> None:
+    made = times(table)
+    copy = made.copied()
+    for now_us in range(50, 80):
+        for slot in (1, 2):
+            made.add(None, slot, now_us, 1)
+        if now_us == 65:
+            made.close(2)
+    assert [list(copy.record(slot) or ()) for slot in range(5)] == [[0], [10], [20], [30], [40]]
+    assert [copy.at(slot) for slot in range(5)] == [0, 10, 20, 30, 40]
+    assert list(made.record(2) or ()) == list(range(66, 80))
+    own = made.long.get(1)
+    made.add(None, 1, 90, 1)
+    assert made.long.get(1) is own
+
+
+def test_of_a_lent_object_that_becomes_a_row_nothing_is_copied_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = State(1 << 40, 1 << 40, TRAITS).table(("k",))
+    for number in range(7):
+        table.admit(number, 1, 0)
+    made = times(table)
+    copy = made.copied()
+    monkeypatch.setattr(columns, "PAGED_FROM", 1)
+    made.add(None, 5, 50, 1)
+    assert (made.few, made.long) == (None, {})
+    for now_us in range(60, 80):
+        made.add(None, 0, now_us, 1)
+    assert list(made.record(0) or ())[-14:] == list(range(66, 80))
+    assert list(copy.record(0) or ()) == [0]
+
+
+def test_of_some_slots_a_copy_has_their_records_at_other_places(table: ColumnTable) -> None:
+    made = times(table)
+    made.close(3)
+    copy = made.copied({4: 0, 3: 1, 1: 2})
+    assert (copy.few, {slot: list(record) for slot, record in copy.long.items()}) == (
+        {0: 40, 2: 10},
+        {0: [40], 2: [10]},
+    )
+    assert list(made.record(4) or ()) == [40]
+
+
+def test_of_the_records_of_others_what_is_later_and_has_not_expired_is_taken_over(table: ColumnTable) -> None:
+    made = times(table, window_us=100)
+    made.add(None, 0, 60, 1)
+    taken = Times(table, 100, 14, 1)
+    # The last event of slot 2 expires after 120, that of slot 1 before. That of slot 0 came at 60.
+    taken.take_over(made, 10, 120)
+    assert {slot: list(taken.record(slot) or ()) for slot in taken.slots()} == {
+        0: [60],
+        2: [20],
+        3: [30],
+        4: [40],
+    }
+    later = Times(table, 100, 14, 1)
+    later.take_over(made, 35, 121)
+    assert {slot: list(later.record(slot) or ()) for slot in later.slots()} == {0: [60], 4: [40]}
+    latest = Times(table, 100, 14, 1)
+    latest.take_over(made, 0, 130)
+    assert sorted(latest.slots()) == [0, 3, 4]

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from engine.evaluation.memory import Regime
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 from engine.evaluation.state.storage.sizes import RECORD_BYTES
@@ -37,7 +36,6 @@ class Records(Column, Generic[R]):
 
     def __init__(self, table: ColumnTable, window_us: int | None, blank: Any, page_bytes: int) -> None:
         super().__init__(table, window_us, 0)
-        self.regime = Regime.UNCHANGED
         self.long: dict[int, R] = {}
         """The records that are in no row, by slot."""
         self._lent: set[int] = set()
