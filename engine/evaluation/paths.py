@@ -51,14 +51,14 @@ def membership_of(path: Path) -> tuple[Condition, int]:
 
     With it comes the birth of the rules that it is evaluated for, or -1 for all births.
     """
-    last = max(place for place, step in enumerate(path) if isinstance(step, Filter))
+    # Keys after the last `where` add nothing.
     condition: Condition | None = None
     birth = _OF_ANY_BIRTH
-    for step in reversed(path[: last + 1]):
+    for step in reversed(path):
         where = step.where if isinstance(step, Filter) else None
         birth = max(birth, step.birth) if isinstance(step, Filter) else birth
         condition = where if condition is None else Keyed(condition, fact_of(step), where)
-    assert condition is not None, "the last step has a where"
+    assert condition is not None, "a step has a where"
     return condition, birth
 
 

@@ -199,6 +199,8 @@ def _in_code(source: _Source) -> Iterator[Mutant]:
                 name in OTHER_OPERANDS
             ):
                 yield from source.replaced(operand, f'"{OTHER_OPERANDS[name]}"')
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                pass
             case ast.If(test=test) | ast.IfExp(test=test):
                 yield from source.replaced(test, "True", "False")
             case ast.comprehension(ifs=[test]):

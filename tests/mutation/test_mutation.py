@@ -21,6 +21,8 @@ def window(now, edges, limit=1):
     return [edge for edge in edges if oldest <= edge < now or not edge is now]
 
 
+if TYPE_CHECKING:
+    import typing
 TEMPLATE = ("if {inner}:", "    {verdict} = {read} >= {edge}")
 UPDATE = Case("left", Action.WRITE)
 '''

@@ -105,7 +105,7 @@ class Memory(NamedTuple):
     constants: tuple[int, ...]
     operands: "tuple[tuple[str, Shape], ...]"
     """The operands that update the memory; none if it is only read, after its update for the event."""
-    viewed: bool = False
+    viewed: bool
     """Whether the memory is read through a view."""
 
 
@@ -132,7 +132,7 @@ class Aggregate(NamedTuple):
     """
     added: "Shape | None"
     """None if the records are only read, after their update for the event."""
-    viewed: bool = False
+    viewed: bool
 
 
 Shape = Predicate | Junction | Negation | Slice | Memory | Aggregate

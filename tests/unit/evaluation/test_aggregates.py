@@ -302,3 +302,18 @@ def test_of_the_records_of_others_what_is_later_and_has_not_expired_is_taken_ove
     latest = Times(table, 100, 14, 1)
     latest.take_over(made, 0, 130)
     assert sorted(latest.slots()) == [0, 3, 4]
+
+
+def test_the_records_of_a_page_expire_together(table: ColumnTable) -> None:
+    made = times(table, window_us=100)
+    for now_us in range(60, 80):
+        made.add(None, 1, now_us, 1)
+    if made.few is not None:
+        return
+    made.drop_expired_of(0, 131)
+    assert {slot: made.record(slot) is not None for slot in range(5)} == {
+        **dict.fromkeys((0, 2, 3), False),
+        **dict.fromkeys((1, 4), True),
+    }
+    made.drop_expired_of(0, 1_000)
+    assert (made.few, made.long, made.bytes) == ({}, {}, 0)
