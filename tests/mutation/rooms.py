@@ -88,6 +88,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_tables.py",
                 "unit/evaluation/test_columns.py",
                 "unit/evaluation/test_known.py",
+                "unit/evaluation/test_removal.py",
                 "unit/evaluation/test_buckets.py",
                 "unit/evaluation/test_ir.py",
                 "unit/evaluation/test_globals.py",

@@ -1,4 +1,4 @@
-"""The members of a trigger, asked directly: their rows by shape, and the order in which an event runs them."""
+"""The members of a trigger, asked directly: their rows by shape, and the order in which events run them."""
 
 from array import array
 from typing import Any

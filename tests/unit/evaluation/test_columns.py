@@ -234,6 +234,7 @@ def test_what_older_rules_remembered_is_dropped_up_to_a_time(table: ColumnTable)
     assert (entries(stamped), stamped.ticks, stamped.complete_at) == ({3: 3, 4: 4}, {4: 4}, 3)
     stamped.drop_until(2, 1)
     assert stamped.complete_at == 3
+    assert table.begun_at == 0, "no run is complete up to any event"
 
 
 def test_a_column_is_restored_as_it_was(table: ColumnTable, paged: bool) -> None:

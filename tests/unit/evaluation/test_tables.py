@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.state.slices import State
@@ -211,6 +212,28 @@ def test_events_meet_the_buckets_that_their_slice_triggers(table: ColumnTable) -
     begun.unwatch()
     few.unwatch()
     assert (table.triggering, list(table.watched)) == ({}, [])
+
+
+def test_only_runs_that_are_younger_than_the_last_event_of_a_slice_are_met(table: ColumnTable) -> None:
+    slot = table.admit("a", 7, 0)
+    made = [column(table, Regime.BEGUN, complete_at=complete_at) for complete_at in (5, 9, 10)]
+    made[0].watch(Bucket())
+    made[1].watch(bucket := Bucket())
+    table.enter({"k": "a"}, {}, 110, 11)
+    # The third is not watched.
+    assert table.meet() == [bucket]
+    table.leave()
+    table.seen[slot] = 7
+    made[1].end(slot, 8)
+    table.enter({"k": "a"}, {}, 120, 12)
+    assert table.meet() == [bucket]
+
+
+def test_a_long_text_is_a_key_by_its_digest(table: ColumnTable) -> None:
+    for length in (KEY_CHARS_MAX, KEY_CHARS_MAX + 1):
+        text = "x" * length
+        table.enter({"k": text}, {}, 0, 1)
+        assert table.key == slice_key_of(text)
 
 
 def test_a_table_is_restored_with_its_keys_and_counts(state: State, table: ColumnTable) -> None:

@@ -182,7 +182,7 @@ class KeyTable(Generic[ColumnT]):
     def slot_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
         """Return the slot of an event's key, or NO_SLOT if the key is not live. Changes nothing."""
         key = self._key_at(fields, sent)
-        return NO_SLOT if key is None else self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
+        return self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
 
     def leave(self) -> None:
         """Leave the event: set no key."""
