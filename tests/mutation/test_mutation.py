@@ -9,7 +9,8 @@ import pytest
 
 from tests.mutation.__main__ import by_hand, changed_lines, listed, mechanical
 from tests.mutation.judging import PACKAGES
-from tests.mutation.mutants import mutants_of
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.reaching import Reach
 from tests.mutation.rooms import ROOMS, Room
 
 ROOT = Path(__file__).parents[2]
@@ -113,3 +114,15 @@ def test_every_mutant_differs_from_its_source_in_that_one_place() -> None:
     mutants = mutants_of("sample.py", SOURCE, templates=True)
     assert len({mutant.applied(SOURCE) for mutant in mutants}) == len(mutants)
     assert all(mutant.applied(SOURCE) != SOURCE for mutant in mutants)
+
+
+def test_a_mutant_is_judged_by_the_tests_that_enter_its_function_and_outside_of_any_by_all() -> None:
+    entered = {
+        "slow": frozenset({("file.py", "f"), ("file.py", "g")}),
+        "quick": frozenset({("file.py", "f"), ("other.py", "g")}),
+    }
+    reach = Reach(entered, {"slow": 2.0, "quick": 1.0})
+    judges = {
+        where: reach.tests(Mutant("file.py", 0, "1", "2", where, "line")) for where in ("f", "g", "CONSTANT")
+    }
+    assert judges == {"f": ["quick", "slow"], "g": ["slow"], "CONSTANT": ["quick", "slow"]}

@@ -85,9 +85,10 @@ class Abstraction:
     def updater(self, node: Condition, path: Path, birth: int, memories: Memories) -> Shape:
         """Return the shape that updates the memory of one temporal node and reads those of inner nodes."""
         self._memories, self._birth, self._updates = memories, birth, False
-        number = self._path(path) if path else -1
-        memory = self._temporal(node, path, updated=True)
-        return Slice(number, memory) if path else memory
+        if not path:
+            return self._temporal(node, path, updated=True)
+        number = self._path(path)
+        return Slice(number, self._temporal(node, path, updated=True))
 
     def _shape(self, node: Condition, path: Path) -> Shape:
         # This comes first, because a node that is folded away must leave no constants behind.

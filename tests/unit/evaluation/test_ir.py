@@ -103,6 +103,13 @@ def test_junctions_are_joined_and_what_is_known_is_left_out() -> None:
     assert parts_of(Value("a", 4)).shape(parse("a == 5 or b == 6"), 0, {}) == a
 
 
+@pytest.mark.parametrize(
+    "rule", ["a between 1 and 5 and a != 3", "a >= 1 and a != true", "a >= 1 and b != 1", "a >= 1 and a != 2"]
+)
+def test_a_range_without_its_end_is_one_test_only_if_the_end_is_its_own(rule: str) -> None:
+    assert isinstance(parts_of().shape(parse(rule), 0, {}), Junction)
+
+
 def test_a_memory_is_updated_by_its_operands_or_only_read() -> None:
     rule = parse("(a == 5 since within 2s b == 6) and once c == 7")
     parts = parts_of()
@@ -111,7 +118,7 @@ def test_a_memory_is_updated_by_its_operands_or_only_read() -> None:
     assert [name for name, _ in since.operands] == ["left", "right"]
     assert (since.operator, since.path, since.far, since.viewed) == ("since_within", -1, False, False)
     assert [parts.constants[number] for number in since.constants] == [100, 2_000_000]
-    assert (once.operator, once.path, once.viewed) == ("once", -1, True)
+    assert (once.operator, once.path, once.far, once.viewed) == ("once", -1, False, True)
     assert [parts.constants[number] for number in once.constants] == [101]
     assert parts.sliced == {-1}
     parts = parts_of()
@@ -167,6 +174,11 @@ def test_an_updater_writes_one_memory_and_reads_those_inside() -> None:
     shape = parts.updater(node, ("k",), 0, keyed)
     assert isinstance(shape, Slice)
     assert (shape.path, parts.paths, shape.where) == (0, (("k",),), None)
+    keyed = {(each, ("k", "j", *path)): memory for (each, path), memory in memories_of(node).items()}
+    parts = parts_of()
+    shape = parts.updater(node, ("k", "j"), 0, keyed)
+    assert isinstance(shape, Slice)
+    assert (shape.path, parts.paths, parts.facts[:2]) == (1, (("k",), ("k", "j")), ("k", "j"))
 
 
 @pytest.mark.parametrize(
@@ -210,6 +222,7 @@ def test_a_comparison_over_the_past_has_its_limits(
         ("count(a == 5) > 1", Predicate("scalar", (0,), (2,))),
         ("distinct(a) > 1", Predicate("present", (0,), ())),
         ("sum(a) > 1", Predicate("present", (0,), ())),
+        ("sum(a) > 1 * b", Predicate("present", (0,), ())),
         (
             "avg(a where b == 5) > 1",
             Junction("and", (Predicate("present", (0,), ()), Predicate("scalar", (1,), (2,)))),
