@@ -210,3 +210,16 @@ def test_of_an_equality_and_a_range_the_one_decides_that_fewer_events_meet(
     assert max(evaluated) < 40
     evaluated = [_evaluated(detector, kind="t1", size=size) for size in range(0, 900_000, 100_000)]
     assert max(evaluated) < 40
+
+
+def test_a_large_place_is_kept_as_bytes_whose_hash_nobody_can_predict() -> None:
+    def places(low: int, high: int) -> list[int | bytes]:
+        made = Intervals(64)
+        made.add(low, high, (1, None))
+        return [place for nodes in made._levels.values() for place in nodes]
+
+    # A border has twice the number of the cell that it begins.
+    edge = 1 << 60
+    assert places(edge - 1, edge) == [edge]
+    assert places(edge + 1, edge + 2) == [(edge + 2).to_bytes(9)]
+    assert [type(place) for place in places(1 << 63, 1 << 63)] == [bytes]
