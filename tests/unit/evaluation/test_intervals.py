@@ -223,3 +223,25 @@ def test_a_large_place_is_kept_as_bytes_whose_hash_nobody_can_predict() -> None:
     assert places(edge - 1, edge) == [edge]
     assert places(edge + 1, edge + 2) == [(edge + 2).to_bytes(9)]
     assert [type(place) for place in places(1 << 63, 1 << 63)] == [bytes]
+
+
+def test_texts_that_begin_alike_have_ordinals_in_their_order() -> None:
+    # The last of them are longer than what is told apart, in bytes and in characters.
+    begin = "é" + "x" * 30
+    texts = ["", "a", begin, begin + "aé", begin + "b", begin + "é", begin + "éa", begin + "éb" * 20]
+    assert texts == sorted(texts)
+    assert list(map(ordinal, texts)) == sorted(map(ordinal, texts))
+
+
+@pytest.mark.parametrize("few", [0, 16])
+def test_the_largest_integers_that_are_doubles_are_in_open_ranges(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "FEW_MAX", few)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector = Detector()
+    for rule in ("a <= 5", "a >= 5"):
+        detector.add_rule(rule, rule)
+    most = int(LARGEST)
+    fired = [detector.evaluate({"a": value}, 0) for value in (-most - 1, -most, most, most + 1)]
+    assert [[action["name"] for action in each] for each in fired] == [[], ["a <= 5"], ["a >= 5"], []]
