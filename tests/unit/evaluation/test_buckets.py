@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from engine import Detector
 from engine.evaluation.dispatch.compilation.compiler import Row
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Group, run
 from engine.evaluation.dispatch.selection.selected_rows import PENDING_MAX, Selected, SelectedRows
 from engine.evaluation.plan.known import Known, Value
+from tests.differential.modes import in_mode
 
 LARGE = (1 << 63) - 1
 
@@ -237,3 +239,13 @@ def test_an_event_runs_each_stage_before_the_next(selected: Selection) -> None:
         second.add(member, stage, several=True)
     run([first, second], [], {"a": 1}, {}, 7, 3, None, ran.append)
     assert ran == [2, 5, 4, 3, 1, 6]
+
+
+@pytest.mark.parametrize(
+    "where", ["once within 1s not a == 5", "once (a == 1 or c == 1)", "previous (a == 1 or c == 1) or a == 1"]
+)
+def test_an_event_belongs_to_a_slice_by_what_it_has_just_changed(where: str) -> None:
+    with in_mode("indexed"):
+        made = Detector()
+        made.add_rule("r", f"per k where ({where}) once b == 1")
+        assert made.evaluate({"k": 1, "a": 1, "b": 1}, 0)

@@ -1,6 +1,7 @@
 """When keys expire and which are evicted, held to plain searches over all keys."""
 
 import random
+from array import array
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from engine.evaluation.state.removal.expiry import (
     until_us,
 )
 from engine.evaluation.state.removal.incremental_expiry import bloated, expire_some
+from engine.evaluation.state.removal.minima import Minima
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import Column, ColumnTable
@@ -174,7 +176,20 @@ def test_free_pages_at_the_end_are_dropped_some_at_a_time(
         assert {len(each) for each in [*arrays, table.free_slots.taken]} == {len(table.keys)}
     assert lengths == [768, 512, 512]
     assert not bloated(table)
-    assert table.admit("new", 1, 0) < 512
+
+
+def test_a_last_page_of_one_slot_and_the_first_page_can_be_dropped(state: State) -> None:
+    table = state.table(("k",))
+    for number in range(257):
+        table.admit(number, 1, 0)
+    incremental_expiry._drop_free_pages(table)
+    assert len(table.keys) == 257
+    for slots, length in (([256], 256), (range(255), 256), ([255], 0)):
+        for slot in slots:
+            table.free(slot)
+        incremental_expiry._drop_free_pages(table)
+        assert len(table.keys) == length
+    incremental_expiry._drop_free_pages(table)
 
 
 def evicted(state: State, now_us: int) -> tuple[Evicted, list[tuple[str, Any]]]:
@@ -224,9 +239,11 @@ def test_far_from_the_bounds_no_key_is_tracked() -> None:
     state = State(800, 1 << 40, TRAITS)
     table = filled(state, random.Random(8), Regime.UNCHANGED)
     assert state.live == 540
-    state.eviction.hold(0)
-    assert not state.tracking
-    for number in range(161):
+    for number in range(100):
+        state.eviction.hold(0)
+        assert not state.tracking
+        table.admit(("some", number), 1, 0)
+    for number in range(61):
         table.admit(("more", number), 1, 0)
     state.eviction.hold(0)
     # Seven eighths of the bound are passed.
@@ -263,3 +280,129 @@ def test_without_keys_no_bound_is_passed() -> None:
     assert state.due
     assert state.eviction.hold(0) == Evicted(0, 0)
     assert not state.due
+
+
+def test_a_page_lasts_as_long_as_its_keys_whatever_other_pages_have(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "PAGED_FROM", 1)
+    monkeypatch.setattr(columns, "SPARSE_SHARE", 1 << 40)
+    table = filled(state, random.Random(1))
+    for slots in ((300, 301), (5, 6), (7, 302)):
+        made = Column(table, 100, 0)
+        table.columns.append(made)
+        for slot in slots:
+            made.put(slot, slot)
+    assert len(table.dense) == 3
+    lasting = [each for number in range(3) for each in page_until_us(table, number)]
+    assert lasting == [lasts_until_us(table, slot) for slot in range(KEYS)]
+
+
+@pytest.mark.parametrize("free", [0, 10])
+def test_keys_without_entries_go_however_many_others_have_one(state: State, free: int) -> None:
+    table = state.table(("k",))
+    made = Column(table, None, 0)
+    table.columns.append(made)
+    for number in range(256):
+        table.admit(number, 1, 0)
+    for slot in range(free):
+        table.free(slot)
+        made.put(100 + slot, 0)
+    drop_expired(table, 0, 0)
+    assert [slot for slot in range(256) if table.keys[slot] is not None] == [*range(100, 100 + free)]
+
+
+def test_a_bound_that_is_just_reached_is_held(state: State) -> None:
+    filled(state, random.Random(2), Regime.UNCHANGED)
+    state.live_max, state.bytes_max = state.live, state.keyed_bytes
+    live = state.live
+    assert state.eviction.hold(1_000_000) == Evicted(0, 0)
+    assert (state.live, state.due) == (live, False)
+
+
+def test_among_many_pages_the_longest_unseen_key_goes(state: State) -> None:
+    drawn = random.Random(3)
+    table = state.table(("k",))
+    table.columns.append(Column(table, None, 0))
+    for number in range(2_000):
+        table.columns[0].put(table.admit(number, 10 + number, 0), 0)
+    for slot in drawn.sample(range(2_000), 5):
+        table.seen[slot] = drawn.randrange(10)
+    table.seen[1_900] = 1
+    for number in range(40):
+        state.live_max = state.live - 1
+        first = min((seen, slot) for slot, seen in enumerate(table.seen))[1]
+        gone = evicted(state, 0)[1]
+        assert gone == [("k", first)]
+        # What happens meanwhile is logged, and read at the next turn.
+        table.enter({"k": 1_500 + number}, {}, 0, 5_000 + number)
+        table.leave()
+        state.live_max = 1 << 40
+        assert table.log == [first, 1_500 + number]
+        state.tracking = True
+
+
+@pytest.mark.parametrize("renewed", ["renew", "renew_later"])
+def test_what_no_event_changed_is_tracked_anew(state: State, renewed: str) -> None:
+    table = filled(state, random.Random(4))
+    made = Column(table, 100, 0)
+    table.columns.append(made)
+    for slot in range(KEYS):
+        if table.keys[slot] is not None:
+            made.put(slot, 1_000)
+    state.live_max = state.live
+    state.eviction.hold(0)
+    assert state.tracking
+    slot = next(slot for slot in range(200, KEYS) if table.keys[slot] is not None)
+    key = table.keys[slot]
+    made.keep(slot, 1, 0)
+    if renewed == "renew":
+        state.eviction.renew()
+    else:
+        state.eviction.renew_later(table.path)
+    state.live_max -= 1
+    assert evicted(state, 500)[1] == [(str(table.path[0]), key)]
+
+
+def test_a_detector_that_is_near_a_bound_tracks_all_keys_at_once(state: State) -> None:
+    table = filled(state, random.Random(5), Regime.UNCHANGED)
+    state.eviction.resume()
+    assert not state.tracking
+    state.live_max = state.live
+    state.eviction.resume()
+    assert state.tracking
+    assert state.eviction._tracked[table.path]._pages == 3
+    state.eviction.hold(0)
+    table.admit("more", 1, 0)
+    assert len(table.log) == 1
+    state.live_max = state.live
+    state.eviction.hold(0)
+    assert table.log == []
+    state.live_max = 10 * state.live
+    state.eviction.renew()
+    assert not state.tracking
+
+
+def test_the_least_of_very_many_numbers_is_found_whatever_has_changed() -> None:
+    drawn = random.Random(6)
+    for length in (1, 127, 128, 129, 2_048, 2_049, 33_000):
+        numbers = array("q", [FOREVER]) * length
+        minima = Minima(numbers)
+        assert minima.least() == (FOREVER, -1)
+        for number in range(150):
+            for place in drawn.choices(range(len(numbers)), k=drawn.choice((1, 5))):
+                before = numbers[place]
+                numbers[place] = drawn.choice((drawn.randrange(20), drawn.randrange(10**6), FOREVER))
+                if numbers[place] < before or drawn.random() < 0.5:
+                    minima.changed(place)
+            if number % 50 == 49:
+                more = drawn.choice((1, 200, 3_000))
+                first = len(numbers)
+                numbers.extend(drawn.randrange(10**6) for _ in range(more))
+                minima.look(first, first + more)
+                minima.changed(len(numbers) + 300)
+            least = min(numbers)
+            expected = (FOREVER, -1) if least == FOREVER else (least, numbers.index(least))
+            assert minima.least() == expected
+            if least < FOREVER:
+                numbers[expected[1]] = least + drawn.choice((1, 10**6))
