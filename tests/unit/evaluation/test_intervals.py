@@ -234,11 +234,12 @@ def test_texts_that_begin_alike_have_ordinals_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("few", [0, 16])
+@pytest.mark.parametrize("fused_up_to", [0, 10], ids=["indexed", "fused"])
 def test_the_largest_integers_that_are_doubles_are_in_open_ranges(
-    few: int, monkeypatch: pytest.MonkeyPatch
+    few: int, fused_up_to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranges, "FEW_MAX", few)
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(fused_up_to))
     detector = Detector()
     for rule in ("a <= 5", "a >= 5"):
         detector.add_rule(rule, rule)

@@ -327,8 +327,9 @@ def test_among_many_pages_the_longest_unseen_key_goes(state: State) -> None:
     for number in range(2_000):
         table.columns[0].put(table.admit(number, 10 + number, 0), 0)
     for slot in drawn.sample(range(2_000), 5):
-        table.seen[slot] = drawn.randrange(10)
-    table.seen[1_900] = 1
+        table.seen[slot] = drawn.randrange(1, 10)
+    # It is on the last page.
+    table.seen[1_900] = 0
     for number in range(40):
         state.live_max = state.live - 1
         first = min((seen, slot) for slot, seen in enumerate(table.seen))[1]
