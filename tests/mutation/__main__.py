@@ -4,6 +4,8 @@
     python -m tests.mutation --room evaluation      every mutant of a room
     python -m tests.mutation --changed [BASE]       those on lines changed since BASE (main), or not committed
     python -m tests.mutation --every 10             those by hand, and every tenth of the mechanical ones
+    python -m tests.mutation --room evaluation --only plan/ir.py --tests tests/unit/evaluation/test_ir.py
+                                                    those of a file, judged by these tests alone; a minute
 
 Each mutant is a copy of the product in which one place differs. It is killed when a test of its room fails,
 or when it answers otherwise than the executable specification, or not in time. A room has its tables in a
@@ -121,16 +123,17 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
     counts = Counter[str]()
     if chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            recording = record(options.effort) if room.replayed else None
-            judging = Judge(room, product, recording, Path(folder), 600, room.test_files())
+            recording = record(0 if options.tests else options.effort) if room.replayed else None
+            tests = [path.resolve() for path in options.tests] or room.test_files()
+            judging = Judge(room, product, recording, Path(folder), 600, tests)
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())
             # To note what each test enters takes as long as some dozens of mutants.
-            if room.replayed and len(chosen) > 100:
+            if room.replayed and len(chosen) > 100 and not options.tests:
                 judging = judging._replace(reach=judging.reached())
             for mutant, outcome in judging.judged(chosen, options.jobs):
                 counts[outcome] += 1
                 if (outcome == SURVIVED) is not (mutant in survivors):
-                    wrong.append(f"{room.name}: {outcome}: {mutant}")
+                    wrong.append(f"{outcome}: {mutant}")
                     print(wrong[-1], flush=True)
     outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (KILLED, TIMEOUT, SURVIVED))
     print(
@@ -150,7 +153,16 @@ def main() -> int:
     parser.add_argument("--hand-every", type=int, default=1, help="judge every nth mutant by hand")
     parser.add_argument("--changed", nargs="?", const="main", metavar="BASE", help="judge changed lines only")
     parser.add_argument("--only", default="", help="judge only mutants whose description contains this")
-    parser.add_argument("--effort", type=int, default=1, help="replay so many times as many scripts")
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="judge by these test files alone, the likely killers",
+    )
+    parser.add_argument(
+        "--effort", type=int, default=1, help="replay so many times as many scripts; 0 replays examples alone"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="judge so many at once")
     options = parser.parse_args()
 
