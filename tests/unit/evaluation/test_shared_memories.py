@@ -554,3 +554,25 @@ def test_a_birth_whose_time_is_not_known_is_no_later_than_the_next() -> None:
     assert len(detector.state.joined) == 3
     since_us = [detector.state.joined[name].since_us for name in next(iter(detector.state.readers.values()))]
     assert since_us == sorted(since_us)
+
+
+def test_only_runs_begin_after_a_birth_when_rules_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = ("per k once within 1h b == 1", "per k historically for 1s strong a == 1")
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    made = Detector()
+    for birth in ("old", "new"):
+        for number, rule in enumerate(rules):
+            made.add_rule(f"{birth} {number}", rule)
+        made.evaluate({"k": 1, "a": 1, "b": int(birth == "old")}, 0 if birth == "old" else 10)
+    made.evaluate({"k": 1, "a": 1}, 20)
+    assert len(made.state.joined) == 2
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(100))
+    made.add_rule("other", "z == 1")
+    assert not made.state.indexed
+    # The younger rule has seen no b, though the slice had an event since its birth.
+    assert [action["name"] for action in made.evaluate({"k": 1, "a": 1}, 30)] == ["old 0"]
+    fired = made.evaluate({"k": 1, "a": 1}, 1_009), made.evaluate({"k": 1, "a": 1}, 1_010)
+    assert [[action["name"] for action in each] for each in fired] == [
+        ["old 0", "old 1"],
+        ["old 0", "old 1", "new 1"],
+    ]
