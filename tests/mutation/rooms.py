@@ -93,6 +93,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_ir.py",
                 "unit/evaluation/test_globals.py",
                 "property/test_minima.py",
+                "property/test_dry_runs.py",
                 "unit/evaluation/test_capturing.py",
                 "unit/evaluation/test_estimates.py",
                 "unit/evaluation/test_large_conditions.py",

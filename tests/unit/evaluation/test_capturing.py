@@ -7,7 +7,7 @@ import pytest
 from engine import Detector, Limits
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.persistence import packing
-from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.persistence.capturing import _at, capture
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.state.storage import columns
 from tests.differential import fused
@@ -75,3 +75,33 @@ def test_no_piece_is_large() -> None:
     pieces = list(packed(capture(detector)))
     assert max(map(len, pieces)) <= packing._NUMBERS * 8
     assert b"".join(pieces) == detector.dump()
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_fork_has_the_keys_of_its_events_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, paged: bool
+) -> None:
+    if paged:
+        monkeypatch.setattr(columns, "PAGED_FROM", 1)
+    made = Detector()
+    for rule in ("per k once a == 1", "per $k once a == 1", "per k once a == 2"):
+        made.add_rule(rule, rule)
+    for key in range(5):
+        made.evaluate({"k": key, "a": 1}, 0, {"k": f"sent {key}"})
+    events = [({"k": 3}, 1, {"k": "sent 4"}), ({"k": "new"}, 1, None)]
+    fork = made.fork(events)
+    assert [[key for key in table.keys if key is not None] for table in fork.state.tables.values()] == [
+        [3],
+        ["sent 4"],
+    ]
+    assert [column.held for table in fork.state.tables.values() for column in table.columns] == [1, 0, 1]
+    expected = [["per k once a == 1", "per $k once a == 1"], []]
+    for each in (fork, made):
+        assert [[rule.name for rule in fired] for fired in each.evaluate_many(events)] == expected
+
+
+def test_what_is_kept_by_slot_moves_with_the_slots_that_are_copied() -> None:
+    entries = {3: "x", 5: "y"}
+    assert _at(entries, {5: 0, 7: 1}) == {0: "y"}
+    assert _at(entries, None) == entries
+    assert _at(entries, None) is not entries

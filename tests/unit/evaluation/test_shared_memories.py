@@ -236,6 +236,17 @@ def test_a_run_begins_after_a_reload_for_a_rule_that_is_younger_than_the_slice()
     assert [len(detector.evaluate({"k": 1}, time_ms)) for time_ms in (1_000, 11_000)] == [1, 2]
 
 
+def test_a_slice_begins_a_run_for_a_younger_rule_at_its_first_event_after_a_reload() -> None:
+    detector = Detector()
+    detector.add_rule("old", STRONG)
+    detector.evaluate({"k": 1}, 0)
+    detector.add_rule("young", STRONG)
+    detector.evaluate({"k": 2}, 1)
+    assert detector.state.joined
+    detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert [len(detector.evaluate({"k": 1}, time_ms)) for time_ms in (1_000, 10_000, 11_000)] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("rule", ["once p == 1", "per k once p == 1", "per k once within 10s p == 1"])
 def test_what_came_at_the_time_of_a_birth_is_not_remembered_once_rules_are_fused(
     rule: str, monkeypatch: pytest.MonkeyPatch
