@@ -28,7 +28,10 @@ class Reach(NamedTuple):
 
 
 class Recorder:
-    """Notes what the tests enter, as a plugin of pytest. What it is to note is imported after it is made."""
+    """Records which functions each test enters, as a plugin of pytest.
+
+    It must be made before the product is imported, because it replaces the decorators that cache results.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._below = f"{folder}/"
@@ -56,7 +59,7 @@ class Recorder:
             if event == "call":
                 entered.add(frame.f_code)
 
-        # A result that an earlier test left would hide what this one needs.
+        # A test that finds a cached result does not enter the function that it depends on.
         for cache in self._caches:
             cache.cache_clear()
         started = time.process_time()

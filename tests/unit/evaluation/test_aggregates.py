@@ -8,16 +8,15 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.memory import FOREVER, NEVER
-from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
-from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.sizes import RECORD_BYTES, STEP_BYTES, array_bytes
 from engine.evaluation.state.storage.slots.shards import SHARDS
+from tests.stores import unbounded_state
 
 SLOTS = 256
 """On a page."""
@@ -27,7 +26,7 @@ SLOTS = 256
 def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ColumnTable:
     """A table with a few keys, the records of which are rows or objects."""
     monkeypatch.setattr(columns, "PAGED_FROM", request.param)
-    made = State(1 << 40, 1 << 40, TRAITS).table(("k",))
+    made = unbounded_state().table(("k",))
     for key in "abcxy":
         made.admit(key, 1, 0)
     return made
@@ -259,7 +258,7 @@ def test_a_copy_stays_as_it_was_and_each_record_is_copied_once_for_it(table: Col
 def test_of_a_lent_object_that_becomes_a_row_nothing_is_copied_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = State(1 << 40, 1 << 40, TRAITS).table(("k",))
+    table = unbounded_state().table(("k",))
     for number in range(7):
         table.admit(number, 1, 0)
     made = times(table)

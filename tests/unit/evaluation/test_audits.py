@@ -9,23 +9,15 @@ from engine import Detector, Limits
 from tests.audit import audit
 from tests.differential.feeding import change, one_by_one, rule_id
 from tests.differential.modes import MODES, in_mode
+from tests.worlds.remembering import RECORDS, TIMES
 from tests.worlds.scripts import Submit, World
 from tests.worlds.shared_histories import NestedWorld, SharedWorld
 
 RULES = (
-    "per k once within 50ms a == 1",
-    "t == 1 and per k once within 20ms not a == 1",
-    "per k (not b == 1 since a == 1)",
-    "t == 1 and per k historically for 30ms strong not a == 1",
-    "per k per j historically for 20ms a == 1",
+    *TIMES,
+    *RECORDS,
     "per k where once within 90ms b == 1 previous a == 1",
     "per k count(a == 1) within 50ms >= 1",
-    "per k count(a == 1) within 50ms >= 3",
-    "t == 1 and per k count(b == 1) > 13",
-    "per k distinct(j) within 40ms > 1",
-    "t == 1 and per k distinct(t) within 90ms > 12",
-    "per k sum(a) within 60ms > 1",
-    "per k per j avg(t where a == 1) within 300ms > 1",
     "count(a == 1) within 50ms >= 3 or distinct(j) == 2 or avg(t) > 0.5",
 )
 

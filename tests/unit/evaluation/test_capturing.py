@@ -88,13 +88,18 @@ def test_a_fork_has_the_keys_of_its_events_and_no_others(
         made.add_rule(rule, rule)
     for key in range(5):
         made.evaluate({"k": key, "a": 1}, 0, {"k": f"sent {key}"})
+    made.add_rule("late", "per k once a == 3")
     events = [({"k": 3}, 1, {"k": "sent 4"}), ({"k": "new"}, 1, None)]
     fork = made.fork(events)
     assert [[key for key in table.keys if key is not None] for table in fork.state.tables.values()] == [
         [3],
         ["sent 4"],
     ]
-    assert [column.held for table in fork.state.tables.values() for column in table.columns] == [1, 0, 1]
+    assert [column.held for table in fork.state.tables.values() for column in table.columns] == [1, 0, 0, 1]
+    for path, table in made.state.tables.items():
+        own = fork.state.tables[path]
+        assert list(own.seen) == [table.seen[slot] for slot in (3, 4) if table.keys[slot] in own.keys]
+        assert [each.complete_at for each in own.columns] == [each.complete_at for each in table.columns]
     expected = [["per k once a == 1", "per $k once a == 1"], []]
     for each in (fork, made):
         assert [[rule.name for rule in fired] for fired in each.evaluate_many(events)] == expected

@@ -6,22 +6,15 @@ from typing import Any
 import pytest
 
 from engine.evaluation.memory import FOREVER, NEVER, Regime
-from engine.evaluation.plan.requirements import TRAITS
-from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES
+from tests.stores import Bucket, add_column, unbounded_state
 
 KEYS = 600
 PAGES = 3
 """That so many slots are on."""
-
-
-class Bucket:
-    """Stands for a bucket: a column only passes it on."""
-
-    size = 1
 
 
 @pytest.fixture(params=[True, False], ids=["pages", "dict"])
@@ -36,7 +29,7 @@ def paged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
 @pytest.fixture
 def table(paged: bool) -> ColumnTable:
     """A table with many keys, each seen at event 3."""
-    made = State(1 << 40, 1 << 40, TRAITS).table(("k",))
+    made = unbounded_state().table(("k",))
     for number in range(KEYS):
         made.admit(number, 3, 0)
     return made
@@ -51,11 +44,7 @@ def column(
     slots: tuple[int, ...] = (598, 599),
 ) -> Column:
     """Give a column with entries of time 1 at some slots, in a dict or in pages."""
-    made = Column(table, window_us, complete_at)
-    made.regime = regime
-    table.columns.append(made)
-    if made.clocked:
-        table.add_clock(made)
+    made = add_column(table, regime, window_us=window_us, complete_at=complete_at)
     for slot in slots:
         made.put(slot, 1)
     return made

@@ -19,6 +19,7 @@ from engine.evaluation.state.storage.sizes import (
 )
 from tests.audit import keyed_bytes
 from tests.differential.modes import MODES, in_mode
+from tests.worlds.remembering import RECORDS, TIMES
 
 UNBOUNDED = 1 << 62
 
@@ -36,23 +37,6 @@ def reloaded(made: Detector) -> Detector:
 
 def fires(made: Detector, time_ms: int, **fields: Any) -> bool:
     return bool(made.evaluate(fields, time_ms))
-
-
-TIMES = (
-    "per k once within 50ms a == 1",
-    "t == 1 and per k once within 20ms not a == 1",
-    "per k (not b == 1 since a == 1)",
-    "t == 1 and per k historically for 30ms strong not a == 1",
-    "per k per j historically for 20ms a == 1",
-)
-RECORDS = (
-    "per k count(a == 1) within 50ms >= 3",
-    "t == 1 and per k count(b == 1) > 13",
-    "per k distinct(j) within 40ms > 1",
-    "t == 1 and per k distinct(t) within 90ms > 12",
-    "per k sum(a) within 60ms > 1",
-    "per k per j avg(t where a == 1) within 300ms > 1",
-)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -16,12 +16,7 @@ from engine.evaluation.state.storage.sizes import (
     VALUE_BYTES,
 )
 from engine.evaluation.state.unkeyed import Globals, Keyless, most_bytes, new_records
-
-
-class Bucket:
-    """Stands for a bucket: the cells only pass it on."""
-
-    size = 1
+from tests.stores import Bucket
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from tests.audit import column_bytes
+from tests.stores import add_column, unbounded_state
 
 KEYS = 600
 REGIMES = (Regime.UNCHANGED, Regime.STAMPED, Regime.BEGUN)
@@ -33,11 +34,7 @@ def filled(state: State, drawn: random.Random, *regimes: Regime, keys: int = KEY
     table = state.table((f"k{len(state.tables)}",))
     for regime in regimes:
         for window_us in (None, 100, 300):
-            made = Column(table, window_us, 5)
-            made.regime = regime
-            table.columns.append(made)
-            if made.clocked:
-                table.add_clock(made)
+            add_column(table, regime, window_us=window_us, complete_at=5)
     seen_us = [drawn.randrange(1_000) for _ in range(keys)]
     for number in range(keys):
         table.admit(number, number + 1, seen_us[number])
@@ -67,7 +64,7 @@ def lasts_until_us(table: ColumnTable, slot: int) -> int:
 
 @pytest.fixture
 def state() -> State:
-    return State(1 << 40, 1 << 40, TRAITS)
+    return unbounded_state()
 
 
 @pytest.mark.parametrize("paged_from", [1, 1 << 40])
@@ -207,7 +204,7 @@ def evicted(state: State, now_us: int) -> tuple[Evicted, list[tuple[str, Any]]]:
 @pytest.mark.parametrize("bound", ["number", "bytes"])
 def test_expired_keys_go_first_and_then_the_longest_unseen(bound: str) -> None:
     drawn = random.Random(bound)
-    state = State(1 << 40, 1 << 40, TRAITS)
+    state = unbounded_state()
     tables = [filled(state, drawn, Regime.UNCHANGED, keys=60) for _ in range(2)]
     for table in tables:
         for slot in range(60):
@@ -263,7 +260,7 @@ def test_far_from_the_bounds_no_key_is_tracked() -> None:
 
 
 def test_many_keys_past_a_lowered_bound_go_a_few_at_a_time() -> None:
-    state = State(1 << 40, 1 << 40, TRAITS)
+    state = unbounded_state()
     filled(state, random.Random(9), Regime.UNCHANGED)
     state.live_max = 100
     left = []

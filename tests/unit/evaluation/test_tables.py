@@ -10,12 +10,13 @@ from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.state.slices import State
-from engine.evaluation.state.storage.columns import Column, ColumnTable
+from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, START_BYTES, STARTS_BYTES, key_bytes
 from engine.evaluation.state.storage.slots.free_slots import FreeSlots
 from engine.evaluation.state.storage.slots.sparse_entries import SparseEntries
 from engine.evaluation.state.storage.tables import NOT_SEEN
+from tests.stores import Bucket, add_column, unbounded_state
 
 SLOTS = 256
 """On a page."""
@@ -73,29 +74,12 @@ def test_sparse_entries_know_which_columns_a_slot_has() -> None:
 
 @pytest.fixture
 def state() -> State:
-    return State(1 << 40, 1 << 40, TRAITS)
+    return unbounded_state()
 
 
 @pytest.fixture
 def table(state: State) -> ColumnTable:
     return state.table(("k",))
-
-
-def column(
-    table: ColumnTable, regime: Regime = Regime.SEEN, *, window_us: int | None = None, complete_at: int = 0
-) -> Column:
-    made = Column(table, window_us, complete_at)
-    made.regime = regime
-    table.columns.append(made)
-    if made.clocked:
-        table.add_clock(made)
-    return made
-
-
-class Bucket:
-    """Stands for a bucket: a table only passes it on."""
-
-    size = 1
 
 
 def enter(table: ColumnTable, key: Any, now_us: int, tick: int) -> int:
@@ -134,7 +118,7 @@ def test_an_event_sees_when_its_key_was_seen_before(table: ColumnTable) -> None:
 
 def test_with_a_clock_each_key_is_admitted_and_has_the_time_of_its_last_event(table: ColumnTable) -> None:
     table.admit("a", 3, 30)
-    stamped = column(table, Regime.STAMPED)
+    stamped = add_column(table, Regime.STAMPED)
     assert list(table.times) == [0]
     assert enter(table, "a", 50, 5) == 0
     assert (table.previous_tick, table.previous_us) == (3, 0)
@@ -149,14 +133,14 @@ def test_with_a_clock_each_key_is_admitted_and_has_the_time_of_its_last_event(ta
 
 def test_with_runs_the_first_event_of_each_slice_is_known(table: ColumnTable) -> None:
     table.admit("a", 3, 30)
-    begun = column(table, Regime.BEGUN, complete_at=4)
+    begun = add_column(table, Regime.BEGUN, complete_at=4)
     assert (table.begun, table.begun_at) == ([begun], 4)
     enter(table, "b", 70, 7)
     enter(table, "b", 80, 8)
     assert (list(table.first_ticks), list(table.first_times)) == ([0, 7], [0, 70])
-    later = column(table, Regime.BEGUN, complete_at=9)
+    later = add_column(table, Regime.BEGUN, complete_at=9)
     assert (list(table.first_ticks), table.begun_at) == ([0, 7], 9)
-    assert column(table, Regime.BEGUN, complete_at=8)
+    assert add_column(table, Regime.BEGUN, complete_at=8)
     assert table.begun_at == 9
     table.remove_clock(later)
     assert list(table.first_ticks) == [0, 7]
@@ -166,7 +150,7 @@ def test_with_runs_the_first_event_of_each_slice_is_known(table: ColumnTable) ->
 
 
 def test_clocked_columns_are_in_the_order_of_their_windows(table: ColumnTable) -> None:
-    made = [column(table, Regime.STAMPED, window_us=window_us) for window_us in (5, None, 9, 1)]
+    made = [add_column(table, Regime.STAMPED, window_us=window_us) for window_us in (5, None, 9, 1)]
     assert table.stamped == [made[1], made[2], made[0], made[3]]
 
 
@@ -183,8 +167,8 @@ def test_the_first_events_after_births_are_kept_for_live_keys(state: State, tabl
 
 
 def test_events_meet_the_buckets_that_their_slice_triggers(table: ColumnTable) -> None:
-    column(table, Regime.STAMPED)
-    few, begun = column(table), column(table, Regime.BEGUN, complete_at=5)
+    add_column(table, Regime.STAMPED)
+    few, begun = add_column(table, Regime.SEEN), add_column(table, Regime.BEGUN, complete_at=5)
     few.watch(first := Bucket())
     begun.watch(second := Bucket())
     slot = table.admit("a", 3, 0)
@@ -216,7 +200,7 @@ def test_events_meet_the_buckets_that_their_slice_triggers(table: ColumnTable) -
 
 def test_only_runs_that_are_younger_than_the_last_event_of_a_slice_are_met(table: ColumnTable) -> None:
     slot = table.admit("a", 7, 0)
-    made = [column(table, Regime.BEGUN, complete_at=complete_at) for complete_at in (5, 9, 10)]
+    made = [add_column(table, Regime.BEGUN, complete_at=complete_at) for complete_at in (5, 9, 10)]
     made[0].watch(Bucket())
     made[1].watch(bucket := Bucket())
     table.enter({"k": "a"}, {}, 110, 11)
@@ -266,7 +250,7 @@ def test_past_a_bound_the_detector_is_due_and_touched_slots_are_logged_while_tra
 def test_entries_that_are_let_go_are_counted_no_longer(table: ColumnTable) -> None:
     for key in "abc":
         table.admit(key, 1, 0)
-    made = column(table)
+    made = add_column(table, Regime.SEEN)
     for slot in range(3):
         made.put(slot, 7)
     assert list(table.held) == [1, 1, 1]
@@ -285,7 +269,7 @@ def test_a_key_of_several_facts_needs_all_of_them(state: State) -> None:
 
 def test_a_new_page_of_slots_extends_the_columns(table: ColumnTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.evaluation.state.storage.columns.PAGED_FROM", 1)
-    made = column(table)
+    made = add_column(table, Regime.SEEN)
     for number in range(SLOTS + 1):
         slot = table.admit(number, 1, 0)
         if number < 2:
