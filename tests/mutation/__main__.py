@@ -145,7 +145,11 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--room", action="append", choices=ROOMS, help="judge this room; may be repeated")
     parser.add_argument(
         "--every", type=int, default=1, help="judge every nth mechanical mutant; 0 judges none"
