@@ -140,6 +140,16 @@ def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> 
     assert [*counted, detector.rule_set.nodes] == [5, 4, 3, 0]
 
 
+def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector = with_rules(lambda number: f"not kind == {number + 2} or amount > {number}", MANY)
+    assert len(detector.evaluate({"kind": 9, "amount": 5}, 0)) == MANY - 1
+    loops = detector.rule_set._members._index._always.groups.values()
+    assert [len(loop.rest) // loop.width for loop in loops] == [MANY]
+
+
 ALIKE = (
     "per user once within 3s kind == 1",
     "once within 3s kind == 1 and per user count(kind == 2) within 1m >= 2",

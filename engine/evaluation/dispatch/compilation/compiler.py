@@ -98,9 +98,7 @@ class Compiler:
         parts = Abstraction(self._patterns.finder, known)
         return self._row(parts, parts.reader(condition, birth, memories), selected=selected)
 
-    def updater(
-        self, name: NodeName, memories: Memories, known: Known | None, *, selected: bool = False
-    ) -> Row:
+    def updater(self, name: NodeName, memories: Memories, known: Known | None, *, selected: bool) -> Row:
         """Compile the update of a temporal node's memory; see `row`."""
         parts = Abstraction(self._patterns.finder, known)
         shape = parts.updater(name.condition, name.path, name.birth, memories)
