@@ -1,6 +1,8 @@
 """A captured detector: of one moment, whatever the detector does while it is packed."""
 
 import random
+import sys
+from array import array
 
 import pytest
 
@@ -8,7 +10,7 @@ from engine import Detector, Limits
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.persistence import packing
 from engine.evaluation.persistence.capturing import _at, capture
-from engine.evaluation.persistence.packing import packed
+from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked, packed
 from engine.evaluation.state.storage import columns
 from tests.differential import fused
 
@@ -66,6 +68,34 @@ def test_tables_of_any_size_are_packed_whole(count: int, path: str) -> None:
     assert loaded.state.live == count
     assert all(loaded.evaluate_many([({"k": key, "a": 0}, 1, None) for key in keys]))
     assert loaded.evaluate_many([({"k": "another", "a": 0}, 1, None)]) == [()]
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_numbers_have_the_same_bytes_on_every_machine(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = array("q", [1, -2])
+    if order != sys.byteorder:
+        held.byteswap()
+    before = held[:]
+    monkeypatch.setattr(sys, "byteorder", order)
+    assert numbers_packed(held) == bytes([1, *[0] * 7, 0xFE, *[0xFF] * 7])
+    assert held == before, "what the detector holds does not change"
+    assert numbers_unpacked(numbers_packed(held)) == held
+
+
+def test_a_machine_with_another_byte_order_loads_what_it_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "PAGED_FROM", 2)
+    detector = Detector()
+    for condition in (*CONDITIONS, "per k sum(a) within 3s > 2"):
+        detector.add_rule(condition, condition)
+    fed(detector, random.Random(1), 100, 0)
+    expected = detector.dump()
+    monkeypatch.setattr(sys, "byteorder", {"little": "big", "big": "little"}[sys.byteorder])
+    other = detector.dump()
+    assert len(other) == len(expected)
+    assert other != expected
+    loaded = Detector.load(other, Detector.STATE_VERSION)
+    monkeypatch.undo()
+    assert loaded.dump() == expected
 
 
 def test_no_piece_is_large() -> None:
