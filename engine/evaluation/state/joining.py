@@ -153,31 +153,30 @@ class Joins:
         births hold the same, so do those of all births between them. So it reads the same as the next oldest.
         """
         state, name, since_us = self._state, due.name, due.since_us
-        own, other = state.stores[name], state.stores[state.oldest(name)]
-        if isinstance(own, Column) and isinstance(other, Column):
-            taken, end = own.table.free_slots.taken, slot + COMPARED_AT_ONCE
-            last = min(end, len(taken))
-            if isinstance(own, Entries):
-                while slot < last and (not taken[slot] or own.earliest_us(slot) > since_us):
-                    slot += 1
-            else:
-                while slot < last and (not taken[slot] or own.past_us(slot) == other.past_us(slot)):
-                    slot += 1
-            if slot >= len(taken):
-                return True
-            due_us = now_us + COMPARED_EVERY_US if slot < end else now_us - 1
-        else:
-            cells = [store for store in (own, other) if isinstance(store, int)]
-            if len({state.globals.past_us(cell, tick) for cell in cells}) == 1:
-                return True
-            due_us = now_us + COMPARED_EVERY_US
+        due_us = now_us + COMPARED_EVERY_US
+        match state.stores[name], state.stores[state.oldest(name)]:
+            case Column() as own, Column() as other:
+                taken, end = own.table.free_slots.taken, slot + COMPARED_AT_ONCE
+                last = min(end, len(taken))
+                if isinstance(own, Entries):
+                    while slot < last and (not taken[slot] or own.earliest_us(slot) > since_us):
+                        slot += 1
+                else:
+                    while slot < last and (not taken[slot] or own.past_us(slot) == other.past_us(slot)):
+                        slot += 1
+                if slot >= len(taken):
+                    return True
+                if slot == end:
+                    # All that was compared is the same. The rest is compared after what is due already.
+                    due_us = now_us - 1
+            case int() as cell, int() as oldest:
+                if state.globals.past_us(cell, tick) == state.globals.past_us(oldest, tick):
+                    return True
         self._wait(name, due_us, since_us, slot)
         return False
 
     def _wait(self, name: NodeName, due_us: int, since_us: int, same: int | None = None) -> None:
         stores, waiting = self._state.stores, self._waiting
-        if due_us >= FOREVER:
-            return
         if len(waiting) > 2 * len(stores) + JOINED_AT_ONCE:
             # Most entries are of memories that are gone.
             first: dict[NodeName, Joining] = {}

@@ -115,10 +115,14 @@ def test_a_memory_that_holds_what_no_event_wrote_joins_once_it_holds_the_same() 
     assert len(detector.state.joined) == 1
 
 
-def test_counts_without_a_window_stay_apart_though_the_latest_time_is_the_same() -> None:
+@pytest.mark.parametrize("per", ["", "per k "])
+@pytest.mark.parametrize("member", ["count(p == 1) >= 2", "sum(p) >= 2", "sum(p) > 1"])
+def test_records_without_a_window_stay_apart_though_the_latest_time_is_the_same(
+    member: str, per: str
+) -> None:
     detector = Detector()
     for name in ("old", "young"):
-        detector.add_rule(name, "per k count(p == 1) >= 2")
+        detector.add_rule(name, f"{per}({member})")
         detector.evaluate({"k": 1, "p": int(name == "old")}, 0)
     fired = [
         [action["name"] for action in detector.evaluate({"k": 1, "p": p}, time_ms)]
@@ -164,7 +168,8 @@ def test_memories_join_older_ones_at_the_same_event_after_a_reload() -> None:
     assert joined[-1] > joined[-4] > 0
 
 
-def test_memories_without_a_window_join_once_they_hold_the_same() -> None:
+@pytest.mark.parametrize("differs", [0, 3, 199])
+def test_memories_without_a_window_join_once_they_hold_the_same(differs: int) -> None:
     detector = Detector()
     detector.add_rule("old", STRONG)
     for key in range(200):
@@ -176,7 +181,7 @@ def test_memories_without_a_window_join_once_they_hold_the_same() -> None:
     for turn, seconds in enumerate(range(20, 180, 20)):
         for key in range(200):
             # In one slice the run of the older rule goes on, until the fourth turn ends it.
-            ends = turn == 0 if key else turn == 4
+            ends = turn == (4 if key == differs else 0)
             detector.evaluate({"k": key, "p": int(ends)}, seconds * 1_000)
         joined.append(len(detector.state.joined))
     assert joined == [0, 0, 0, 0, 0, 1, 1, 1]
@@ -357,8 +362,10 @@ def test_starts_go_with_the_last_rule_that_needs_them() -> None:
     detector.evaluate({"k": 1, "p": 1}, 0)
     alone = detector.state.bytes
     ids = []
+    without_key = STRONG.removeprefix("per k ")
+    rules = STRONG, without_key, without_key.replace("10s", "5s")
     for number in range(1, 4):
-        ids += [detector.add_rule("rule", STRONG), detector.add_rule("rule", STRONG.removeprefix("per k "))]
+        ids += [detector.add_rule("rule", rule) for rule in rules]
         detector.evaluate({"k": 1, "p": 0}, number)
     (table,) = detector.state.tables.values()
     assert table.starts.times == detector.state.globals.starts.times == {0: (2_000, 3_000)}
@@ -418,9 +425,11 @@ def test_memories_without_keys_join_once_they_hold_the_same(monkeypatch: pytest.
 
 def test_what_has_gone_does_not_wait_to_join() -> None:
     detector = Detector()
-    detector.add_rule("old", "once within 1000000s p == 1")
+    for name in ("old", "young"):
+        detector.add_rule(name, "once within 1000000s p == 1")
+        detector.evaluate({"p": 1}, 0)
     for _ in range(200):
-        rule_id = detector.add_rule("young", "once within 1000000s p == 1")
+        rule_id = detector.add_rule("gone", "once within 1000000s p == 1")
         detector.evaluate({"p": 1}, 0)
         detector.remove_rule(rule_id)
         assert len(detector.rule_set.joins.waiting) < 25
@@ -432,7 +441,30 @@ def test_what_has_gone_does_not_wait_to_join() -> None:
     detector.evaluate({}, 1_000_000_000)
     assert not detector.state.joined
     detector.evaluate({}, 1_000_000_001)
+    assert len(detector.state.joined) == 2
+
+
+@pytest.mark.parametrize("per", ["", "per k "])
+def test_what_came_at_the_time_of_a_birth_is_remembered_by_the_rules_that_have_seen_it(per: str) -> None:
+    detector = Detector()
+    for _ in range(2):
+        detector.add_rule("rule", f"{per}once p == 1")
+        detector.evaluate({"k": 1, "p": int(detector.events_seen == 1)}, 0)
+    assert [len(detector.evaluate({"k": 1}, time_ms)) for time_ms in (1, 2)] == [2, 2]
     assert len(detector.state.joined) == 1
+
+
+def test_nothing_waits_to_join_once_rules_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    for time_ms in (0, 0):
+        detector.add_rule("rule", ONE)
+        detector.evaluate({"k": 1, "p": 1}, time_ms)
+    detector.add_rule("newborn", ONE)
+    joins = detector.rule_set.joins
+    assert (len(joins.waiting), len(joins.newborn)) == (1, 1)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    detector.add_rule("other", "q == 1")
+    assert (joins.waiting, joins.newborn) == ([], {})
 
 
 @pytest.mark.parametrize("history", AWAITED + CLOCKED, ids=repr)
@@ -528,12 +560,16 @@ def test_the_state_of_many_rules_that_share_memories_is_that_of_a_rule_for_each(
 
 
 @pytest.mark.parametrize("per", ["", "per k "])
+@pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("member", ["count(p == 1) >= 2", "distinct(v where p == 1) >= 2"])
 def test_records_without_a_window_join_once_all_that_counts_is_later_than_the_birth(
-    per: str, member: str, monkeypatch: pytest.MonkeyPatch
+    per: str, others: int, member: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joining, "COMPARED_EVERY_US", 0)
     detector = Detector()
+    detector.add_rule("of a key that has counted nothing", "per k once q == 1")
+    for number in range(others):
+        detector.evaluate({"k": f"other {number}", "q": 1}, 0)
     for name in ("old", "young"):
         detector.add_rule(name, f"{per}({member})", rule_id=name.rjust(32, "0"))
         # The second one is at the very time of the birth of the younger rule.
