@@ -163,7 +163,6 @@ def load(detector: Saved, document: Any, version: int) -> None:
         ends = accumulate(lengths, initial=0)
         spans = [tuple(times[first:end]) for first, end in pairwise(ends)]
         state.starts_of(_path(saved_path)).restore(birth, window_us, dict(zip(slots, spans, strict=True)))
-    columns: dict[Path, list[Column]] = {path: [] for path in state.tables}
     for condition, saved_path, birth, remembered in document["memories"]:
         name = NodeName(stored_condition(condition), _path(saved_path), birth)
         store = state.stores[name]
@@ -180,10 +179,6 @@ def load(detector: Saved, document: Any, version: int) -> None:
             _load_column(store, remembered)
         if bucket is not None:
             store.watch(bucket)
-        if name.path:
-            columns[name.path].append(store)
-    for path, table in state.tables.items():
-        table.columns = columns[path]
     state.globals.previous_us = document["previous_us"]
     # The limits may have changed. The next event evicts keys beyond them, and reports it.
     state.due = state.live > state.live_max or state.keyed_bytes > state.bytes_max

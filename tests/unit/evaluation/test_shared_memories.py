@@ -584,6 +584,35 @@ def test_records_without_a_window_join_once_all_that_counts_is_later_than_the_bi
     assert version_of(capture(detector)) < Detector.STATE_VERSION, "older programs can read it again"
 
 
+NEST = "per k once within 1s once within 1s p == 1"
+COUNT = "per k (count(p == 1) >= 2)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "last_ms", "shadow", "version"),
+    [
+        (ONE, 0, False, 7),
+        ("per k once p == 1", 0, False, 7),
+        ("per k once p == 1", 0, True, 8),
+        (NEST, 0, False, 7),
+        (NEST, 3_000, False, 9),
+        (COUNT, 0, False, 10),
+        (COUNT, 0, True, 10),
+    ],
+)
+def test_a_document_has_the_lowest_version_that_tells_what_is_in_it(
+    rule: str, last_ms: int, version: int, *, shadow: bool
+) -> None:
+    detector = Detector()
+    for _ in range(2):
+        detector.add_rule("rule", rule, shadow=shadow)
+        detector.evaluate({"k": 1, "p": detector.events_seen}, 0)
+    detector.evaluate({"k": 1, "p": 1}, last_ms)
+    assert [bool(detector.state.joined), bool(detector.rule_set.joins.waiting)] == [last_ms > 0, last_ms == 0]
+    assert version_of(capture(detector)) == version
+    assert Detector.STATE_VERSION == 10
+
+
 def test_a_birth_whose_time_is_not_known_is_no_later_than_the_next() -> None:
     detector = Detector()
     ids = []

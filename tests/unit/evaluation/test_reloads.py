@@ -1,0 +1,95 @@
+"""A detector that is saved and loaded between any two events goes on as if it never had been."""
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.state.storage import columns
+from tests.differential.modes import in_mode
+
+P, NOT_P, Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}
+
+LIVES = {
+    "once within 10s p == 1": [(P, 0), (Q, 5_000), (Q, 10_000), (Q, 10_001)],
+    "once within 10s not p == 1": [(NOT_P, 0), (P, 5_000), (P, 10_000), (P, 10_001)],
+    "historically for 10s strong not p == 1": [(NOT_P, 0), (NOT_P, 10_000), (P, 10_001), (NOT_P, 20_001)],
+    "historically for 10s not p == 1": [(NOT_P, 0), (P, 1), (NOT_P, 10_000), (NOT_P, 10_002)],
+    "(not p == 1) since within 10s q == 1": [(Q, 0), (NOT_P, 10_000), (P, 10_000), (NOT_P, 10_000)],
+    "previous p == 1": [(P, 0), (NOT_P, 1), (NOT_P, 2)],
+    "earlier p == 1": [(NOT_P, 0), (P, 1), (NOT_P, 2)],
+    "count(p == 1) within 10s >= 2": [(P, 0), (P, 10_000), (P, 10_001), (NOT_P, 20_002)],
+    "distinct(p) within 10s >= 2": [(P, 0), (NOT_P, 10_000), (NOT_P, 10_001)],
+    "sum(p) within 10s >= 2": [(P, 0), (P, 5_000), (NOT_P, 5_001)],
+    "avg(p) within 10s < 1": [(P, 0), (NOT_P, 5_000), (P, 5_001)],
+}
+
+
+def reloaded(detector: Detector) -> Detector:
+    return Detector.load(detector.dump(), Detector.STATE_VERSION)
+
+
+@pytest.mark.parametrize("mode", ["fused", "indexed", "indexed, in pages, looked up"])
+@pytest.mark.parametrize("per", ["", "per k "])
+@pytest.mark.parametrize("rule", LIVES)
+def test_a_rule_fires_at_the_same_events(rule: str, per: str, mode: str) -> None:
+    with in_mode(mode):
+        stays, rests = Detector(), Detector()
+        for detector in (stays, rests):
+            detector.add_rule("rule", f"{per}({rule})", rule_id="1" * 32)
+        fired = []
+        for fields, time_ms in LIVES[rule]:
+            rests = reloaded(rests)
+            # An event of another slice, at which a memory without keys may not be written.
+            for event in ({"k": 2}, fields) if per else (fields,):
+                actions = stays.evaluate(event, time_ms)
+                assert rests.evaluate(event, time_ms) == actions
+            fired.append(bool(actions))
+            assert reloaded(rests).dump() == rests.dump() == stays.dump()
+    assert len({*fired}) == 2, fired
+
+
+@pytest.mark.parametrize("keys", [("a", "b"), ("a", 1, True, 1.5, 10**30, "x" * 300), (1, 2)])
+def test_keys_are_those_of_before_and_slots_that_are_free_stay_free(keys: tuple[object, ...]) -> None:
+    detector = Detector()
+    gone = detector.add_rule("gone", "per k once p == 1")
+    detector.add_rule("stays", "per k once q == 1")
+    detector.evaluate({"k": "gone", "p": 1}, 0)
+    for key in keys:
+        detector.evaluate({"k": key, "q": 1}, 0)
+    detector.remove_rule(gone)
+    (before,), (after,) = detector.state.tables.values(), reloaded(detector).state.tables.values()
+    assert before.keys[0] is None
+    assert after.keys == before.keys
+    assert list(map(type, after.keys)) == list(map(type, before.keys))
+    detector = reloaded(detector)
+    assert all(detector.evaluate({"k": key}, 1) for key in keys)
+
+
+def test_pages_are_those_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "PAGED_FROM", 1)
+    detector = Detector()
+    for rule in ("per k once p == 1", "per k count(p == 1) >= 2"):
+        detector.add_rule(rule, rule)
+    for key in range(1_000):
+        detector.evaluate({"k": key, "p": 1}, key)
+    assert reloaded(detector).dump() == detector.dump()
+
+
+@pytest.mark.parametrize("events", [0, 1])
+def test_memories_that_an_older_program_did_not_have_wait_join_once_what_they_did_not_see_has_expired(
+    events: int,
+) -> None:
+    with in_mode("indexed"):
+        detector = Detector()
+        for name in ("old", "young"):
+            detector.add_rule(name, "per k once within 10s p == 1")
+            if name == "old" or events:
+                detector.evaluate({"k": 1, "p": int(name == "old")}, 5_000)
+        detector.rule_set.joins.clear()
+        detector = reloaded(detector)
+        fired, joined = [], []
+        for time_ms in (5_001, 15_000, 15_001):
+            fired.append([action["name"] for action in detector.evaluate({"k": 1}, time_ms)])
+            joined.append(len(detector.state.joined))
+    assert fired == [["old"], ["old"], []]
+    # The one that no event had reached joins at the next event.
+    assert joined == ([0, 0, 1] if events else [1, 1, 1])
