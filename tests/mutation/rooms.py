@@ -91,6 +91,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_known.py",
                 "unit/evaluation/test_removal.py",
                 "unit/evaluation/test_buckets.py",
+                "unit/evaluation/test_index.py",
                 "unit/evaluation/test_ir.py",
                 "unit/evaluation/test_globals.py",
                 "property/test_minima.py",
