@@ -65,6 +65,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_combinations.py",
                 "unit/evaluation/test_fused_tests.py",
                 "unit/evaluation/test_detector.py",
+                "unit/evaluation/test_submitting.py",
                 "unit/evaluation/test_preparation.py",
                 "unit/evaluation/test_shadows.py",
                 "unit/evaluation/test_differences.py",

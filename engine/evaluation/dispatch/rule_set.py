@@ -151,7 +151,7 @@ class RuleSet:
         self._stream = self._texts = self._relation_names = None
         self._indexed_stream.rules_changed()
 
-    def choose(self, tick: int, now_us: int, *, loaded: bool = False) -> None:
+    def choose(self, tick: int, now_us: int, *, loaded: bool) -> None:
         """Index the rules after event `tick` at `now_us`, or cease to, whichever is estimated to cost less.
 
         Rules that were just `loaded` stay indexed if they were saved so.

@@ -1,0 +1,170 @@
+"""Events alone and in batches: what is told about each, who sees it, and which time counts."""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from engine import Detector, Limits, Refusal
+from engine.evaluation.memory import FOREVER
+from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.language.diagnostics import Entry
+
+RULE = "1" * 32
+
+
+def codes(messages: Iterable[Entry]) -> list[int]:
+    return [entry.code for entry in messages]
+
+
+class Noted:
+    """Notes what an observer is shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
+        self.seen.append((fields, timestamp_ms, sent))
+
+
+EVENTS = [({"a": number}, number, {"s": 1} if number % 2 else None) for number in range(10)]
+SHOWN = [(fields, time_ms, sent or {}) for fields, time_ms, sent in EVENTS]
+
+
+def with_draft() -> Detector:
+    detector = Detector()
+    detector.add_rule("rule", "a == 1", rule_id=RULE)
+    detector.add_rule("draft", "a == 2", shadow=True, draft_of=RULE)
+    return detector
+
+
+def test_an_observer_sees_every_event_with_what_was_sent_and_may_remove_itself() -> None:
+    for alone in (False, True):
+        detector, noted, once = Detector(), Noted(), Noted()
+        detector.observers += [noted, once]
+        once.observe = lambda *_: detector.observers.remove(once)  # type: ignore[method-assign]
+        if alone:
+            for event in EVENTS:
+                detector.submit(*event)
+        else:
+            assert len(detector.submit_clean(EVENTS).fired) == len(EVENTS)
+        assert noted.seen == SHOWN
+        assert detector.observers == [noted]
+
+
+def test_the_sampler_sees_the_first_eight_events_of_a_batch_while_there_are_drafts() -> None:
+    detector, noted = with_draft(), Noted()
+    detector.sampler = noted
+    detector.submit_clean(EVENTS)
+    assert noted.seen == SHOWN[:8]
+    detector.submit({"a": 1}, 20, {"s": 2})
+    assert noted.seen[8:] == [({"a": 1}, 20, {"s": 2})]
+    detector.change_rule(RULE, enabled=False)
+    detector.submit_clean(EVENTS)
+    detector.submit({"a": 1}, 20)
+    assert len(noted.seen) == 9
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_an_event_that_is_a_refusal_already_stays_one(observed: bool) -> None:
+    detector = Detector()
+    detector.add_rule("rule", "a == 1")
+    if observed:
+        detector.observers.append(Noted())
+    refusal = Refusal(Entry(1001, "no event"))
+    outcomes = detector.submit_clean([refusal, ({"a": 1}, 1, None), refusal, ({"a": 1}, 0, None)])
+    assert [len(fired) for fired in outcomes.fired] == [0, 1, 0, 1]
+    assert outcomes.refused == {0: refusal, 2: refusal}
+    assert {place: codes(messages) for place, messages in outcomes.messages.items()} == {3: [2001]}
+    assert detector.events_seen == 2
+
+
+@pytest.mark.parametrize("shadows", [False, True])
+def test_the_checksum_is_that_of_the_rules_and_the_numbers_of_events_alone_or_in_a_batch(
+    shadows: bool,
+) -> None:
+    alone, batch, expected = Detector(), Detector(), Verdicts()
+    for detector in (alone, batch):
+        for number in range(3):
+            detector.add_rule("rule", f"a > {number}", shadow=shadows and number == 1)
+        detector.evaluate({}, 0)
+    fired = []
+    for fields, time_ms, sent in EVENTS:
+        fired.append(tuple(rule for rule in alone.rules() if fields["a"] > rule.priority - 1))
+        alone.submit(fields, time_ms, sent)
+    expected.note(2, fired)
+    batch.submit_clean(EVENTS[:4])
+    batch.submit_clean(EVENTS[4:])
+    assert alone.verdicts.take() == batch.verdicts.take() == expected.take() != 0
+
+
+def test_messages_are_about_the_events_that_were_submitted_and_no_later_ones() -> None:
+    detector = Detector()
+    detector.evaluate({}, 10)
+    one = detector.submit({}, 9)
+    batch = detector.submit_clean([({}, 10, None), ({}, 8, None)])
+    assert detector.evaluate({}, 5) == []
+    assert detector.evaluate_many([({}, 5, None)]) == [()]
+    assert codes(one.messages) == [2001]
+    assert {place: codes(messages) for place, messages in batch.messages.items()} == {1: [2001]}
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(keys_max=2), "1 keys were forgotten: the detector keeps 2"),
+        (Limits(state_bytes_max=700), "1 keys were forgotten: the detector's keys may take 700 bytes"),
+    ],
+)
+def test_keys_that_are_forgotten_are_counted_and_told(limits: Limits, said: str) -> None:
+    detector = Detector(limits=limits)
+    detector.add_rule("rule", "per k once a == 1")
+    assert detector.keys_evicted == 0
+    told = [detector.submit({"k": key, "a": 1}, key).messages for key in range(4)]
+    assert told == [[], [], *[[Entry(2002, said)]] * 2]
+    assert detector.keys_evicted == 4 - detector.state.live == 2
+    outcomes = detector.submit_clean([({"k": key, "a": 1}, key, None) for key in range(4, 9)])
+    assert outcomes.messages == {place: [Entry(2002, said)] for place in range(5)}
+    detector.evaluate({"k": 9, "a": 1}, 9)
+    assert detector.keys_evicted == 10 - detector.state.live
+
+
+def test_an_event_may_come_late_while_there_is_a_clock() -> None:
+    detector = Detector(limits=Limits(late_ms_max=1_000, ahead_ms_max=1_000), now_us=lambda: 5_000_000)
+    detector.evaluate({}, 5_500)
+    assert codes(detector.submit({}, 5_000).messages) == [2001]
+    assert (detector.clock_us, detector.latest_us) == (5_500_000, 6_000_000)
+    assert Detector().latest_us == FOREVER
+
+
+def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation() -> None:
+    now_us = itertools.count(5_000_000, 500)
+    detector = Detector(limits=Limits(ahead_ms_max=1_000), now_us=lambda: next(now_us))
+    # The first look at the clock is when the batch begins.
+    detector.evaluate({}, 6_000.5)
+    # This event is at the detector's time, and so not late.
+    assert next(now_us) == 5_001_000
+    clocks_us = iter((4_999_000, 5_001_000))
+    detector.live_at(lambda: next(clocks_us))
+    assert detector.submit({}, 6_000.5).messages == []
+    clocks_us = iter((4_999_000, 5_000_500))
+    assert detector.submit({}, 6_000.5).messages == []
+    clocks_us = iter((4_999_000, 5_000_499))
+    with pytest.raises(Refusal) as refused:
+        detector.submit({}, 6_000.5)
+    assert refused.value.entries == (
+        Entry(
+            1402,
+            "the event is stamped 1000.001 ms ahead of the server's time; at most 1000 ms are accepted",
+        ),
+    )
+
+
+def test_a_detector_can_come_to_compare_timestamps_with_the_current_time() -> None:
+    detector = Detector(limits=Limits(ahead_ms_max=1_000))
+    detector.evaluate({}, 10_000)
+    detector.live_at(lambda: 9_500_000)
+    detector.evaluate({}, 10_500)
+    with pytest.raises(Refusal):
+        detector.evaluate({}, 10_500.001)
