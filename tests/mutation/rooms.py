@@ -92,6 +92,8 @@ ROOMS: Final = {
                 "unit/evaluation/test_known.py",
                 "unit/evaluation/test_removal.py",
                 "unit/evaluation/test_buckets.py",
+                "unit/evaluation/test_rule_set.py",
+                "unit/evaluation/test_results.py",
                 "unit/evaluation/test_index.py",
                 "unit/evaluation/test_ir.py",
                 "unit/evaluation/test_globals.py",

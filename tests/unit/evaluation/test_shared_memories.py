@@ -444,6 +444,16 @@ def test_what_has_gone_does_not_wait_to_join() -> None:
     assert len(detector.state.joined) == 2
 
 
+def test_a_memory_that_no_event_has_reached_joins_though_one_of_its_rules_has_gone() -> None:
+    detector = Detector()
+    detector.add_rule("old", ONE)
+    detector.evaluate({"k": 1}, 0)
+    gone = [detector.add_rule("young", ONE) for _ in range(3)][0]
+    detector.remove_rule(gone)
+    detector.evaluate({"k": 1}, 1)
+    assert len(detector.state.joined) == 1
+
+
 @pytest.mark.parametrize("per", ["", "per k "])
 def test_what_came_at_the_time_of_a_birth_is_remembered_by_the_rules_that_have_seen_it(per: str) -> None:
     detector = Detector()

@@ -59,14 +59,12 @@ class _Fact:
         self.present: dict[Any, Bucket] = {}
         """The bucket for any value, by PRESENT."""
         self.ranges = Ranges(selected)
-        self.has_ranges = False
-        self.more = False
-        """Whether there is anything but `by_value` and `ranges`."""
 
     def refresh(self) -> bool:
-        """Set `has_ranges` and `more` after a change, and return whether there is anything."""
+        """Set `has_ranges` and `more` after a change, the first one too; return whether there is anything."""
         self.has_ranges = bool(self.ranges)
         self.more = bool(self.by_element or self.by_pattern or self.present)
+        """Whether there is anything but `by_value` and `ranges`."""
         return self.more or self.has_ranges or bool(self.by_value)
 
     def place_of(self, trigger: Hit | Element | Found) -> tuple[dict[Any, Bucket], Any]:

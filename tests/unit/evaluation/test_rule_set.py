@@ -1,0 +1,121 @@
+"""The enabled rules: what their changes leave, and what is told of their cost."""
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from tests.differential import fused
+from tests.differential.modes import in_mode
+
+MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
+
+
+def names(detector: Detector, time_ms: int, **fields: object) -> list[str]:
+    return [action["name"] for action in detector.evaluate(fields, time_ms)]
+
+
+@MODES
+def test_an_action_has_the_name_that_its_rule_has_by_then(mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        rule_id = detector.add_rule("old", "a == 1")
+        assert names(detector, 0, a=1) == ["old"]
+        detector.change_rule(rule_id, name="new")
+        assert names(detector, 1, a=1) == ["new"]
+        detector.add_rule("another", "a == 1")
+        assert names(detector, 2, a=1) == ["new", "another"]
+        detector.remove_rule(rule_id)
+        assert names(detector, 3, a=1) == ["another"]
+
+
+@MODES
+def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexed_stream, "VISITED_ALL_MAX", 2)
+    with in_mode(mode):
+        detector = Detector()
+        for number in range(5):
+            detector.add_rule(f"per k{number}", f"per k{number} once p == 1")
+            fields = {f"k{key}": 1 for key in range(5)}
+            assert len(names(detector, 2 * number, **fields, p=1)) == number + 1
+            assert len(names(detector, 2 * number + 1, **fields)) == number + 1
+        for number, rule in enumerate(detector.rules()):
+            detector.remove_rule(rule.id)
+            assert len(names(detector, 20 + number, **fields)) == 4 - number
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = Detector()
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    rule = detector.add_rule("rule", "per k once a == 1")
+    draft = detector.add_rule("draft", "per k once a == 2", shadow=True, draft_of=rule)
+    detector.promote(rule)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    other = detector.add_rule("other", "b == 1")
+    for _ in range(turns):
+        monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+        detector.remove_rule(other)
+        detector.promote(rule)
+        detector.promote(rule)
+        monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+        other = detector.add_rule("other", "b == 1")
+    assert detector.state.indexed
+    assert [names(detector, a, k=1, a=a) for a in (1, 2)] == [[], ["rule"]]
+    detector.remove_rule(draft)
+    detector.remove_rule(rule)
+    assert names(detector, 3, k=1, a=2, b=1) == ["other"]
+    assert not detector.state.tables
+
+
+def test_the_room_for_messages_is_that_of_every_relation_that_is_named_and_every_text() -> None:
+    detector = Detector()
+    for relations in range(RELATIONS_NAMED_MAX + 4):
+        for texts in range(3):
+            named = min(relations, RELATIONS_NAMED_MAX + 1)
+            assert detector.answer_bytes_worst == (named + texts) * WARNING_BYTES_MAX
+            detector.add_rule("rule", f"t{texts} matches 'a'", shadow=True)
+        for rule in detector.rules()[relations:]:
+            detector.remove_rule(rule.id)
+        detector.add_rule("rule", f"r{relations}()", shadow=True)
+
+
+def test_the_time_of_an_indexed_rule_is_what_was_measured_with_its_part_of_what_it_shares() -> None:
+    with in_mode("indexed"):
+        detector = Detector()
+        rules = detector.rule_set
+        for number in range(2):
+            detector.add_rule("rule", f"a == {number} and per k once b == 1 and once c == {number}")
+        assert rules.time_ns(1) == 0
+        updaters = {rules._members.updater_of(name): name for name in detector.state.stores}
+        for number, name in updaters.items():
+            rules.samples.time_ns[number] = 10 if name.path else 100
+        rules.samples.time_ns[1] = 1
+        assert [rules.time_ns(priority) for priority in (1, 2)] == [1 + 10 / 2 + 100, 10 / 2 + 100]
+
+
+def test_the_time_of_a_rule_among_few_is_an_estimate() -> None:
+    with in_mode("fused"):
+        detector = Detector()
+        for condition in ("a == 1", "per k once a == 1 and a == 2"):
+            detector.add_rule("rule", condition)
+        rules = detector.rule_set
+        weights = [one.weight for one in rules.enabled.values()]
+        expected = [rule_set._weight_of(one).fused_ns for one in rules.enabled.values()]
+        assert [rules.time_ns(priority) for priority in rules.enabled] == expected
+        assert [weight and weight.fused_ns for weight in weights] == expected
+        assert 0 < expected[0] < expected[1]
+
+
+@MODES
+def test_what_rules_search_for_is_compiled_before_an_event_comes(mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        rules = detector.rule_set
+        for number in range(20):
+            detector.add_rule("rule", f"t matches 'a{number}' and t contains 'b{number}'")
+            assert not rules.patterns._changed
+            assert not rules.lookups._changed
