@@ -273,6 +273,21 @@ def test_a_record_has_room_once_another_is_gone() -> None:
     assert not made.records._uses
 
 
+def test_a_record_of_a_later_birth_is_another_one() -> None:
+    bytes_max = detector(LARGE).records.bytes
+    made = detector(LARGE, limits=Limits(state_bytes_max=2 * bytes_max))
+    [first] = made.rules()
+    made.evaluate({}, 0)
+    second = made.add_rule("off", "a == 1")
+    made.change_rule(second, enabled=False)
+    made.change_rule(second, condition=LARGE)
+    assert refused(lambda: made.change_rule(second, enabled=True)), "its record would begin now"
+    made.change_rule(first.id, condition="count(a == 3) > 1000")
+    made.evaluate({}, 1)
+    made.change_rule(first.id, condition="count(a == 4) > 1000")
+    assert made.records.bytes == bytes_max
+
+
 def test_a_detector_that_exceeds_a_lowered_bound_can_still_lose_records() -> None:
     made = detector(LARGE, "count(a == 1) > 1000")
     made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=Limits(state_bytes_max=10_000))

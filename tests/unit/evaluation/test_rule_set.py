@@ -45,6 +45,24 @@ def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pyte
             assert len(names(detector, 20 + number, **fields)) == 4 - number
 
 
+@pytest.mark.parametrize("change", ["remove", "disable", "change"])
+def test_keys_that_have_expired_go_with_the_last_rule_that_remembered_something(change: str) -> None:
+    with in_mode("indexed"):
+        detector = Detector()
+        detector.add_rule("lasts as long as its window", "per k once within 10s not p == 1")
+        rule_id = detector.add_rule("lasts", "per k once q == 1")
+        detector.evaluate({"k": 1, "q": 1}, 0)
+        detector.evaluate({"k": 2}, 100_000)
+        assert detector.state.live == 2
+        if change == "remove":
+            detector.remove_rule(rule_id)
+        elif change == "disable":
+            detector.change_rule(rule_id, enabled=False)
+        else:
+            detector.change_rule(rule_id, condition="a == 1")
+        assert detector.state.live == 1
+
+
 @pytest.mark.parametrize("turns", [0, 1])
 def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
     turns: int, monkeypatch: pytest.MonkeyPatch

@@ -209,6 +209,7 @@ def test_what_is_left_of_a_pair_is_a_rule_like_others(gone: str) -> None:
     [left] = detector.rules()
     assert left.draft_of is None
     assert left.shadow is (gone == RULE)
+    assert detector.live[left.id].birth == (0 if gone == DRAFT else 1)
     assert not detector.shadows.comparisons
     assert fired(detector, a=1) == ([] if left.shadow else [RULE])
     if gone == DRAFT:
@@ -237,7 +238,7 @@ def test_what_cannot_be_a_draft_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     assert "is a shadow rule itself" in refused(draft_of=DRAFT, shadow=True)[1]
     code, said = refused(draft_of=RULE, shadow=True)
     assert (code, DRAFT in said) == (1400, True)
-    with pytest.raises(Refusal) as unknown:
+    with pytest.raises(Refusal, match="there is no rule") as unknown:
         detector.promote("3" * 32)
     assert unknown.value.code == 1201
     other = detector.add_rule("other", "a == 1")

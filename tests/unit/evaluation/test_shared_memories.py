@@ -448,7 +448,7 @@ def test_a_memory_that_no_event_has_reached_joins_though_one_of_its_rules_has_go
     detector = Detector()
     detector.add_rule("old", ONE)
     detector.evaluate({"k": 1}, 0)
-    gone = [detector.add_rule("young", ONE) for _ in range(3)][0]
+    gone, _ = (detector.add_rule("young", ONE) for _ in range(2))
     detector.remove_rule(gone)
     detector.evaluate({"k": 1}, 1)
     assert len(detector.state.joined) == 1
