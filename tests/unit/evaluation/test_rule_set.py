@@ -6,6 +6,7 @@ from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from tests.audit import audit
 from tests.differential import fused
 from tests.differential.modes import in_mode
 
@@ -64,13 +65,14 @@ def test_keys_that_have_expired_go_with_the_last_rule_that_remembered_something(
 
 
 @pytest.mark.parametrize("turns", [0, 1])
+@pytest.mark.parametrize("per", ["", "per k once "])
 def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
-    turns: int, monkeypatch: pytest.MonkeyPatch
+    per: str, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = Detector()
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
-    rule = detector.add_rule("rule", "per k once a == 1")
-    draft = detector.add_rule("draft", "per k once a == 2", shadow=True, draft_of=rule)
+    rule = detector.add_rule("rule", f"{per}a == 1")
+    draft = detector.add_rule("draft", f"{per}a == 2", shadow=True, draft_of=rule)
     detector.promote(rule)
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     other = detector.add_rule("other", "b == 1")
@@ -82,6 +84,7 @@ def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
         monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
         other = detector.add_rule("other", "b == 1")
     assert detector.state.indexed
+    audit(detector)
     assert [names(detector, a, k=1, a=a) for a in (1, 2)] == [[], ["rule"]]
     detector.remove_rule(draft)
     detector.remove_rule(rule)
@@ -137,3 +140,6 @@ def test_what_rules_search_for_is_compiled_before_an_event_comes(mode: str) -> N
             detector.add_rule("rule", f"t matches 'a{number}' and t contains 'b{number}'")
             assert not rules.patterns._changed
             assert not rules.lookups._changed
+        for rule in detector.rules():
+            detector.remove_rule(rule.id)
+        assert (rules.patterns._facts, rules.lookups._with_literals) == ({}, {})

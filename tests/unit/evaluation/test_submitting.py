@@ -1,17 +1,25 @@
 """Events alone and in batches: what is told about each, who sees it, and which time counts."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from engine import Detector, Limits, Refusal
+from engine.evaluation.events import frames
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.language.diagnostics import Entry
+from tests.differential.modes import in_mode
 
 RULE = "1" * 32
+
+
+@pytest.fixture(autouse=True, params=["fused", "indexed"])
+def _mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    with in_mode(request.param):
+        yield
 
 
 def codes(messages: Iterable[Entry]) -> list[int]:
@@ -161,6 +169,18 @@ def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation(
     )
 
 
+@pytest.mark.parametrize("time_ms", [1_000, 1_000.0, 1_000.5, 0, 123_456_789_012_345])
+def test_a_time_is_kept_to_the_microsecond(time_ms: float) -> None:
+    detector = Detector()
+    detector.add_rule("rule", "once within 1s a == 1")
+    detector.evaluate({"a": 1}, time_ms)
+    assert detector.clock_us == round(time_ms * 1_000)
+    detector.submit_clean([({}, time_ms + 1_000, None)])
+    assert detector.clock_us == round(time_ms * 1_000) + 1_000_000
+    assert len(detector.evaluate({}, time_ms + 1_000)) == 1
+    assert detector.evaluate({}, time_ms + 1_000.125) == []
+
+
 def test_a_detector_can_come_to_compare_timestamps_with_the_current_time() -> None:
     detector = Detector(limits=Limits(ahead_ms_max=1_000))
     detector.evaluate({}, 10_000)
@@ -168,3 +188,11 @@ def test_a_detector_can_come_to_compare_timestamps_with_the_current_time() -> No
     detector.evaluate({}, 10_500)
     with pytest.raises(Refusal):
         detector.evaluate({}, 10_500.001)
+
+
+def test_a_frame_has_the_verdicts_of_the_rules_that_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "events_of", lambda frame, time: [({"a": a}, time, None) for a in frame])
+    monkeypatch.setattr(frames, "verdicts", lambda *given: given)
+    detector = with_draft()
+    acts = detector.rule(RULE)
+    assert detector.evaluate_frame([0, 1, 2], 5) == ([0, 1, 2], [acts], [(), (acts,), ()])  # type: ignore[arg-type]
