@@ -215,10 +215,9 @@ class Detector(RuleBook):
         """The latest timestamp that is accepted."""
         return FOREVER if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
 
-    def settle(self) -> None:
-        """Expire memories, and evict keys beyond the limits."""
-        assert self.clock_us is not None, "an event has been observed"
-        evicted = self.state.settle(self.clock_us, self.events_seen)
+    def settle(self, now_us: int, tick: int) -> None:
+        """Expire memories after event `tick`, and evict keys beyond the limits."""
+        evicted = self.state.settle(now_us, tick)
         self.keys_evicted += evicted.by_number + evicted.by_bytes
         if self._messages is None:
             return

@@ -277,10 +277,9 @@ def test_a_record_of_a_later_birth_is_another_one() -> None:
     bytes_max = detector(LARGE).records.bytes
     made = detector(LARGE, limits=Limits(state_bytes_max=2 * bytes_max))
     [first] = made.rules()
-    made.evaluate({}, 0)
-    second = made.add_rule("off", "a == 1")
+    second = made.add_rule("off", LARGE)
     made.change_rule(second, enabled=False)
-    made.change_rule(second, condition=LARGE)
+    made.evaluate({}, 0)
     assert refused(lambda: made.change_rule(second, enabled=True)), "its record would begin now"
     made.change_rule(first.id, condition="count(a == 3) > 1000")
     made.evaluate({}, 1)

@@ -115,6 +115,15 @@ def test_a_memory_that_holds_what_no_event_wrote_joins_once_it_holds_the_same() 
     assert len(detector.state.joined) == 1
 
 
+def test_a_memory_that_no_event_wrote_and_one_that_an_event_kept_are_compared_as_they_read() -> None:
+    detector = Detector()
+    for name, p in (("old", 0), ("young", 1)):
+        detector.add_rule(name, "once not p == 1")
+        detector.evaluate({"p": p}, 0)
+    fired = [[action["name"] for action in detector.evaluate({"p": p}, 2)] for p in (1, 1, 0)]
+    assert fired == [["old"], ["old"], ["old", "young"]]
+
+
 @pytest.mark.parametrize("per", ["", "per k "])
 @pytest.mark.parametrize("member", ["count(p == 1) >= 2", "sum(p) >= 2", "sum(p) > 1"])
 def test_records_without_a_window_stay_apart_though_the_latest_time_is_the_same(

@@ -36,6 +36,13 @@ class Noted:
         self.seen.append((fields, timestamp_ms, sent))
 
 
+def made(**given: Any) -> Detector:
+    """Give a detector with a rule: one without any is never indexed."""
+    detector = Detector(**given)
+    detector.add_rule("rule", "a == 100")
+    return detector
+
+
 EVENTS = [({"a": number}, number, {"s": 1} if number % 2 else None) for number in range(10)]
 SHOWN = [(fields, time_ms, sent or {}) for fields, time_ms, sent in EVENTS]
 
@@ -49,7 +56,7 @@ def with_draft() -> Detector:
 
 def test_an_observer_sees_every_event_with_what_was_sent_and_may_remove_itself() -> None:
     for alone in (False, True):
-        detector, noted, once = Detector(), Noted(), Noted()
+        detector, noted, once = made(), Noted(), Noted()
         detector.observers += [noted, once]
         once.observe = lambda *_: detector.observers.remove(once)  # type: ignore[method-assign]
         if alone:
@@ -108,11 +115,11 @@ def test_the_checksum_is_that_of_the_rules_and_the_numbers_of_events_alone_or_in
 
 
 def test_messages_are_about_the_events_that_were_submitted_and_no_later_ones() -> None:
-    detector = Detector()
+    detector = made()
     detector.evaluate({}, 10)
     one = detector.submit({}, 9)
-    batch = detector.submit_clean([({}, 10, None), ({}, 8, None)])
     assert detector.evaluate({}, 5) == []
+    batch = detector.submit_clean([({}, 10, None), ({}, 8, None)])
     assert detector.evaluate_many([({}, 5, None)]) == [()]
     assert codes(one.messages) == [2001]
     assert {place: codes(messages) for place, messages in batch.messages.items()} == {1: [2001]}
@@ -139,7 +146,7 @@ def test_keys_that_are_forgotten_are_counted_and_told(limits: Limits, said: str)
 
 
 def test_an_event_may_come_late_while_there_is_a_clock() -> None:
-    detector = Detector(limits=Limits(late_ms_max=1_000, ahead_ms_max=1_000), now_us=lambda: 5_000_000)
+    detector = made(limits=Limits(late_ms_max=1_000, ahead_ms_max=1_000), now_us=lambda: 5_000_000)
     detector.evaluate({}, 5_500)
     assert codes(detector.submit({}, 5_000).messages) == [2001]
     assert (detector.clock_us, detector.latest_us) == (5_500_000, 6_000_000)
@@ -148,7 +155,7 @@ def test_an_event_may_come_late_while_there_is_a_clock() -> None:
 
 def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation() -> None:
     now_us = itertools.count(5_000_000, 500)
-    detector = Detector(limits=Limits(ahead_ms_max=1_000), now_us=lambda: next(now_us))
+    detector = made(limits=Limits(ahead_ms_max=1_000), now_us=lambda: next(now_us))
     # The first look at the clock is when the batch begins.
     detector.evaluate({}, 6_000.5)
     # This event is at the detector's time, and so not late.
@@ -181,8 +188,14 @@ def test_a_time_is_kept_to_the_microsecond(time_ms: float) -> None:
     assert detector.evaluate({}, time_ms + 1_000.125) == []
 
 
+def test_no_event_sets_no_clock() -> None:
+    detector = made()
+    assert detector.evaluate_many([]) == []
+    assert detector.clock_us is None
+
+
 def test_a_detector_can_come_to_compare_timestamps_with_the_current_time() -> None:
-    detector = Detector(limits=Limits(ahead_ms_max=1_000))
+    detector = made(limits=Limits(ahead_ms_max=1_000))
     detector.evaluate({}, 10_000)
     detector.live_at(lambda: 9_500_000)
     detector.evaluate({}, 10_500)

@@ -61,8 +61,8 @@ class Stream(Protocol):
     def time_of(self, stamped_us: int, clock_us: int) -> int:
         """Return the time of an event stamped before the clock or after `latest_us`. May raise Refusal."""
 
-    def settle(self) -> None:
-        """Hold the bounds of the state; see `State.settle`."""
+    def settle(self, now_us: int, tick: int) -> None:
+        """Hold the bounds of the state after event `tick`; see `State.settle`."""
 
 
 _FEW_NODES: Final = 64

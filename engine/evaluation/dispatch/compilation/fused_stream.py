@@ -99,8 +99,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
     renewed = f"pause, tracking = tick - tick % {SETTLE_EVERY} + {SETTLE_EVERY}, state.tracking"
     settle = [
         "if tick >= pause or state.due:",
-        " detector.clock_us, detector.events_seen = clock, tick",
-        " detector.settle()",
+        " detector.settle(clock, tick)",
         f" {renewed}",
     ]
     return _MANY.format(

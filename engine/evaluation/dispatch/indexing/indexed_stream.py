@@ -109,8 +109,7 @@ class IndexedStream:
                 globals_.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:
                     # Messages belong to the event whose result comes next.
-                    detector.clock_us, detector.events_seen = clock, tick
-                    detector.settle()
+                    detector.settle(clock, tick)
                 if len(fired) > 1:
                     fired.sort()
                 append(combinations[*fired,] if fired else ())
