@@ -143,3 +143,19 @@ def test_what_rules_search_for_is_compiled_before_an_event_comes(mode: str) -> N
         for rule in detector.rules():
             detector.remove_rule(rule.id)
         assert (rules.patterns._facts, rules.lookups._with_literals) == ({}, {})
+
+
+def test_how_rules_are_evaluated_is_chosen_again_when_they_are_loaded() -> None:
+    with in_mode("fused"):
+        detector = Detector()
+        for number in range(3):
+            detector.add_rule("rule", f"t matches 'a{number}' and per k once t contains 'b'")
+        saved = detector.dump()
+    with in_mode("indexed"):
+        loaded = Detector.load(saved, Detector.STATE_VERSION)
+        assert loaded.state.indexed
+        assert not loaded.rule_set.patterns._changed
+        assert not loaded.rule_set.lookups._changed
+        saved = loaded.dump()
+    with in_mode("fused"):
+        assert Detector.load(saved, Detector.STATE_VERSION).state.indexed, "which costs less than a change"
