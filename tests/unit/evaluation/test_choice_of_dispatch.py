@@ -140,6 +140,18 @@ def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> 
     assert [*counted, detector.rule_set.nodes] == [5, 4, 3, 0]
 
 
+@pytest.mark.parametrize("few", [0, EVER])
+@pytest.mark.parametrize("inner", ["p == 1", "once p == 1", "not previous p == 7"])
+def test_an_event_belongs_to_a_slice_only_if_its_where_is_true(
+    inner: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+    detector = Detector()
+    detector.add_rule("rule", f"per k where x == 1 ({inner})")
+    told = ({"k": 1, "x": 2, "p": 1}, {"x": 1, "p": 1}, {"k": 1, "p": 1}, {"k": 1, "x": 1, "p": 1})
+    assert [len(detector.evaluate(fields, 0)) for fields in told] == [0, 0, 0, 1]
+
+
 def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
