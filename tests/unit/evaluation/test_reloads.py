@@ -6,10 +6,10 @@ from engine import Detector
 from engine.evaluation.state.storage import columns
 from tests.differential.modes import in_mode
 
-P, NOT_P, Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}
+P, NOT_P, Q, P_AND_Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}, {"k": 1, "p": 1, "q": 1}
 
 LIVES = {
-    "once within 10s p == 1": [(P, 0, 1), (Q, 5_000, 1), (Q, 10_000, 1), (Q, 10_001, 0)],
+    "once within 10s p == 1": [(P, 0, 1), (P, 1_000, 1), (Q, 5_000, 1), (Q, 11_000, 1), (Q, 11_001, 0)],
     "once within 10s not p == 1": [(NOT_P, 0, 1), (P, 5_000, 1), (P, 10_000, 1), (P, 10_001, 0)],
     "historically for 10s strong not p == 1": [
         (NOT_P, 0, 0),
@@ -25,6 +25,18 @@ LIVES = {
         (NOT_P, 10_000, 1),
         (P, 10_000, 0),
         (NOT_P, 10_000, 0),
+        (Q, 10_001, 1),
+        (P, 10_001, 0),
+        (NOT_P, 10_001, 0),
+    ],
+    "(not p == 1) since within 10s not q == 1": [
+        (NOT_P, 0, 1),
+        (P_AND_Q, 5_000, 0),
+        (Q, 6_000, 0),
+        (NOT_P, 7_000, 1),
+        (Q, 8_000, 1),
+        (P_AND_Q, 9_000, 0),
+        (Q, 9_000, 0),
     ],
     "previous p == 1": [(P, 0, 0), (NOT_P, 1, 1), (NOT_P, 2, 0)],
     "earlier p == 1": [(NOT_P, 0, 0), (P, 1, 0), (NOT_P, 2, 1)],
