@@ -4,7 +4,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.state.storage import columns
-from tests.differential.modes import in_mode
+from tests.differential.modes import MODES, in_mode
 
 P, NOT_P, Q, P_AND_Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}, {"k": 1, "p": 1, "q": 1}
 
@@ -55,7 +55,7 @@ def reloaded(detector: Detector) -> Detector:
     return Detector.load(detector.dump(), Detector.STATE_VERSION)
 
 
-@pytest.mark.parametrize("mode", ["fused", "indexed", "indexed, in pages, looked up"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("per", OTHER_SLICES)
 @pytest.mark.parametrize("rule", LIVES)
 def test_a_rule_fires_at_the_same_events(rule: str, per: str, mode: str) -> None:
