@@ -152,6 +152,33 @@ def test_an_event_belongs_to_a_slice_only_if_its_where_is_true(
     assert [len(detector.evaluate(fields, 0)) for fields in told] == [0, 0, 0, 1]
 
 
+@pytest.mark.parametrize("few", [0, EVER])
+@pytest.mark.parametrize(
+    ("rule", "fires"),
+    [
+        ("z == 1 and j == 7 or per k per j once a == 1", [0, 1, 1]),
+        ("z == 1 and k == 7 or per k per j once a == 1", [0, 1, 1]),
+        ("z == 1 and k == 7 or per k where k == 2 per j once a == 1", [0, 1, 1]),
+        ("z == 1 and a == 7 or sum(a) >= 2", [0, 0, 1]),
+        ("z == 1 and a == 7 or distinct(a) >= 2", [0, 1, 1]),
+        ("z == 1 and a == 7 or sum(b) > 2 * a", [0, 0, 1]),
+        ("z == 1 and a == 1 and j == 3", [0, 1, 1]),
+    ],
+)
+def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purposes(
+    rule: str, fires: list[int], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+    detector = Detector()
+    detector.add_rule("rule", rule)
+    told = (
+        {"a": 0, "j": 1},
+        {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3},
+        {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3},
+    )
+    assert [len(detector.evaluate(fields, 0)) for fields in told] == fires
+
+
 def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,6 +6,7 @@ from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from engine.evaluation.state import slices
 from tests.audit import audit
 from tests.differential import fused
 from tests.differential.modes import in_mode
@@ -61,6 +62,20 @@ def test_keys_that_have_expired_go_with_the_last_rule_that_remembered_something(
             detector.change_rule(rule_id, enabled=False)
         else:
             detector.change_rule(rule_id, condition="a == 1")
+        assert detector.state.live == 1
+
+
+@MODES
+def test_keys_that_have_expired_go_while_others_have_events(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SWEPT_FROM", 0)
+    with in_mode(mode):
+        detector = Detector()
+        detector.add_rule("rule", "per k once within 1s a == 1")
+        detector.evaluate_many([({"k": key, "a": 1}, 0, None) for key in range(2_000)])
+        assert detector.state.live == 2_000
+        detector.evaluate_many([({"k": 0, "a": 1}, 2_000, None)] * (40 * slices.SETTLE_EVERY))
         assert detector.state.live == 1
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 import pytest
@@ -176,16 +177,45 @@ def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation(
     )
 
 
-@pytest.mark.parametrize("time_ms", [1_000, 1_000.0, 1_000.5, 0, 123_456_789_012_345])
-def test_a_time_is_kept_to_the_microsecond(time_ms: float) -> None:
+TIMES_MS = (1_000, 1_000.0, 1_000.5, 0, 123_456_789_012_345, -5, -1.0015, 0.0005, 0.0015, 1.0014, 1.0015)
+LARGE_TIMES_MS = (
+    1_781_911_567_267.3154,
+    4_407_906_778_168.103,
+    95_394_642_174_046.83,
+    -95_394_642_174_046.83,
+)
+"""A double times a thousand is not the nearest double to the exact product."""
+
+
+@pytest.mark.parametrize("time_ms", [*TIMES_MS, *LARGE_TIMES_MS])
+def test_a_time_is_the_exact_number_of_microseconds_rounded_half_to_even(time_ms: float) -> None:
+    exact = Decimal(repr(time_ms)) * 1_000
+    detector = made()
+    assert detector.evaluate({}, time_ms) == []
+    assert detector.clock_us == exact.to_integral_value(rounding=ROUND_HALF_EVEN)
+
+
+def test_a_window_ends_with_the_microsecond() -> None:
     detector = Detector()
     detector.add_rule("rule", "once within 1s a == 1")
-    detector.evaluate({"a": 1}, time_ms)
-    assert detector.clock_us == round(time_ms * 1_000)
-    detector.submit_clean([({}, time_ms + 1_000, None)])
-    assert detector.clock_us == round(time_ms * 1_000) + 1_000_000
-    assert len(detector.evaluate({}, time_ms + 1_000)) == 1
-    assert detector.evaluate({}, time_ms + 1_000.125) == []
+    detector.evaluate({"a": 1}, 1_000.5)
+    assert len(detector.evaluate({}, 2_000.5)) == 1
+    assert detector.evaluate({}, 2_000.501) == []
+
+
+SLOW = "matches '[ab].{8}c|1'"
+
+
+@pytest.mark.parametrize("rule", ["$s == 1", "s()", "per $s p == 1", f"$s {SLOW}", f"p {SLOW}"])
+def test_an_event_may_come_without_anything_sent(rule: str) -> None:
+    detector = Detector(limits=Limits(pattern_event_work_max=200))
+    detector.add_rule("rule", rule)
+    sent = {"s": "1" if "matches" in rule else [[]] if "()" in rule else 1}
+    fields = {"p": "1" if "matches" in rule else 1}
+    events = [(fields, 0, None), (fields, 0, sent), (fields, 0, {}), (fields, 0, None)]
+    expected = [rule.startswith("p matches"), True, *[rule.startswith("p matches")] * 2]
+    assert [bool(detector.evaluate(*event)) for event in events] == expected
+    assert list(map(bool, detector.submit_clean(events).fired)) == expected
 
 
 def test_no_event_sets_no_clock() -> None:
