@@ -171,12 +171,24 @@ def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purpose
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
     detector = Detector()
     detector.add_rule("rule", rule)
-    told = (
-        {"a": 0, "j": 1},
-        {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3},
-        {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3},
-    )
+    last = {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3}
+    told = ({"a": 0, "j": 1}, last, last)
     assert [len(detector.evaluate(fields, 0)) for fields in told] == fires
+
+
+@pytest.mark.parametrize("few", [0, EVER])
+def test_rules_of_two_births_have_slices_of_their_own_where_these_depend_on_the_past(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+    detector = Detector()
+    told = ({"k": 1, "x": 1}, {"k": 1, "p": 1}, {"k": 1, "x": 1}, {"k": 1}, {"k": 1, "p": 1}, {"k": 1})
+    fired = []
+    for number, fields in enumerate(told):
+        if number < 2:
+            detector.add_rule(f"born {number}", "per k where (once x == 1) (once p == 1)")
+        fired.append([action["name"] for action in detector.evaluate(fields, number)])
+    assert fired == [[], *[["born 0"]] * 3, *[["born 0", "born 1"]] * 2]
 
 
 def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(
