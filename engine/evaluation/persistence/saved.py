@@ -170,15 +170,13 @@ def load(detector: Saved, document: Any, version: int) -> None:
             time_us, state.globals.ticks[store] = remembered
             state.globals.restore(store, time_us)
             continue
-        bucket = store.bucket
-        if bucket is not None:
-            store.unwatch()
         if isinstance(store, Records):
             _load_records(store, remembered, keyed=bool(name.path))
         else:
             _load_column(store, remembered)
-        if bucket is not None:
-            store.watch(bucket)
+        if store.bucket is not None:
+            # It has been watched while it was empty.
+            store.watch(store.bucket)
     state.globals.previous_us = document["previous_us"]
     # The limits may have changed. The next event evicts keys beyond them, and reports it.
     state.due = state.live > state.live_max or state.keyed_bytes > state.bytes_max
