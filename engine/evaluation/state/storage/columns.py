@@ -116,8 +116,8 @@ class Column(SlotTimes):
     ) -> None:
         """Restore the entries: by slot if they are few, otherwise pages by number, each with its count.
 
-        The column must be empty, and the table already have the numbers of columns with an entry. If the column
-        is watched, `watch` must follow.
+        The column must be empty, and the table already have the numbers of columns with an entry. If it is
+        watched, `watch` must follow.
         """
         self.few, self.complete_at = few, complete_at
         table = self.table
