@@ -37,6 +37,9 @@ LIVES = {
         (Q, 8_000, 1),
         (P_AND_Q, 9_000, 0),
         (Q, 9_000, 0),
+        (P_AND_Q, 9_100, 0),
+        (NOT_P, 9_200, 1),
+        (Q, 9_300, 1),
     ],
     "previous p == 1": [(P, 0, 0), (NOT_P, 1, 1), (NOT_P, 2, 0)],
     "earlier p == 1": [(NOT_P, 0, 0), (P, 1, 0), (NOT_P, 2, 1)],
@@ -47,7 +50,8 @@ LIVES = {
 }
 """Events, each with its time and whether the rule fires."""
 
-OTHER_SLICES = {"": (), "per k ": ({"k": 2},), "per k where (not x == 1) ": ({"k": 2}, {"k": 1, "x": 1})}
+OTHER = {**P_AND_Q, "k": 2}
+OTHER_SLICES = {"": (), "per k ": (OTHER,), "per k where (not x == 1) ": (OTHER, {"k": 1, "x": 1})}
 """What comes before each event, by what a rule has before its condition."""
 
 
