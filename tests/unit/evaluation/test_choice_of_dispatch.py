@@ -177,6 +177,19 @@ def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purpose
 
 
 @pytest.mark.parametrize("few", [0, EVER])
+def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+    detector = Detector()
+    detector.add_rule("rule", "per k where x == 1 once p == 1")
+    detector.evaluate({"k": 1, "x": 1, "p": 1}, 0)
+    detector.evaluate({"k": 1, "p": 1}, 1)
+    (table,) = detector.state.tables.values()
+    assert list(table.seen) == [1]
+
+
+@pytest.mark.parametrize("few", [0, EVER])
 def test_rules_of_two_births_have_slices_of_their_own_where_these_depend_on_the_past(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
