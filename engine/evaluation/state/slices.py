@@ -234,15 +234,15 @@ class State:
             table.remove_clock(store)
         store.drop_all()
         self._drop_starts(name)
-        if keys:
-            self.free_expired(table, slots, now_us)
+        if not keys:
+            return
+        self.free_expired(table, slots, now_us)
         if not table.columns:
             for slot in range(len(table.keys)):
                 if table.free_slots.taken[slot]:
                     table.free(slot)
             del self.tables[name.path]
-        if keys:
-            self.eviction.renew()
+        self.eviction.renew()
 
     def weigh(self, more_bytes: int) -> None:
         """Add to the estimated size of the live keys and their memories."""

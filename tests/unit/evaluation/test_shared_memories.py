@@ -105,6 +105,53 @@ def test_what_only_a_removed_rule_remembered_goes_with_it() -> None:
     assert [len(detector.state.joined), detector.state.live] == [1, 1]
 
 
+def test_what_a_removed_rule_saw_stays_for_the_oldest_of_those_that_are_left() -> None:
+    detector = Detector()
+    ids = []
+    for name in ("old", "middle", "young"):
+        ids.append(detector.add_rule(name, ONE))
+        detector.evaluate({"k": name, "p": 1}, detector.events_seen)
+    detector.evaluate({}, 5)
+    assert len(detector.state.joined) == 2
+    detector.remove_rule(ids[0])
+    fired = [
+        [action["name"] for action in detector.evaluate({"k": key}, 6)] for key in ("old", "middle", "young")
+    ]
+    assert fired == [[], ["middle"], ["middle", "young"]]
+
+
+def test_only_runs_begin_after_a_birth_when_the_oldest_rule_is_removed() -> None:
+    detector = Detector()
+    rules = ("per k once within 1h b == 1", STRONG)
+    ids = []
+    for number in range(2):
+        ids += [detector.add_rule(f"{number} {rule}", rule) for rule in rules]
+        detector.evaluate({"k": 1, "b": 1 - number}, number)
+    detector.evaluate({"k": 1}, 2)
+    assert len(detector.state.joined) == 2
+    detector.remove_rule(ids[0])
+    assert detector.evaluate({"k": 1}, 3) == [], "the younger rule has seen no b"
+
+
+def test_a_key_that_only_a_removed_rule_remembered_for_long_expires_earlier() -> None:
+    detector = Detector(limits=replace(Limits(), keys_max=3))
+    long, short = "per k once within 1000s p == 1", "per k once within 50s s == 1"
+    for rule in (short, "per k once within 1000s q == 1"):
+        detector.add_rule(rule, rule)
+    old = detector.add_rule("old", long)
+    detector.evaluate({"k": "a", "q": 1}, 0)
+    detector.evaluate({"k": "b", "p": 1, "s": 1}, 1)
+    detector.add_rule("young", long)
+    detector.evaluate({"k": "c", "q": 1}, 2)
+    while not detector.state.tracking:
+        detector.evaluate({}, 2)
+    assert len(detector.state.joined) == 1
+    detector.remove_rule(old)
+    detector.evaluate({"k": "d", "p": 1}, 100_000)
+    (table,) = detector.state.tables.values()
+    assert {key for key in table.keys if key is not None} == {"a", "c", "d"}
+
+
 def test_a_memory_that_holds_what_no_event_wrote_joins_once_it_holds_the_same() -> None:
     detector = Detector()
     for p in (0, 1):
