@@ -176,6 +176,41 @@ def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purpose
     assert [len(detector.evaluate(fields, 0)) for fields in told] == fires
 
 
+def test_what_was_remembered_among_few_rules_is_remembered_once_they_are_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1))
+    detector = Detector()
+    detector.add_rule("rule", "once within 10s not p == 1")
+    for p, time_ms in ((0, 0), (1, 5_000)):
+        detector.evaluate({"p": p}, time_ms)
+    detector.add_rule("other", "q == 1")
+    assert detector.state.indexed
+    assert [len(detector.evaluate({"p": 1}, time_ms)) for time_ms in (10_000, 10_001)] == [1, 0]
+
+
+def test_slices_that_depend_on_the_past_go_on_however_rules_are_evaluated_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turned, plain = Detector(), Detector()
+    joined = set()
+    for number in range(40):
+        for detector, few in ((turned, EVER if number % 16 < 8 else 0), (plain, EVER)):
+            monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+            if number % 8 == 0:
+                rule_id = f"{number:032}"
+                detector.add_rule(
+                    "rule", "per k where (once within 9ms x == 1) (once p == 1)", rule_id=rule_id
+                )
+            if number == 20:
+                detector.remove_rule(f"{0:032}")
+        told = {"k": number % 3, "x": int(number % 5 == 0), "p": int(number % 4 == 1)}, number
+        assert turned.evaluate(*told) == plain.evaluate(*told)
+        joined.add(len(turned.state.joined))
+    assert joined == {0, 1}
+    assert len(plain.evaluate({"k": 1, "x": 1}, 41)) == 4
+
+
 @pytest.mark.parametrize("few", [0, EVER])
 def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(
     few: int, monkeypatch: pytest.MonkeyPatch

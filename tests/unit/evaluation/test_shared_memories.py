@@ -133,6 +133,18 @@ def test_only_runs_begin_after_a_birth_when_the_oldest_rule_is_removed() -> None
     assert detector.evaluate({"k": 1}, 3) == [], "the younger rule has seen no b"
 
 
+def test_a_run_that_has_ended_does_not_begin_when_the_oldest_rule_is_removed() -> None:
+    detector = Detector()
+    old = detector.add_rule("old", STRONG)
+    detector.evaluate({"k": 1}, 0)
+    detector.add_rule("young", STRONG)
+    detector.evaluate({"k": 1}, 1_000)
+    detector.evaluate({"k": 1, "p": 1}, 2_000)
+    assert detector.state.joined
+    detector.remove_rule(old)
+    assert [len(detector.evaluate({"k": 1}, time_ms)) for time_ms in (12_000, 21_999, 22_000)] == [0, 0, 1]
+
+
 def test_a_key_that_only_a_removed_rule_remembered_for_long_expires_earlier() -> None:
     detector = Detector(limits=replace(Limits(), keys_max=3))
     long, short = "per k once within 1000s p == 1", "per k once within 50s s == 1"
@@ -525,12 +537,19 @@ def test_nothing_waits_to_join_once_rules_are_fused(monkeypatch: pytest.MonkeyPa
     for time_ms in (0, 0):
         detector.add_rule("rule", ONE)
         detector.evaluate({"k": 1, "p": 1}, time_ms)
+    without_key = STRONG.removeprefix("per k ")
+    for time_ms in (1, 2):
+        for rule in (STRONG, without_key):
+            detector.add_rule("rule", rule)
+        detector.evaluate({"k": 1}, time_ms)
     detector.add_rule("newborn", ONE)
-    joins = detector.rule_set.joins
+    joins, (table,), without = detector.rule_set.joins, detector.state.tables.values(), detector.state.globals
     assert (len(joins.waiting), len(joins.newborn)) == (1, 1)
+    assert (len(table.starts.times), len(without.starts.times)) == (1, 1)
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
     detector.add_rule("other", "q == 1")
     assert (joins.waiting, joins.newborn) == ([], {})
+    assert (table.starts.times, without.starts.times) == ({}, {})
 
 
 @pytest.mark.parametrize("history", AWAITED + CLOCKED, ids=repr)
