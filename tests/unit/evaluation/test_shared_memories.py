@@ -120,6 +120,18 @@ def test_what_a_removed_rule_saw_stays_for_the_oldest_of_those_that_are_left() -
     assert fired == [[], ["middle"], ["middle", "young"]]
 
 
+@pytest.mark.parametrize("per", ["", "per k "])
+def test_a_memory_that_triggers_only_a_younger_rule_triggers_it_once_they_share_it(per: str) -> None:
+    detector = Detector()
+    for name, rule in (("old", f"a == 1 and {per}once p == 1"), ("young", f"{per}once p == 1")):
+        detector.add_rule(name, rule)
+        detector.evaluate({"k": 1, "p": 1}, detector.events_seen)
+    assert detector.state.joined
+    told = ({"k": 1}, {"k": 1, "a": 1}, {"k": 1, "p": 1}, {"k": 1})
+    fired = [[action["name"] for action in detector.evaluate(fields, 2)] for fields in told]
+    assert fired == [["young"], ["old", "young"], ["young"], ["young"]]
+
+
 def test_only_runs_begin_after_a_birth_when_the_oldest_rule_is_removed() -> None:
     detector = Detector()
     rules = ("per k once within 1h b == 1", STRONG)
