@@ -1,6 +1,7 @@
 """Key tables: slots, which columns have entries there, what an event of a key sets, and what it meets."""
 
 import random
+import sys
 from array import array
 from typing import Any
 
@@ -14,6 +15,7 @@ from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, START_BYTES, STARTS_BYTES, key_bytes
 from engine.evaluation.state.storage.slots.free_slots import FreeSlots
+from engine.evaluation.state.storage.slots.shards import shrink
 from engine.evaluation.state.storage.slots.sparse_entries import SparseEntries
 from engine.evaluation.state.storage.tables import NOT_SEEN
 from tests.stores import Bucket, add_column, unbounded_state
@@ -40,6 +42,17 @@ def test_free_slots_of_the_lowest_page_are_taken_first() -> None:
     restored = FreeSlots()
     restored.restore(bytearray(slots.taken))
     assert (restored.room, restored._roomy) == (slots.room, slots._roomy)
+
+
+def test_a_shard_that_has_lost_most_entries_shrinks_and_keeps_the_others() -> None:
+    shard: dict[Any, int] = {f"key {number}": number for number in range(1_000)}
+    for number in range(990):
+        del shard[f"key {number}"]
+    before, expected = sys.getsizeof(shard), dict(shard)
+    shrink(shard)
+    assert shard == expected
+    assert list(shard) == list(expected)
+    assert sys.getsizeof(shard) < before / 10
 
 
 def test_the_last_page_of_slots_can_be_dropped() -> None:
