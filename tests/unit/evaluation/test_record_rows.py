@@ -149,6 +149,19 @@ def test_what_is_captured_changes_no_more(paged: pytest.MonkeyPatch) -> None:
     assert b"".join(packed(captured)) == expected
 
 
+@pytest.mark.parametrize("keys", [255, 256, 257])
+def test_a_key_that_is_not_known_has_counted_nothing_however_full_the_pages_are(
+    paged: pytest.MonkeyPatch, keys: int
+) -> None:
+    made = Detector()
+    for rule in ("count(a == 2) >= 2", "distinct(v) >= 2", "sum(a) >= 4", "avg(a) >= 1"):
+        made.add_rule(rule, f"per k ({rule})")
+    known = [({"k": key, "a": 2, "v": value}, 0, None) for value in (1, 2) for key in range(keys)]
+    assert list(map(len, made.evaluate_many(known))) == [*[1] * keys, *[4] * keys]
+    assert all(store.few is None for store in stores(made))
+    assert made.evaluate_many([({"k": "another"}, 0, None)]) == [()]
+
+
 def test_rules_that_are_removed_leave_nothing(paged: pytest.MonkeyPatch) -> None:
     made = detector()
     made.evaluate_many(events(3, 2_000))
@@ -173,6 +186,9 @@ def test_keys_that_expire_leave_nothing_but_the_last_page(monkeypatch: pytest.Mo
     )
     assert made.state.live == 1
     assert max(len(store.long) + sum(map(bool, store.counts)) for store in stores(made)) <= 2
+    for store in stores(made):
+        kept = [row is not store._blank for row in store.rows]
+        assert kept == [*map(bool, store.counts), False] if store.few is None else not kept
     assert sum(map(len, seen._interned.shards)) == 1
 
 
