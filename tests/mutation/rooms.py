@@ -72,6 +72,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_slices.py",
                 "unit/evaluation/test_eviction.py",
                 "unit/evaluation/test_shared_memories.py",
+                "unit/evaluation/test_memories_left.py",
                 "unit/evaluation/test_nested_histories.py",
                 "unit/evaluation/test_reloads.py",
                 "unit/evaluation/test_records.py",

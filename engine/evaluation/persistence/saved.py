@@ -175,7 +175,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         else:
             _load_column(store, remembered)
         if store.bucket is not None:
-            # It has been watched while it was empty.
+            # While it was empty, no slot triggered.
             store.watch(store.bucket)
     state.globals.previous_us = document["previous_us"]
     # The limits may have changed. The next event evicts keys beyond them, and reports it.

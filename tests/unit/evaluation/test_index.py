@@ -56,6 +56,8 @@ class World:
         self.members = dict[int, Triggers | None]()
 
     def new_bucket(self, known: Known | None) -> Bucket:
+        """Give a bucket whose members have no constants."""
+
         def compiled(member: int, known: Known | None) -> Row:
             self._noted(member, known)
             return Row(fire_all, [], [])
@@ -193,7 +195,7 @@ def test_a_memory_has_a_bucket_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("elements", [1, 5])
-def test_of_elements_and_of_what_an_event_has_the_fewer_are_gone_through(elements: int) -> None:
+def test_elements_are_found_whether_there_are_more_of_them_or_more_in_an_event(elements: int) -> None:
     world = World()
     for member in range(3):
         world.add(member, Element("a", f"text {member}"))
@@ -202,7 +204,7 @@ def test_of_elements_and_of_what_an_event_has_the_fewer_are_gone_through(element
     assert sorted(world.met({"a": " ".join(event)}, {})) == [*range(min(elements, 3))]
 
 
-def test_sets_of_triggers_cost_the_less_the_more_rules_ask_for_other_values() -> None:
+def test_the_more_values_rules_ask_for_the_less_a_trigger_costs() -> None:
     world = World()
     cost = world.index.cost
 

@@ -1,6 +1,5 @@
 """Events alone and in batches: what is told about each, who sees it, and which time counts."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 
 from engine import Detector, Limits, Refusal
 from engine.evaluation.events import frames
+from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.language.diagnostics import Entry
@@ -155,20 +155,20 @@ def test_an_event_may_come_late_while_there_is_a_clock() -> None:
 
 
 def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation() -> None:
-    now_us = itertools.count(5_000_000, 500)
-    detector = made(limits=Limits(ahead_ms_max=1_000), now_us=lambda: next(now_us))
-    # The first look at the clock is when the batch begins.
-    detector.evaluate({}, 6_000.5)
-    # This event is at the detector's time, and so not late.
-    assert next(now_us) == 5_001_000
-    clocks_us = iter((4_999_000, 5_001_000))
-    detector.live_at(lambda: next(clocks_us))
-    assert detector.submit({}, 6_000.5).messages == []
-    clocks_us = iter((4_999_000, 5_000_500))
-    assert detector.submit({}, 6_000.5).messages == []
-    clocks_us = iter((4_999_000, 5_000_499))
+    detector = made(limits=Limits(ahead_ms_max=1_000))
+
+    def submitted(*nows_us: int) -> Outcome:
+        """Submit an event while the clock shows these times, from the beginning of the batch on."""
+        clock_us = iter(nows_us)
+        detector.live_at(lambda: next(clock_us))
+        return detector.submit({}, 6_000.5)
+
+    assert submitted(5_000_000, 5_000_500).messages == []
+    # From now on the event is at the detector's time: not late, and looked at for being too far ahead.
+    assert submitted(4_999_000, 5_001_000).messages == []
+    assert submitted(4_999_000, 5_000_500).messages == []
     with pytest.raises(Refusal) as refused:
-        detector.submit({}, 6_000.5)
+        submitted(4_999_000, 5_000_499)
     assert refused.value.entries == (
         Entry(
             1402,
@@ -184,7 +184,7 @@ LARGE_TIMES_MS = (
     95_394_642_174_046.83,
     -95_394_642_174_046.83,
 )
-"""A double times a thousand is not the nearest double to the exact product."""
+"""A thousand times each of these, as a double, rounds to another integer than the exact product does."""
 
 
 @pytest.mark.parametrize("time_ms", [*TIMES_MS, *LARGE_TIMES_MS])
