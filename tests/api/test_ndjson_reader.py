@@ -1,6 +1,7 @@
 """Lines of a body that is still coming: split wherever they are cut, and never more of them than agreed."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -171,6 +172,38 @@ async def test_silence_has_an_end_and_any_line_breaks_it() -> None:
         assert caught.value.code == 1502
     async with reading(Slow([b"\n"] * 10 + [b"a\n"]), patience_s=0.1) as lines:
         assert await lines.take() == [b"a"]
+
+
+class NextTurn(Body):
+    async def __call__(self) -> Message:
+        await asyncio.sleep(0)
+        return await super().__call__()
+
+
+@pytest.mark.parametrize(
+    ("arrives", "ends", "taken"),
+    [(b"a\n", False, [b"a"]), (b"\n", False, None), (b"", True, []), (b"a", False, None)],
+    ids=["a line", "a blank line", "the end", "half a line"],
+)
+def test_what_arrives_while_the_loop_is_late_counts(
+    *, arrives: bytes, ends: bool, taken: list[bytes] | None
+) -> None:
+    async def work() -> None:
+        async with reading(NextTurn([arrives] if arrives else [], ends=ends), patience_s=0.05) as lines:
+            # The turn of the loop in which it arrives begins when its time is up.
+            asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+            began_s = time.monotonic()
+            if taken is not None:
+                assert await lines.take() == taken
+                return
+            with pytest.raises(Refusal, match="no line arrived"):
+                await lines.take()
+            # A line, though a blank one, gives the next one its whole time.
+            assert (time.monotonic() - began_s > 0.14) == (b"\n" in arrives)
+
+    # Its clock runs on while it works.
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(work())
 
 
 async def test_a_line_that_trickles_does_not_break_silence() -> None:
