@@ -177,8 +177,8 @@ def versions_in_names(folder: Path, kind: str) -> set[int]:
 
 
 def test_every_version_of_states_and_records_has_a_golden_file(tmp_path: Path) -> None:
-    states = versions_in_names(UNIT / "evaluation" / "golden", "state")
-    records = versions_in_names(UNIT / "runtime" / "golden", "record")
+    states = versions_in_names(UNIT / "evaluation" / "persistence" / "golden", "state")
+    records = versions_in_names(UNIT / "runtime" / "detector" / "persistence" / "golden", "record")
     of_directory: tuple[set[int], set[int]] = set(), set()
     for commit in COMMITS:
         data = unpacked(commit, tmp_path / commit)

@@ -33,6 +33,15 @@ def recovered(folder: Path, files: Files | None = None) -> tuple[bytes | None, l
     return found.snapshot and found.snapshot.body, [record.payload for record in found.records]
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def change(path: Path, at: int) -> None:
+    """Flip a bit of a file."""
+    path.write_bytes(flipped(path.read_bytes(), at))
+
+
 def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
 

@@ -1,0 +1,47 @@
+"""Streams to detectors that are real, and to ones that are scripted."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from api.http.app import Application
+from api.http.body import discard
+from api.server import sender
+from api.settings import Settings
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.requests.operations import Operation
+from tests.api.http.ndjson.streams import echoes
+from tests.api.scripted import ScriptedFleet
+from tests.api.wire import Wire, served
+from tests.local_runtime import LocalService
+
+
+@pytest.fixture(autouse=True)
+def _linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have callers who stay not wait for long until they are left."""
+    for module in (sender, discard):
+        monkeypatch.setattr(module, "LINGER_S", 0.1)
+
+
+@pytest.fixture
+def echo(scripted: ScriptedFleet) -> ScriptedFleet:
+    async def answers(detector_id: str, operation: Operation) -> Answer:
+        return echoes(detector_id, operation)
+
+    scripted.answers = answers
+    return scripted
+
+
+@pytest.fixture
+async def real(settings: Settings, service: LocalService) -> AsyncIterator[Wire]:
+    """Real sockets to an application over a real fleet."""
+    async with served(Application(settings, service.fleet), settings) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def hasty(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
+    """Real sockets to an application of little patience."""
+    settings = Settings(deadline_s=0.5)
+    async with served(Application(settings, scripted), settings) as wire:
+        yield wire

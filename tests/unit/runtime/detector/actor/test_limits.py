@@ -1,0 +1,112 @@
+"""Limits that change: what is stored keeps them, and what an older program stored is taken up."""
+
+import shutil
+from pathlib import Path
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.wire.events import Done
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from snapshots.folders import create_folder
+from tests.local_runtime import newborn
+from tests.unit.runtime.detector.actor.requests import ONE, add, codes, event, fired
+
+
+def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
+    add(actor, "per k once a == 1")
+    for key in range(6):
+        fired(actor, 1000, k=key, a=1)
+    for epoch in (2, 3):
+        fewer = make(limits=Limits(keys_max=3))
+        fewer.activate(ONE, epoch)
+        assert fewer._active.detector.limits.keys_max == 3
+        fired(fewer, 2000, k=7, a=1)
+    expected = [fired(fewer, 3000, k=key) for key in range(8)]
+    again = make()
+    again.activate(ONE, 4)
+    assert sum(map(len, expected)) == 3
+    assert again._active.detector.limits == DEFAULT_LIMITS
+
+
+def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_activation_on(make, tmp_path):
+    golden = Path(__file__).parents[3] / "evaluation" / "persistence" / "golden" / "state_2_few.msgpack"
+    folder = tmp_path / "detectors" / ("3" * 32)
+    create_folder(folder, golden.read_bytes(), version=2)
+    first = make(limits=Limits(keys_max=6))
+    first.activate(folder.name, 1)
+    answers = [fired(first, 20_000 + number, k=number, a=1) for number in range(20)]
+    # Under these the past of the first would have been another one.
+    second = make(limits=Limits(keys_max=2))
+    assert second.activate(folder.name, 2).records == 21
+    assert answers
+    assert second._active.detector.events_seen == first._active.detector.events_seen
+
+
+def test_a_stored_pattern_is_not_held_to_a_bound_that_was_lowered(make, actor):
+    rule_id = add(actor, "a matches '[a-z]{200}x'")
+    lowered = {"limits": Limits(pattern_program_max=10)}
+    other = make(**lowered)
+    other.activate(ONE, 2)
+    assert codes(other.handle([ops.add_rule("r", "a matches '[a-z]{200}x'")]).answers[0]) == [1302]
+    assert fired(other, a="b" * 200 + "x") == [rule_id]
+    other.handle([ops.change_rule(rule_id, name="new")])
+    again = make(**lowered)
+    again.activate(ONE, 3)
+    assert fired(again, a="b" * 200 + "x") == [rule_id]
+
+
+def test_limits_that_an_older_snapshot_does_not_tell_are_told_before_anything_depends_on_them(make, tmp_path):
+    shutil.rmtree(tmp_path / "detectors" / ONE)
+    # Of nothing, version 2 of a detector's document looks as version 3 does.
+    create_folder(tmp_path / "detectors" / ONE, Detector().dump(), version=2)
+    actor = make()
+    actor.activate(ONE, 1)
+    fired(actor, 1_000_000)
+    fired(actor, 1_000_000 - DEFAULT_LIMITS.late_ms_max)
+    stricter = make(limits=Limits(late_ms_max=1))
+    assert stricter.activate(ONE, 2).records == 3
+    assert codes(stricter.handle([event(999_000)]).answers[0]) == [1402]
+
+
+def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, actor):
+    long = add(actor, "a matches '(abc|de+f){50}'")
+    add(actor, "per u (once b == 1) and c == 1")
+    actor.handle([event(1000 + number, u=number, b=1) for number in range(40)])
+    actor.discard()
+    names = (
+        "text_bytes_max",
+        "nodes_max",
+        "depth_max",
+        "pattern_program_max",
+        "rules_max",
+        "batch_events_max",
+    )
+    lower = make(limits=Limits(keys_max=5, **dict.fromkeys(names, 1)))
+    lower.activate(ONE, 2)
+    assert fired(lower, 2000, a="abc" * 50) == [long]
+    lower.handle([event(2000 + number, u=number, c=1) for number in range(40)])
+    for epoch, begins in ((3, True), (4, False)):
+        if begins:
+            lower.begin_saving()
+            lower.finish_saving()
+        lower.discard()
+        lower = make()
+        lower.activate(ONE, epoch)
+        assert fired(lower, 3000 + epoch, a="abc" * 50) == [long]
+
+
+def test_a_clock_that_is_set_back_does_not_keep_answers_for_longer_than_twice_their_time(tmp_path):
+    newborn(tmp_path, ONE)
+    clock_us = [10**12]
+    settings = RuntimeSettings(data=tmp_path, answers_kept_s=1, answers_kept_bytes_max=1)
+    actor = DetectorActor(settings, now_us=lambda: clock_us[0])
+    actor.activate(ONE, 1)
+    first, second = (ops.evaluate(event(1000).payload, key) for key in ("first", "second"))
+    (given,) = actor.handle([first]).answers
+    clock_us[0] -= 10**11
+    assert codes(actor.handle([second]).answers[0]) == [1401]
+    assert actor.handle([first]).answers == [given], "it is still known"
+    clock_us[0] += 1_000_001
+    assert isinstance(actor.handle([second]).answers[0], Done)

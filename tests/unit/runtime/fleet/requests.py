@@ -1,0 +1,40 @@
+"""What the tests ask of a fleet."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from engine.evaluation.wire.events import Refused
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
+
+
+def event(timestamp_ms: float, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+async def fired(fleet: Any, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
+    answer = await fleet.call(detector_id, event(timestamp_ms, **fields))
+    return [action["name"] for action in json.loads(answer.result)["actions"]]
+
+
+async def fired_at_last(fleet: Any, detector_id: str, timestamp_ms: float) -> list[str]:
+    """The same as `fired`, once the detector is tried again and found sound."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(DetectorUnavailable):
+                answer = await fleet.call(detector_id, event(timestamp_ms))
+                if not isinstance(answer, Refused):
+                    return [action["name"] for action in json.loads(answer.result)["actions"]]
+            await asyncio.sleep(0.005)
+
+
+async def refused(work: Any) -> int:
+    with pytest.raises((Refusal, DetectorUnavailable)) as caught:
+        await work
+    return int(caught.value.code)

@@ -1,0 +1,86 @@
+"""A data folder that another service has, or that is swapped under a service."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.measured_actor import MeasuredActor
+from snapshots.data_folder.identity import begin_folder
+from snapshots.errors import FolderInUse
+from tests.local_runtime import local_fleet, local_service, until
+from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
+
+pytestmark = pytest.mark.skipping_clock
+
+
+async def test_a_second_service_on_a_folder_is_refused(tmp_path):
+    async with local_fleet(tmp_path):
+        with pytest.raises(FolderInUse):
+            async with local_fleet(tmp_path):
+                pass
+    async with local_fleet(tmp_path):
+        pass
+
+
+def held(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("instead", ["empty", "begun"])
+async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left_alone(tmp_path, instead):
+    data, aside, other = tmp_path / "data", tmp_path / "aside", tmp_path / "other"
+    async with local_service(data, poll_s=0.01, ask_s=0.001, retry_s=0.01) as service:
+        fleet = service.fleet
+        warm, cold = await fleet.create_detector("warm"), await fleet.create_detector("cold")
+        await fleet.call(warm, ops.add_rule("seen", "once a == 1"))
+        assert await fired(fleet, warm, 1, a=1) == ["seen"]
+        data.rename(aside)
+        data.mkdir()
+        if instead == "begun":
+            begin_folder(data)
+        before = held(data)
+        await until(lambda: service.broker._directory.problem)
+        (reason,) = (await fleet.status()).reasons
+        assert "is not the service's data folder" in reason
+        assert await refused(fleet.call(warm, event(2))) in (1501, 1502)
+        for work in (
+            lambda: fleet.call(warm, event(2)),
+            lambda: fleet.call(cold, event(1)),
+            lambda: fleet.create_detector("new"),
+            fleet.mint_token,
+            lambda: fleet.delete_detector(cold),
+        ):
+            assert await refused(work()) == 1501
+        assert held(data) == before
+        # As when the right file system is mounted again.
+        data.rename(other)
+        aside.rename(data)
+        await until(lambda: not service.broker._directory.problem)
+        assert (await fleet.status()).reasons == []
+        assert await fleet.detectors() == [(warm, "warm"), (cold, "cold")]
+        assert await fired_at_last(fleet, warm, 3) == ["seen"]
+
+
+async def test_a_process_with_another_folder_activates_nothing_and_the_next_one_does(tmp_path):
+    (tmp_path / "without the mount").mkdir()
+    elsewhere = [tmp_path / "without the mount"]
+    async with local_service(tmp_path / "data", retry_s=0.01, spares=0) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+
+        def make(settings: RuntimeSettings, **options: Any) -> MeasuredActor:
+            data = elsewhere.pop() if elsewhere else settings.data
+            return MeasuredActor(dataclasses.replace(settings, data=data), **options)
+
+        service.actors.make = make
+        assert await refused(fleet.call(detector_id, event(1))) == 1501
+        (problem,) = (await fleet.status()).problems
+        assert "without the mount" in problem
+        assert "has no id" in problem
+        assert list((tmp_path / "without the mount").iterdir()) == []
+        assert await fired_at_last(fleet, detector_id, 1) == []
+        assert (await fleet.status()).problems == []
+        assert service.actors.started[0].dead
