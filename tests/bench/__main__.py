@@ -19,10 +19,10 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from tests.bench.cases import CASES
-from tests.bench.effort import FULL, QUICK
-from tests.bench.pages import FOLDER, write_pages
-from tests.bench.peers import versions
-from tests.bench.record import (
+from tests.bench.measuring.effort import FULL, QUICK
+from tests.bench.measuring.rows import Part
+from tests.bench.recording.pages import FOLDER, write_pages
+from tests.bench.recording.record import (
     RECORDED,
     Results,
     Watch,
@@ -36,9 +36,9 @@ from tests.bench.record import (
     targets_met,
     worse_than_recorded,
 )
-from tests.bench.rows import Part
-from tests.bench.sizing_page import PAGE, write_sizing
-from tests.bench.table import table
+from tests.bench.recording.sizing_page import PAGE, write_sizing
+from tests.bench.recording.table import table
+from tests.bench.rules.peers import versions
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:

@@ -3,28 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.bench import (
-    activation,
-    bodies,
-    counting,
-    curve,
-    durability,
-    front,
-    growth,
-    indexed,
-    keys,
-    patterns,
-    ranges,
-    restless,
-    shared,
-    stateless,
-    temporal,
-    transport,
-    trying,
-    worst,
-)
-from tests.bench.effort import Effort
-from tests.bench.rows import Part
+from tests.bench.detectors import activation, bodies, durability, growth, keys, transport, trying
+from tests.bench.front import front
+from tests.bench.measuring.effort import Effort
+from tests.bench.measuring.rows import Part
+from tests.bench.rules import counting, restless, stateless, temporal, worst
+from tests.bench.sets import curve, indexed, patterns, ranges, shared
 
 CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
     module.CASE: module.parts

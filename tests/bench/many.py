@@ -30,7 +30,7 @@ from typing import Final
 
 import msgspec
 
-from tests.bench.processes import cpu_s, held_bytes
+from tests.bench.measuring.processes import cpu_s, held_bytes
 from tests.process_table import workers as workers_of
 from tests.service_process import Served, served
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.many import Callers
-from tests.bench.processes import cpu_s
+from tests.bench.measuring.processes import cpu_s
 from tests.bench.recovery import kind
 from tests.process_table import family
 from tests.ray_cluster import ray_cluster

@@ -17,7 +17,7 @@ from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.process.collector import collect_seldom
 from engine.runtime.process.large_blocks import map_large_blocks
 from snapshots.folders import create_folder
-from tests.bench.fresh import call, resident_bytes
+from tests.bench.measuring.fresh import call, resident_bytes
 
 RULES: Final = 10_000
 KEYS: Final = 200_000

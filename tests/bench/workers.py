@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.many import RULES, Callers
-from tests.bench.processes import cpu_s, held_bytes
+from tests.bench.measuring.processes import cpu_s, held_bytes
 from tests.bench.recovery import kind, share_bytes
 from tests.process_table import family
 from tests.service_process import Served, served

@@ -8,24 +8,15 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from engine import Detector
-from tests.bench import (
-    activation,
-    curve,
-    fresh,
-    front,
-    growth,
-    indexed,
-    keys,
-    mixtures,
-    restless,
-    stateless,
-    temporal,
-    transport,
-    worst,
-)
 from tests.bench.cases import CASES
-from tests.bench.effort import FULL, QUICK, TINY
-from tests.bench.peers import (
+from tests.bench.detectors import activation, growth, keys, transport
+from tests.bench.front import front
+from tests.bench.measuring import fresh
+from tests.bench.measuring.effort import FULL, QUICK, TINY
+from tests.bench.measuring.race import Condition, Event, World, ours, race
+from tests.bench.measuring.rows import Part
+from tests.bench.rules import restless, stateless, temporal, worst
+from tests.bench.rules.peers import (
     NAMES,
     NOT_INSTALLED,
     Contestant,
@@ -35,8 +26,7 @@ from tests.bench.peers import (
     of_three_leaves,
     version_of,
 )
-from tests.bench.race import Condition, Event, World, ours, race
-from tests.bench.rows import Part
+from tests.bench.sets import curve, indexed, mixtures
 
 NEED_RAY = {transport.CASE, activation.CASE, front.CASE}
 """No unit test starts it; what they measure is what the integration tests hold to be right."""
@@ -233,7 +223,7 @@ def test_expiring_keys_are_those_that_grew_and_evicted_ones_are_past_the_limit()
 
 
 def test_a_function_runs_in_a_process_of_its_own() -> None:
-    answer = fresh.call("tests.bench.keys", "keep_in_a_dict", keys=5_000)
+    answer = fresh.call("tests.bench.detectors.keys", "keep_in_a_dict", keys=5_000)
     assert answer["taken_bytes"] > 5_000 * 50
 
 

@@ -12,11 +12,21 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tests.bench import front, processes
-from tests.bench.effort import FULL, TINY
-from tests.bench.front_load import NS_A_S, ClosedLoop, OpenLoop, Place, Schedule, Stream, Unexpected, callers
-from tests.bench.front_wire import Garbled
-from tests.bench.front_world import head
+from tests.bench.front import front
+from tests.bench.front.load.load import (
+    NS_A_S,
+    ClosedLoop,
+    OpenLoop,
+    Place,
+    Schedule,
+    Stream,
+    Unexpected,
+    callers,
+)
+from tests.bench.front.load.wire import Garbled
+from tests.bench.front.load.world import head
+from tests.bench.measuring import processes
+from tests.bench.measuring.effort import FULL, TINY
 from tests.process_table import family
 
 REQUEST = head("/", "token", "application/json", 2) + b"{}"

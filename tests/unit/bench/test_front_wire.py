@@ -5,8 +5,8 @@ import itertools
 import h11
 import pytest
 
-from tests.bench import front_world
-from tests.bench.front_wire import Garbled, LinesReader, Response, ResponseReader
+from tests.bench.front.load import world
+from tests.bench.front.load.wire import Garbled, LinesReader, Response, ResponseReader
 
 
 def sent(*bodies: bytes, status: int = 200, length: int | None = None) -> bytes:
@@ -83,9 +83,7 @@ def test_lines_that_are_no_chunks_or_behind_the_last_one_are_noticed() -> None:
 def test_requests_are_those_that_h11_reads_and_their_times_grow() -> None:
     server = h11.Connection(h11.SERVER)
     times = []
-    for number, request in enumerate(
-        itertools.islice(front_world.single_requests("/x", "token", prepared=3), 7)
-    ):
+    for number, request in enumerate(itertools.islice(world.single_requests("/x", "token", prepared=3), 7)):
         server.receive_data(request)
         head = server.next_event()
         assert isinstance(head, h11.Request)
@@ -93,23 +91,23 @@ def test_requests_are_those_that_h11_reads_and_their_times_grow() -> None:
         body = server.next_event()
         assert isinstance(body, h11.Data)
         times.append(int(body.data[-len("1700000000000}}") : -2]))
-        assert body.data == front_world.body_of(request)
-        expected = front_world.event(number % 3) | {"timestamp_ms": times[-1]}
-        assert front_world.msgspec.json.decode(body.data) == {"event": expected}
+        assert body.data == world.body_of(request)
+        expected = world.event(number % 3) | {"timestamp_ms": times[-1]}
+        assert world.msgspec.json.decode(body.data) == {"event": expected}
         assert isinstance(server.next_event(), h11.EndOfMessage)
         server.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
         server.send(h11.EndOfMessage())
         server.start_next_cycle()
-    assert times == [front_world.FIRST_MS + front_world.EVENT_STEP_MS * number for number in range(7)]
+    assert times == [world.FIRST_MS + world.EVENT_STEP_MS * number for number in range(7)]
 
 
 def test_every_rule_but_few_are_true_at_some_event() -> None:
-    events = front_world.events(0, 60_000)
-    detector = front_world.detector()
+    events = world.events(0, 60_000)
+    detector = world.detector()
     fired = [
         rule.name
         for rules in detector.evaluate_many([(one["fields"], one["timestamp_ms"], None) for one in events])
         for rule in rules
     ]
-    assert len(set(fired)) >= len(front_world.RULES) - 1, set(fired)
+    assert len(set(fired)) >= len(world.RULES) - 1, set(fired)
     assert 0.05 < len(fired) / len(events) < 1

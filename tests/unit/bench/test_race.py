@@ -4,9 +4,18 @@ import gc
 
 import pytest
 
-from tests.bench import race as bench_race
-from tests.bench.effort import PROBE_EVENTS, TINY
-from tests.bench.race import BATCH_EVENTS, Contestant, Disagreement, Event, Raced, batches, ours, race
+from tests.bench.measuring import race as bench_race
+from tests.bench.measuring.effort import PROBE_EVENTS, TINY
+from tests.bench.measuring.race import (
+    BATCH_EVENTS,
+    Contestant,
+    Disagreement,
+    Event,
+    Raced,
+    batches,
+    ours,
+    race,
+)
 
 EVENTS: list[Event] = [({"x": number % 3}, float(number), None) for number in range(TINY.events)]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import tests.bench.__main__ as program
-from tests.bench import pages
-from tests.bench.effort import QUICK
-from tests.bench.pages import (
+from tests.bench.measuring.effort import QUICK
+from tests.bench.measuring.rows import Part, Row, Target
+from tests.bench.recording import pages
+from tests.bench.recording.pages import (
     CURVE_COUNTS,
     CURVE_HEADINGS,
     FOLDER,
@@ -19,7 +20,7 @@ from tests.bench.pages import (
     HEADLINES,
     PLACES,
 )
-from tests.bench.record import (
+from tests.bench.recording.record import (
     MEASURED_AGAIN_MAX,
     ratios_recorded,
     record,
@@ -27,9 +28,8 @@ from tests.bench.record import (
     settled,
     worse_than_recorded,
 )
-from tests.bench.rows import Part, Row, Target
-from tests.bench.sizing_page import BATCHED, PAGE, SINGLE, write_sizing
-from tests.bench.table import HEADINGS
+from tests.bench.recording.sizing_page import BATCHED, PAGE, SINGLE, write_sizing
+from tests.bench.recording.table import HEADINGS
 
 QUICKLY = ["--quick"]
 

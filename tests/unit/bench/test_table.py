@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.bench.peers import NOT_INSTALLED
-from tests.bench.rows import Row, Target, at_least, at_most
-from tests.bench.table import HEADINGS, figure, table
+from tests.bench.measuring.rows import Row, Target, at_least, at_most
+from tests.bench.recording.table import HEADINGS, figure, table
+from tests.bench.rules.peers import NOT_INSTALLED
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,168 @@
+"""What the front end is measured beside, each in a process of its own that ends with its standard input.
+
+    python -m tests.bench.front.load.peers bare
+    python -m tests.bench.front.load.peers short
+    python -m tests.bench.front.load.peers ray
+
+The first two are a bare ASGI application under the service's server, which prints where it listens: answered
+in the two messages of ASGI, or in one go, as evaluations are. The last is an actor of Ray: for each line
+with a number it prints what so many calls took.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from tests.bench.measuring.fresh import ROOT
+
+
+class Peer:
+    """A peer that runs, to which a line can be said."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def heard(self) -> str:
+        """Give the next line of what it says."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the peer ended with {self._process.wait(10)}"
+        return line.strip()
+
+    def calls_ms(self, count: int) -> list[float]:
+        """Have so many calls made, one after another: what each took."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+        took_ms: list[float] = json.loads(self.heard())
+        return took_ms
+
+
+@contextmanager
+def peer(kind: str) -> Iterator[Peer]:
+    """Give a peer; it ends at the end, or with this process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, kind],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Peer(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _bare_app(*, short: bool) -> Any:
+    """Give an application that reads the body, and answers what an evaluation without actions is answered."""
+    from api.schema.envelope import success  # noqa: PLC0415
+    from api.server.http1.exchange import RESPOND  # noqa: PLC0415
+
+    constant = success(b'{"actions":[]}')
+    start = {"type": "http.response.start", "status": 200, "headers": constant.all_headers()}
+    body = {"type": "http.response.body", "body": constant.body}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        respond = scope.get("state", {}).get(RESPOND)
+        if scope["type"] == "lifespan":
+            while (message := await receive())["type"] != "lifespan.shutdown":
+                await send({"type": f"{message['type']}.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        more = True
+        while more:
+            more = (await receive()).get("more_body", False)
+        if short:
+            await respond(constant.status, constant.own_headers(), constant.body)
+        else:
+            await send(start)
+            await send(body)
+
+    return app
+
+
+def serve_bare(*, short: bool) -> None:
+    """Serve the bare application as the service is served: the same server, configuration and loop."""
+    import uvloop  # noqa: PLC0415
+
+    from api.server.hypercorn_config import head_bytes_max, serve, server_config  # noqa: PLC0415
+    from api.settings import Settings  # noqa: PLC0415
+    from engine.runtime.process.collector import settle  # noqa: PLC0415
+
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+
+    async def until_the_end() -> None:
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
+        await ended.wait()
+
+    async def served() -> None:
+        settings = Settings()
+        config = server_config(settings)
+        config.bind = [f"fd://{listener.detach()}"]
+        config.graceful_timeout = 0.5
+        config.errorlog = None
+        settle()
+        await serve(_bare_app(short=short), config, until_the_end, head_bytes_max=head_bytes_max(settings))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(served())
+
+
+def call_ray() -> None:
+    """Call a method that does nothing, of an actor such as the service has, as often as it is said."""
+    import uvloop  # noqa: PLC0415
+
+    from engine.runtime.cluster.ray_calls import OPTIONS, ray  # noqa: PLC0415
+    from engine.runtime.cluster.session import ray_session as cluster  # noqa: PLC0415
+    from tests.bench.detectors.transport import _Bare  # noqa: PLC0415
+
+    started = cluster.start()
+    bare = ray.remote(**OPTIONS)(_Bare).remote()
+
+    async def calls_ms(count: int) -> list[float]:
+        took_ms = []
+        for _ in range(count):
+            began_ns = time.perf_counter_ns()
+            await bare.nothing.remote()
+            took_ms.append((time.perf_counter_ns() - began_ns) / 1e6)
+        return took_ms
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(calls_ms(10))
+            print("ready", flush=True)
+            for line in sys.stdin:
+                print(json.dumps(runner.run(calls_ms(int(line)))), flush=True)
+    finally:
+        cluster.stop(started)
+
+
+if __name__ == "__main__":
+    kinds = {
+        "bare": partial(serve_bare, short=False),
+        "short": partial(serve_bare, short=True),
+        "ray": call_ray,
+    }
+    kinds[sys.argv[1]]()

@@ -1,0 +1,55 @@
+"""A function run in a process of its own, where memory and pauses are those of the function alone.
+
+    python -m tests.bench.measuring.fresh MODULE FUNCTION ARGUMENTS
+
+ARGUMENTS is a JSON object. What the function returns is printed as JSON.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+WITHIN_S = 400
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def call(module: str, function: str, **arguments: object) -> dict[str, float]:
+    """Give what the function returns in a process of its own. Raises CalledProcessError where it fails."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    run = subprocess.run(
+        [sys.executable, "-m", __name__, module, function, json.dumps(arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=WITHIN_S,
+    )
+    answer: dict[str, float] = json.loads(run.stdout)
+    return answer
+
+
+def resident_bytes() -> int:
+    """Give the memory that this process holds, after it has given back what it could."""
+    gc.collect()
+    # Freed memory that the allocator of the C library keeps for later is no use that anyone makes of it.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * PAGE_BYTES
+
+
+def main() -> None:
+    module, function, arguments = sys.argv[1:]
+    answer: Any = getattr(import_module(module), function)(**json.loads(arguments))
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

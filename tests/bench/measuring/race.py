@@ -1,0 +1,200 @@
+"""Contestants timed on the same events, in turns, and held to the same verdicts."""
+
+import gc
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine import Detector, Limits
+from tests.bench.measuring.effort import PROBE_EVENTS, Effort
+
+Event = tuple[dict[str, Any], float, None]
+"""Fields, timestamp in milliseconds, vars: as `evaluate_many` takes them."""
+
+Condition = str | dict[str, Any]
+"""A condition as text or as its JSON, which is quicker to load."""
+
+BATCH_EVENTS = 1_000
+"""Events that the engine is given in one call."""
+
+
+def lengths(answers: Sequence[Any]) -> list[int]:
+    """Give how many rules fired at each event, where an answer is the list of them."""
+    return [len(answer) for answer in answers]
+
+
+@dataclass(slots=True)
+class Contestant:
+    """One way to judge events: `run` gives an answer for each, and `counts` says how many rules each fired.
+
+    Only `run` is timed. Both see the events of all passes in order, so either may remember. A pass has at
+    most `pass_events_max` events where that is given.
+    """
+
+    name: str
+    run: Callable[[list[Event]], Sequence[Any]]
+    counts: Callable[[Sequence[Any]], list[int]] = lengths
+    pass_events_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Rules, events, and the same judged by hand."""
+
+    conditions: list[Condition]
+    events: list[Event]
+    floor: Contestant
+
+
+class Disagreement(Exception):
+    """Two contestants judge an event differently: what they were timed on is not the same work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """What a race came to, by contestant: an event's cost in each pass, events judged, rules fired."""
+
+    passes_s: dict[str, list[float]]
+    events: dict[str, int]
+    fired: dict[str, int]
+
+    @property
+    def cost_s(self) -> dict[str, float]:
+        """The median cost of an event."""
+        return {name: statistics.median(each) for name, each in self.passes_s.items()}
+
+    @property
+    def worst_s(self) -> float:
+        """What an event cost us in our slowest pass."""
+        return max(self.passes_s["ours"])
+
+    @property
+    def ratio(self) -> float:
+        """What ours costs over what the floor costs: the median over the rounds.
+
+        The passes of a round are neighbours in time, so what slows the machine for a while slows both.
+        """
+        pairs = zip(self.passes_s["ours"], self.passes_s["floor"], strict=True)
+        return statistics.median(ours_s / floor_s for ours_s, floor_s in pairs)
+
+    def growth(self, smaller: "Raced", name: str) -> float:
+        """What an event costs over what it costs in a smaller world of the same races."""
+        pairs = zip(self.passes_s[name], smaller.passes_s[name], strict=True)
+        return statistics.median(many_s / few_s for many_s, few_s in pairs)
+
+
+@dataclass(slots=True)
+class _Runner:
+    """A contestant on its way through the events."""
+
+    contestant: Contestant
+    events: list[Event]
+    place: int = 0
+    fired: list[int] = field(default_factory=list)
+    passes_s: list[float] = field(default_factory=list)
+
+    def advance(self, count: int) -> float:
+        """Judge the next events and give the seconds for each of them."""
+        portion = self.events[self.place : self.place + count]
+        gc.collect()
+        started_s = time.perf_counter()
+        answers = self.contestant.run(portion)
+        took_s = time.perf_counter() - started_s
+        self.place += len(portion)
+        self.fired += self.contestant.counts(answers)
+        return took_s / len(portion)
+
+
+def race(contestants: Sequence[Contestant], events: list[Event], effort: Effort) -> Raced:
+    """Time the contestants, each in passes of about `pass_s`, one after another in every round.
+
+    Raises Disagreement where two that have judged an event differ about how many rules it fired.
+    """
+    [raced] = races([(contestants, events)], effort)
+    return raced
+
+
+def races(worlds: Sequence[tuple[Sequence[Contestant], list[Event]]], effort: Effort) -> list[Raced]:
+    """Race in several worlds, each with events of its own: a round is a pass of every contestant in each."""
+    # The events are ours, not the contestants': the collector must not charge those who allocate for them.
+    gc.collect()
+    gc.freeze()
+    try:
+        runners = [[_Runner(each, events) for each in contestants] for contestants, events in worlds]
+        sized = [(runner, _portion(runner, effort)) for runner in itertools.chain(*runners)]
+        for runner, size in sized:
+            runner.advance(size)
+        for _ in range(effort.passes):
+            for runner, size in sized:
+                runner.passes_s.append(runner.advance(size))
+    finally:
+        gc.unfreeze()
+    for of_world in runners:
+        _agree(of_world)
+    return [
+        Raced(
+            {runner.contestant.name: runner.passes_s for runner in of_world},
+            {runner.contestant.name: runner.place for runner in of_world},
+            {runner.contestant.name: sum(runner.fired) for runner in of_world},
+        )
+        for of_world in runners
+    ]
+
+
+def _portion(runner: _Runner, effort: Effort) -> int:
+    """Give how many events a pass of this contestant has, once it is warm: much is made when first needed."""
+    most = len(runner.events) // 4
+    cost_s = runner.advance(min(PROBE_EVENTS, most))
+    # Everyone warms up alike.
+    runner.advance(max(1, min(effort.warm_events, most, int(effort.warm_s / max(cost_s, 1e-9)))))
+    cost_s = runner.advance(min(10 * PROBE_EVENTS, most))
+    fair = int(effort.pass_s / max(cost_s, 1e-9))
+    left = len(runner.events) - runner.place
+    own_max = runner.contestant.pass_events_max or effort.pass_events_max
+    return max(1, min(fair, own_max, effort.pass_events_max, left // (1 + effort.passes)))
+
+
+def _agree(runners: Sequence[_Runner]) -> None:
+    first = max(runners, key=lambda runner: runner.place)
+    for runner in runners:
+        for place, (expected, given) in enumerate(zip(first.fired, runner.fired, strict=False)):
+            if expected != given:
+                raise Disagreement(
+                    f"event {place}, {runner.events[place]}: {expected} rules fire for "
+                    f"{first.contestant.name}, {given} for {runner.contestant.name}"
+                )
+
+
+def leaf(fact: str, operator: str, value: object) -> dict[str, Any]:
+    """Give a condition on one fact, as JSON."""
+    return {"leaf": {"fact": fact, "op": operator, "value": value}}
+
+
+def detector_with(conditions: Sequence[Condition], **limits: int) -> Detector:
+    """Give a detector with these rules."""
+    detector = Detector(limits=Limits(**limits))
+    for number, condition in enumerate(conditions):
+        detector.add_rule(f"rule {number}", condition)
+    return detector
+
+
+def ours(conditions: Sequence[Condition]) -> Contestant:
+    """Give the engine with these rules, fed in batches."""
+    detector = detector_with(conditions)
+
+    def run(events: list[Event]) -> list[Any]:
+        answers: list[Any] = []
+        for batch in batches(events):
+            answers += detector.evaluate_many(batch)
+        return answers
+
+    return Contestant("ours", run)
+
+
+def batches(events: list[Event]) -> Iterator[list[Event]]:
+    """Give the events in portions that one call takes."""
+    for start in range(0, len(events), BATCH_EVENTS):
+        yield events[start : start + BATCH_EVENTS]

@@ -1,0 +1,354 @@
+"""Conditions that count, for each of many keys: what they cost beside `once within`, and what a key takes.
+
+`once within` is the least that a condition with a key can do: it finds the key and writes one number. With
+many keys, that is mostly waiting for memory, so what a record costs shows beside it. Bodies are decoded just
+before each batch, as in the service, and only evaluation is timed. The contestants judge one batch after
+another in turns, so what slows the machine slows all. Garbage is collected as seldom as in workers, so that
+no collection of all that is kept by hand falls into somebody's batch.
+"""
+
+import gc
+import random
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from engine import Detector
+from engine.evaluation.memory import pane_us
+from engine.runtime.process.collector import collect_seldom
+from tests.bench.measuring.effort import Effort
+from tests.bench.measuring.fresh import call, resident_bytes
+from tests.bench.measuring.race import BATCH_EVENTS, Disagreement, Event
+from tests.bench.measuring.rows import Part, Row, Target, at_least, at_most
+
+CASE = "counting"
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+EVENTS_OF_KEY = 4
+"""Events of a key before anything is timed."""
+EVENTS_OF_KEPT_KEY = 25
+"""Events of a key before its memory is looked at: enough for every condition to hold at some."""
+KEPT_SHARE = 4
+"""The memory of so much fewer keys is looked at, for they have more events."""
+EVERY_MS = 10_000
+"""The mean time between two events of a key."""
+USERS = 1_000
+FEW_KEYS = 1_000
+AIMED_KEYS = 100_000
+SKEW = 4
+OFTEN, SELDOM = 0.9, 0.1
+
+Judge = Callable[[dict[str, Any], float], bool]
+
+
+class Form(NamedTuple):
+    """A condition, the same by hand, and at most how many times the cost of `once within` it is to take.
+
+    `aim` is in thousands of events a second, with `AIMED_KEYS` or more, and nothing else in the process.
+    """
+
+    name: str
+    condition: str
+    by_hand: Callable[[], Judge]
+    times_max: float
+    aim: int = 0
+
+
+def once_by_hand() -> Judge:
+    """A time for each key."""
+    latest_ms: dict[str, float] = {}
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        if fields["ok"] is False:
+            latest_ms[fields["ip"]] = now_ms
+        return latest_ms.get(fields["ip"], -DAY_MS) >= now_ms - MINUTE_MS
+
+    return judge
+
+
+def count_by_hand() -> Judge:
+    """The latest five times for each key."""
+    times_ms: dict[str, deque[float]] = {}
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        latest = times_ms.get(fields["ip"])
+        if latest is None:
+            latest = times_ms[fields["ip"]] = deque(maxlen=5)
+        if fields["ok"] is False:
+            latest.append(now_ms)
+        return len(latest) == 5 and latest[0] >= now_ms - MINUTE_MS
+
+    return judge
+
+
+def distinct_by_hand() -> Judge:
+    """The latest 21 values for each key, each with its time."""
+    values: dict[str, dict[str, float]] = {}
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        seen = values.get(fields["ip"])
+        if seen is None:
+            seen = values[fields["ip"]] = {}
+        seen.pop(fields["user"], None)
+        seen[fields["user"]] = now_ms
+        if len(seen) > 21:
+            del seen[next(iter(seen))]
+        return len(seen) > 20 and next(iter(seen.values())) >= now_ms - HOUR_MS
+
+    return judge
+
+
+def _sums() -> Callable[[dict[str, Any], float, float], tuple[float, int]]:
+    """The sum and the count for each pane and key."""
+    width_ms = pane_us(DAY_MS * 1000) / 1000
+    sums: dict[str, dict[int, list[float]]] = {}
+
+    def added(fields: dict[str, Any], now_ms: float, number: float) -> tuple[float, int]:
+        panes = sums.get(fields["ip"])
+        if panes is None:
+            panes = sums[fields["ip"]] = {}
+        pane = panes.setdefault(int(now_ms // width_ms), [0.0, 0])
+        pane[0] += number
+        pane[1] += 1
+        oldest = (now_ms - DAY_MS) // width_ms
+        counting = [each for pane, each in panes.items() if pane >= oldest]
+        return sum(each[0] for each in counting), int(sum(each[1] for each in counting))
+
+    return added
+
+
+def sum_by_hand() -> Judge:
+    """A sum for each pane and key."""
+    added = _sums()
+    return lambda fields, now_ms: added(fields, now_ms, fields["amount"])[0] > 1000
+
+
+def mean_by_hand() -> Judge:
+    """A sum and a count for each pane and key."""
+    added = _sums()
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        total, count = added(fields, now_ms, fields["amount"])
+        return total / count > 60
+
+    return judge
+
+
+ONCE = Form("once within", "per ip once within 1m ok == false", once_by_hand, 1.0)
+FORMS = (
+    Form("count", "per ip (count(ok == false) within 1m >= 5)", count_by_hand, 1.4, 500),
+    Form("distinct", "per ip (distinct(user) within 1h > 20)", distinct_by_hand, 2.4, 500),
+    Form("sum", "per ip (sum(amount) within 1d > 1000)", sum_by_hand, 1.9, 300),
+    Form("mean", "per ip (avg(amount) within 1d > 60)", mean_by_hand, 2.2),
+)
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for each spread of events over few and many keys, and one for the memory of many."""
+    return [
+        *(
+            Part(CASE, partial(measure, keys, skewed, effort), f"{keys} keys{', skewed' if skewed else ''}")
+            for keys in sorted({min(FEW_KEYS, effort.keys_max), effort.keys_max})
+            for skewed in (False, True)
+        ),
+        Part(CASE, partial(measure_alone, effort), "alone"),
+        Part(CASE, partial(measure_memory, effort), "memory"),
+    ]
+
+
+def bodies(keys: int, *, skewed: bool, failing: float = OFTEN) -> Iterator[bytes]:
+    """Give batches without end, as JSON: [fields, time] each. `failing` is the share of events that fail."""
+    drawn = random.Random(keys)
+    number = 0
+    while True:
+        batch = []
+        for _ in range(BATCH_EVENTS):
+            key = int(keys * drawn.random() ** (SKEW if skewed else 1))
+            fields = {
+                "ip": f"address {key}",
+                "ok": drawn.random() >= failing,
+                "user": f"user {drawn.randrange(USERS)}",
+                "amount": drawn.randrange(250) / 2,
+            }
+            batch.append((fields, number * EVERY_MS / keys))
+            number += 1
+        yield msgspec.json.encode(batch)
+
+
+def decoded(body: bytes) -> list[Event]:
+    """Give the events of a batch, each made anew."""
+    return [(fields, time_ms, None) for fields, time_ms in msgspec.json.decode(body)]
+
+
+def _detector(form: Form) -> Detector:
+    detector = Detector()
+    detector.add_rule(form.name, form.condition)
+    return detector
+
+
+class Lap(NamedTuple):
+    """What an event of one batch cost, in seconds."""
+
+    ours_s: float
+    floor_s: float
+
+
+def _laps(forms: list[Form], keys: int, effort: Effort, *, skewed: bool) -> list[list[Lap]]:
+    """Time all forms on the same batches, once each key has had some events; give their laps by form."""
+    runners = [(form, _detector(form), form.by_hand()) for form in forms]
+    laps: list[list[Lap]] = [[] for _ in forms]
+    warm = EVENTS_OF_KEY * keys // BATCH_EVENTS + 1
+    timed = max(1, effort.passes * effort.pass_events_max // BATCH_EVENTS)
+    for number, body in zip(range(warm + timed), bodies(keys, skewed=skewed), strict=False):
+        for lap, (form, detector, judge) in zip(laps, runners, strict=True):
+            events = decoded(body)
+            started_s = time.perf_counter()
+            fired = detector.evaluate_many(events)
+            ours_s = time.perf_counter() - started_s
+            events = decoded(body)
+            started_s = time.perf_counter()
+            expected = [judge(fields, time_ms) for fields, time_ms, _ in events]
+            floor_s = time.perf_counter() - started_s
+            if list(map(bool, fired)) != expected:
+                raise Disagreement(f"{form.condition}, batch {number}")
+            if number >= warm:
+                lap.append(Lap(ours_s / BATCH_EVENTS, floor_s / BATCH_EVENTS))
+    return laps
+
+
+def measure(keys: int, skewed: bool, effort: Effort) -> list[Row]:
+    """Give the thousands of events in a second, and what an event costs beside `once within`."""
+    forms = [ONCE, *FORMS]
+    usual = gc.get_threshold()
+    collect_seldom()
+    try:
+        laps = _laps(forms, keys, effort, skewed=skewed)
+    finally:
+        gc.set_threshold(*usual)
+    rows = []
+    for form, mine in zip(forms, laps, strict=True):
+        ratio = statistics.median(lap.ours_s / once.ours_s for lap, once in zip(mine, laps[0], strict=True))
+        rate = 1e-3 / statistics.median(lap.ours_s for lap in mine)
+        rows.append(
+            Row(
+                case=CASE,
+                name=f"{form.name}, {keys} keys{', skewed' if skewed else ''}",
+                unit="k events/s",
+                ours=rate,
+                worst=1e-3 / max(lap.ours_s for lap in mine),
+                floor=1e-3 / statistics.median(lap.floor_s for lap in mine),
+                ratio=ratio,
+                over="once within",
+                target=None
+                if form is ONCE
+                else at_most(form.times_max, ratio, f"at most {form.times_max}x once within"),
+            )
+        )
+    return rows
+
+
+def measure_alone(effort: Effort) -> list[Row]:
+    """Give the same for each form in a process that does nothing else, so the caches are its own."""
+    keys = effort.keys_max
+    batches = max(1, effort.passes * effort.pass_events_max // BATCH_EVENTS)
+    rows = []
+    for form, failing in (*((form, OFTEN) for form in FORMS), (FORMS[0], SELDOM)):
+        size: dict[str, Any] = {"form": form.name, "keys": keys, "batches": batches, "failing": failing}
+        ours = call(__name__, "alone", by_hand=False, **size)
+        floor = call(__name__, "alone", by_hand=True, **size)
+        seldom = ", seldom true" if failing == SELDOM else ""
+        aimed = form.aim and not seldom and keys >= AIMED_KEYS
+        rows.append(
+            Row(
+                case=CASE,
+                name=f"{form.name}, {keys} keys{seldom}, alone in a process",
+                unit="k events/s",
+                ours=ours["rate"],
+                worst=ours["worst"],
+                floor=floor["rate"],
+                ratio=floor["rate"] / ours["rate"],
+                over="by hand, alone",
+                target=at_least(form.aim, ours["rate"], f"at least {form.aim} k/s") if aimed else None,
+            )
+        )
+    return rows
+
+
+# -- in processes of their own -------------------------------------------------------------------------------
+
+
+def alone(form: str, keys: int, batches: int, failing: float, by_hand: bool) -> dict[str, float]:
+    """Give thousands of events a second of one form, as in a worker: the median and the worst batch."""
+    collect_seldom()
+    chosen = _named(form)
+    evaluate, judge = _detector(chosen).submit_clean, chosen.by_hand()
+    drawn = bodies(keys, skewed=False, failing=failing)
+    rates = []
+    for body in islice(drawn, EVENTS_OF_KEY * keys // BATCH_EVENTS + 1 + batches):
+        events = decoded(body)
+        started_s = time.perf_counter()
+        if by_hand:
+            for fields, time_ms, _ in events:
+                judge(fields, time_ms)
+        else:
+            evaluate(events)
+        rates.append(1e-3 * BATCH_EVENTS / (time.perf_counter() - started_s))
+    return {"rate": statistics.median(rates[-batches:]), "worst": min(rates[-batches:])}
+
+
+def _named(form: str) -> Form:
+    return next(each for each in (ONCE, *FORMS) if each.name == form)
+
+
+def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
+    """Give the memory that keys take after some events of each, what the detector says of it, and firings."""
+    chosen = _named(form)
+    detector, judge = _detector(chosen), chosen.by_hand()
+    batches = bodies(keys, skewed=False)
+    # What the first event brings about is not of the keys.
+    [(fields, time_ms, _)] = decoded(next(batches))[:1]
+    detector.evaluate(fields, time_ms)
+    judge(fields, time_ms)
+    fired = 0
+    before_bytes = resident_bytes()
+    for _ in range(EVENTS_OF_KEPT_KEY * keys // BATCH_EVENTS + 1):
+        events = decoded(next(batches))
+        if by_hand:
+            fired += sum(judge(fields, time_ms) for fields, time_ms, _ in events)
+        else:
+            fired += sum(map(bool, detector.evaluate_many(events)))
+    del events
+    taken_bytes = resident_bytes() - before_bytes
+    return {"taken_bytes": taken_bytes, "said_bytes": detector.state.bytes, "fired": fired}
+
+
+def measure_memory(effort: Effort) -> list[Row]:
+    """Give what a key takes."""
+    keys = effort.keys_max // KEPT_SHARE
+    rows = []
+    for form in (ONCE, *FORMS):
+        kept = call(__name__, "keep", form=form.name, keys=keys, by_hand=False)
+        plain = call(__name__, "keep", form=form.name, keys=keys, by_hand=True)
+        seldom = keys >= FEW_KEYS and not plain["fired"]
+        if kept["fired"] != plain["fired"] or seldom:
+            raise Disagreement(f"{form.condition}: {kept['fired']} firings, {plain['fired']} by hand")
+        ratio = kept["taken_bytes"] / max(1, plain["taken_bytes"])
+        rows.append(
+            Row(
+                case=CASE,
+                name=f"memory of {keys} keys, {form.name}",
+                unit="bytes a key",
+                remark=f"{kept['said_bytes'] / keys:.0f} by the detector's own estimate",
+                ours=kept["taken_bytes"] / keys,
+                floor=plain["taken_bytes"] / keys,
+                ratio=ratio,
+                over="plain dicts",
+                target=Target(text="at most 1.5x plain dicts", met=ratio <= 1.5),
+            )
+        )
+    return rows

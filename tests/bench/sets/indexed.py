@@ -1,0 +1,146 @@
+"""Many rules of which an event can concern few: buckets of 50, each selected by a value of its own."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tests.bench.measuring.effort import Effort
+from tests.bench.measuring.race import Condition, Contestant, Event, Raced, World, leaf, ours, race
+from tests.bench.measuring.rows import Part, Row, Target
+from tests.bench.sets import mixtures
+
+CASE = "indexed"
+BUCKET_RULES = 50
+FACTS = ("type", "tenant", "host")
+AMOUNTS = 1_000
+COUNTRIES = tuple(f"C{number}" for number in range(20))
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for rules without and one for rules with a memory, each over all numbers of rules."""
+    return [
+        Part(CASE, partial(measure, "stateless", stateless_world, effort), "stateless"),
+        Part(CASE, partial(measure, "temporal", mixtures.world, effort), "temporal"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """The rules that one value of one fact selects: their ranges, their countries, their numbers."""
+
+    fact: str
+    value: str
+    rows: list[tuple[int, int, list[str], int]] = field(default_factory=list)
+
+
+def stateless_world(rules: int, events: int) -> World:
+    """Give rules of three leaves: `eq` or `in` on one of several facts, a range, and some countries."""
+    drawn = random.Random(rules)
+    buckets = [
+        _Bucket(FACTS[number % len(FACTS)], f"v{number}") for number in range(max(1, rules // BUCKET_RULES))
+    ]
+    order = [bucket for bucket in buckets for _ in range(BUCKET_RULES)]
+    drawn.shuffle(order)
+    conditions: list[Condition] = []
+    for number, bucket in enumerate(order):
+        low = drawn.randrange(AMOUNTS)
+        countries = drawn.sample(COUNTRIES, 4)
+        bucket.rows.append((low, low + AMOUNTS // 20, countries, number))
+        selects = (
+            leaf(bucket.fact, "eq", bucket.value)
+            if drawn.random() < 0.5
+            else leaf(bucket.fact, "in", [bucket.value, f"also {bucket.value}"])
+        )
+        within = leaf("amount", "between", [low, low + AMOUNTS // 20])
+        conditions.append({"all": [selects, within, leaf("country", "in", countries)]})
+    happened: list[Event] = []
+    for number in range(events):
+        bucket = drawn.choice(buckets)
+        fields = {
+            **dict.fromkeys(FACTS, "of no rule"),
+            bucket.fact: bucket.value,
+            "amount": drawn.randrange(AMOUNTS),
+            "country": drawn.choice(COUNTRIES),
+        }
+        happened.append((fields, number, None))
+    return World(conditions, happened, _by_dicts(buckets))
+
+
+def _by_dicts(buckets: list[_Bucket]) -> Contestant:
+    """A dict for each fact, from its value to one generated function with all rules of the bucket."""
+    indexes = [
+        (fact, {bucket.value: _fused(bucket) for bucket in buckets if bucket.fact == fact}.get)
+        for fact in FACTS
+    ]
+
+    def run(events: list[Event]) -> list[Any]:
+        answers = []
+        for fields, _, _ in events:
+            fired: list[int] = []
+            for fact, judge_of in indexes:
+                judge = judge_of(fields[fact])
+                if judge is not None:
+                    judge(fields["amount"], fields["country"], fired)
+            answers.append(fired)
+        return answers
+
+    return Contestant("floor", run)
+
+
+def _fused(bucket: _Bucket) -> Callable[[int, str, list[int]], None]:
+    """Give the rules of a bucket as one function: side by side in memory, as scattered rows are not."""
+    lines = ["def judge(amount, country, fired):", "    pass"]
+    for low, high, countries, number in bucket.rows:
+        among = ", ".join(map(repr, countries))
+        test = f"{low} <= amount <= {high} and country in {{{among}}}"
+        lines.append(f"    if {test}: fired.append({number})")
+    bound: dict[str, Any] = {}
+    exec("\n".join(lines), bound)
+    judge: Callable[[int, str, list[int]], None] = bound["judge"]
+    return judge
+
+
+def measure(kind: str, world_of: Callable[[int, int], World], effort: Effort) -> list[Row]:
+    """Give the cost of an event at each number of rules, and how much it grows with them."""
+    raced = {}
+    for count in effort.indexed_rules:
+        world = world_of(count, effort.events)
+        raced[count] = race([ours(world.conditions), world.floor], world.events, effort)
+    return [*(_row(kind, count, each) for count, each in raced.items()), _growth(kind, raced)]
+
+
+def _row(kind: str, count: int, raced: Raced) -> Row:
+    cost_us, floor_us = raced.cost_s["ours"] * 1e6, raced.cost_s["floor"] * 1e6
+    return Row(
+        case=CASE,
+        name=f"{kind}, {count} rules",
+        unit="µs per event",
+        ours=cost_us,
+        worst=raced.worst_s * 1e6,
+        floor=floor_us,
+        ratio=raced.ratio,
+        # Many rules live in slow memory, and how slow it is depends on what else the machine does.
+        tolerance=0.5,
+        remark=f"{raced.events['ours']} events, {raced.fired['ours']} firings",
+    )
+
+
+def _growth(kind: str, raced: dict[int, Raced]) -> Row:
+    few, many = min(raced), max(raced)
+    cost_us = raced[many].cost_s["ours"] * 1e6
+    growth = raced[many].cost_s["ours"] / raced[few].cost_s["ours"]
+    floor_growth = raced[many].cost_s["floor"] / raced[few].cost_s["floor"]
+    return Row(
+        case=CASE,
+        name=f"{kind}, {many} rules over {few}",
+        unit="times the cost",
+        ours=growth,
+        floor=floor_growth,
+        ratio=growth,
+        over=f"{few} rules",
+        tolerance=0.5,
+        # Beside it the floor's growth, which does the same work however many rules there are, is slow memory.
+        target=Target(text="at most 2x, or 3 µs", met=growth <= 2 or cost_us <= 3),
+    )
