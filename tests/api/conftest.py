@@ -15,7 +15,8 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
-from tests.local_runtime import LocalNodes, LocalService, front_end, local_service
+from tests.local_runtime.actors import LocalNodes
+from tests.local_runtime.service import LocalService, front_end, local_service
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
 NODE = CLUSTER["nodes"][0]["id"]

@@ -19,7 +19,8 @@ from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
-from tests.local_runtime import LocalService, LocalWorker, local_service
+from tests.local_runtime.service import LocalService, local_service
+from tests.local_runtime.workers import LocalWorker
 from tests.waiting_clock import WaitingLoop
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

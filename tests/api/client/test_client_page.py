@@ -18,7 +18,7 @@ from api.http.app import Application
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import served
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
 

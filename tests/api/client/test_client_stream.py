@@ -15,7 +15,7 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Wire, served
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 
 @pytest.fixture

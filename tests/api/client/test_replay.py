@@ -19,7 +19,7 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import served
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 EVENTS = 60
 PASSED, REQUEST_LOST, REPLY_LOST = "passed", "request lost", "reply lost"

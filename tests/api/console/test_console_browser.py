@@ -17,7 +17,8 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import served
-from tests.local_runtime import LocalNodes, local_service
+from tests.local_runtime.actors import LocalNodes
+from tests.local_runtime.service import local_service
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [

@@ -12,7 +12,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import TOKEN, ScriptedFleet
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 UNKNOWN = "0" * 32
 

@@ -15,7 +15,7 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
-from tests.local_runtime import LocalService, local_service, until
+from tests.local_runtime.service import LocalService, local_service, until
 
 EVENT = {"event": {"fields": {}, "timestamp_ms": 0}}
 

@@ -12,7 +12,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.measures import HISTOGRAMS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.local_runtime import LocalNodes, LocalService, front_end, local_service, until
+from tests.local_runtime.actors import LocalNodes
+from tests.local_runtime.service import LocalService, front_end, local_service, until
 
 RULE = "per user (once within 10m a == 1)"
 

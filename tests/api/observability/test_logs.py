@@ -22,7 +22,7 @@ from engine.runtime.contract.requests.operations import Operation
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 
 SECRET = "a-fixed-token\\with\"odd'characters."
 MINTED = "rd_" + "Ab-_" * 10 + "xyz"

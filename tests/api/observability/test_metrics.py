@@ -11,7 +11,7 @@ from engine.runtime.contract.measurements.counters import COUNTERS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import front_end, local_service, until
+from tests.local_runtime.service import front_end, local_service, until
 
 
 async def read(caller: Caller) -> dict[str, float]:

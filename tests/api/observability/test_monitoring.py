@@ -8,7 +8,7 @@ from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 from tests.unit.deploy.monitoring import alerts, dashboard_expressions, labels_in, metrics_in
 
 # Prometheus itself adds these.

@@ -11,7 +11,7 @@ from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening
 from api.settings import Settings
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
-from tests.local_runtime import local_service, until
+from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.storm
 

@@ -16,7 +16,7 @@ from api.server.hypercorn_config import REFUSALS_S, server_config
 from api.settings import Settings, settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 
 ROOT = Path(__file__).parents[3]
 
@@ -145,7 +145,8 @@ REFUSED: dict[str, Reach] = {
 }
 
 OF_THE_RUNTIME = {
-    "data": "tests/integration/test_command_line.py::test_a_service_with_existing_data_begins_no_folder",
+    "data": "tests/integration/service/test_command_line.py::"
+    "test_a_service_with_existing_data_begins_no_folder",
     "deadline_s": "tests/unit/runtime/activation/queue/test_batches.py::"
     "test_a_deadline_that_passes_during_activation_is_1501_and_nothing_is_evaluated",
     "detectors_per_worker": "tests/unit/runtime/placement/workers/test_workers.py::"
@@ -184,10 +185,10 @@ ELSEWHERE = {
     "test_in_the_text_a_request_is_one_line_whatever_its_path",
     "bootstrap_token": "tests/api/process/test_settings.py::test_a_secret_can_come_from_a_file",
     "bootstrap_token_file": "tests/api/process/test_settings.py::test_a_secret_can_come_from_a_file",
-    "existing_data": "tests/integration/test_command_line.py::"
+    "existing_data": "tests/integration/service/test_command_line.py::"
     "test_a_service_with_existing_data_begins_no_folder",
-    "host": "tests/integration/test_command_line.py::test_an_address_that_is_none_is_said",
-    "join_timeout_s": "tests/integration/test_cluster_ray.py::"
+    "host": "tests/integration/service/test_command_line.py::test_an_address_that_is_none_is_said",
+    "join_timeout_s": "tests/integration/cluster/test_cluster_ray.py::"
     "test_a_cluster_that_lets_nobody_in_is_given_up_in_words",
     "keep_alive_s": "tests/api/server/http1/test_http_requests.py::"
     "test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it",
@@ -203,12 +204,14 @@ ELSEWHERE = {
     "test_connections_leave_descriptors_for_the_service_itself",
     "max_discard_bytes": "tests/api/http/test_wire.py::"
     "test_an_endless_body_past_the_discard_leaves_no_task_behind",
-    "port": "tests/integration/test_command_line.py::test_a_port_in_use_is_said",
-    "ray_address": "tests/integration/test_cluster_ray.py::test_a_cluster_that_is_not_there_is_told_at_once",
+    "port": "tests/integration/service/test_command_line.py::test_a_port_in_use_is_said",
+    "ray_address": "tests/integration/cluster/test_cluster_ray.py::"
+    "test_a_cluster_that_is_not_there_is_told_at_once",
     "shutdown_grace_s": "tests/api/process/test_settings_reach.py::test_the_server_is_given_its_times",
-    "shutdown_wait_s": "tests/integration/test_command_line.py::"
+    "shutdown_wait_s": "tests/integration/service/test_command_line.py::"
     "test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was",
-    "front_ends": "tests/integration/test_front_ends.py::test_shutdown_answers_all_that_was_evaluated",
+    "front_ends": "tests/integration/service/test_front_ends.py::"
+    "test_shutdown_answers_all_that_was_evaluated",
 }
 """The tests in which the settings of the front end have another value than by default."""
 

@@ -9,7 +9,7 @@ from api.http.app import Application
 from api.process.front_end import serve_on
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import EVENT, Wire, request
-from tests.local_runtime import until
+from tests.local_runtime.service import until
 
 
 async def _hang(_: str) -> None:

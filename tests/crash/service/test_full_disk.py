@@ -19,7 +19,7 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from tests.local_runtime import local_service, until
+from tests.local_runtime.service import local_service, until
 from tests.reference import ReferenceDetector
 
 pytestmark = pytest.mark.storm

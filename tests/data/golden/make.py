@@ -6,8 +6,8 @@ Runs that commit's `serve` in a worktree of this repository, with this Python an
 create a detector each, add rules to it and send it events, until each has sent all or, in the midst of that,
 every process of the service gets SIGKILL. (`--stop`: SIGTERM, for versions before the journal, which promised
 no more.) Then packs the data folder, and what was sent and answered, as COMMIT.tar.xz beside this file.
-tests/integration/test_golden_folders.py opens them. Versions that refuse some of these rules need the script
-as it was in their time.
+tests/integration/service/test_golden_folders.py opens them. Versions that refuse some of these rules need the
+script as it was in their time.
 """
 
 import argparse

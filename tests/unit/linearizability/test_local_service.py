@@ -36,7 +36,8 @@ from tests.linearizability.history import (
 from tests.linearizability.journal import KEEP_ALL, done
 from tests.linearizability.replay import Replay, problems
 from tests.linearizability.workload import Workload
-from tests.local_runtime import LocalService, LocalWorker, front_end, local_service
+from tests.local_runtime.service import LocalService, front_end, local_service
+from tests.local_runtime.workers import LocalWorker
 
 CLIENTS = 5
 REQUESTS = 100

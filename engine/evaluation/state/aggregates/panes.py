@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from engine.evaluation.facts.values import double
-from engine.evaluation.memory import PANES, pane_us
+from engine.evaluation.memory import FOREVER, PANES, pane_us
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
@@ -175,7 +175,8 @@ class Panes(Records[PaneSums]):
         return Panes(self.table, self.expires_after_us, counted=self.counted)
 
     def _end_us(self, pane: int) -> int:
-        return (pane + 1) * self.width_us - 1
+        # A pane of a long window may end after all times of events, in more than 64 bits.
+        return min((pane + 1) * self.width_us, FOREVER) - 1
 
     def _oldest(self, now_us: int) -> int:
         """Return the oldest pane that counts."""

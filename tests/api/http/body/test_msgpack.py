@@ -12,7 +12,7 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedFleet
 from tests.api.wire import Wire, chunked, request
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 PACKED = {"Content-Type": "application/msgpack"}
 EVENTS = [

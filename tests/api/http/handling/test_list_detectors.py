@@ -14,7 +14,7 @@ from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 
 UNKNOWN = "0" * 32
 

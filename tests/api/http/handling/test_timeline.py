@@ -13,7 +13,7 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, served
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 UNKNOWN = "0" * 32
 

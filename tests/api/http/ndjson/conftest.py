@@ -13,7 +13,7 @@ from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.ndjson.streams import echoes
 from tests.api.scripted import ScriptedFleet
 from tests.api.wire import Wire, served
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 
 @pytest.fixture(autouse=True)

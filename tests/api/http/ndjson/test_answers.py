@@ -17,7 +17,7 @@ from tests.api.http.ndjson.streams import PATH, good
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.streaming import NDJSON, Streaming, line, stream
 from tests.api.wire import Wire, request, served
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 
 
 async def test_each_line_is_answered_while_others_are_still_to_come(caller: Caller, real: Wire) -> None:

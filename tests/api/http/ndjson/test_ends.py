@@ -23,7 +23,7 @@ from tests.api.http.ndjson.streams import PATH, echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.streaming import NDJSON, Streaming, line, stream
 from tests.api.wire import Connection, Wire, request, served
-from tests.local_runtime import LocalService
+from tests.local_runtime.service import LocalService
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from engine.runtime.catalogue.directory import opened_offline
 from engine.runtime.contract.requests.operations import add_rule, evaluate, rules
 from snapshots.errors import NothingUsable, StorageError
 from tests.faulty_files import Died, FaultyFiles
-from tests.local_runtime import LocalService, local_service
+from tests.local_runtime.service import LocalService, local_service
 
 
 def run(*arguments: object) -> Result:

@@ -26,7 +26,7 @@ from engine.runtime.detector.persistence import detector_snapshot as kept
 from snapshots.data_folder.identity import begin_folder
 from snapshots.folders import create_folder
 from snapshots.store import Store
-from tests.local_runtime import LocalService, local_service
+from tests.local_runtime.service import LocalService, local_service
 
 SECOND = "0" * 32
 

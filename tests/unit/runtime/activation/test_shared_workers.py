@@ -17,7 +17,8 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import WriteFailed
-from tests.local_runtime import LocalService, LocalWorker, local_service, until
+from tests.local_runtime.service import LocalService, local_service, until
+from tests.local_runtime.workers import LocalWorker
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -13,14 +13,10 @@ from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.contract.measurements.counters import ACTIVATIONS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from tests.local_runtime import (
-    LocalActors,
-    LocalDirectories,
-    LocalService,
-    LocalWorker,
-    local_service,
-    until,
-)
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.directories import LocalDirectories
+from tests.local_runtime.service import LocalService, local_service, until
+from tests.local_runtime.workers import LocalWorker
 
 pytestmark = pytest.mark.skipping_clock
 

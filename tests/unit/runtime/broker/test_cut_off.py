@@ -15,7 +15,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from tests.local_runtime import local_service, until
+from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

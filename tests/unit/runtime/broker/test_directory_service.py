@@ -26,7 +26,10 @@ from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
-from tests.local_runtime import LocalActors, LocalDirectories, Pipe, until
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.connections import Pipe
+from tests.local_runtime.directories import LocalDirectories
+from tests.local_runtime.service import until
 
 pytestmark = pytest.mark.skipping_clock
 

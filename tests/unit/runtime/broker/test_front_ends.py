@@ -17,7 +17,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.frames import MESSAGES, pieces
 from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Ask, Note, encode, encoder
-from tests.local_runtime import FrontEnd, LocalService, front_end, local_service, until
+from tests.local_runtime.service import FrontEnd, LocalService, front_end, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

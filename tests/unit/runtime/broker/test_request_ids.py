@@ -13,7 +13,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
 from engine.runtime.detector import apply as apply_module
-from tests.local_runtime import front_end, local_service, until
+from tests.local_runtime.service import front_end, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

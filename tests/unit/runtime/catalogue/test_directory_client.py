@@ -15,7 +15,7 @@ from engine.runtime.contract.catalogue_changes import Opened, StoredToken
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import NoRoom, StorageError, SyncFailed, WriteFailed
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -13,7 +13,7 @@ from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
-from tests.local_runtime import until
+from tests.local_runtime.service import until
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -14,7 +14,7 @@ from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses
 from engine.runtime.cluster.session.ray_watch import RayGoneError, RayWatch
 from engine.runtime.concurrency.threads import off_loop
-from tests.local_runtime import until
+from tests.local_runtime.service import until
 
 # -- whether it answers --------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from engine.runtime.concurrency.threads import Threads
-from tests.local_runtime import until
+from tests.local_runtime.service import until
 
 
 def alive(name: str) -> int:

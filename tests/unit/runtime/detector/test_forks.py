@@ -17,7 +17,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import LocalService, front_end, local_service, newborn, until
+from tests.local_runtime.directories import newborn
+from tests.local_runtime.service import LocalService, front_end, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

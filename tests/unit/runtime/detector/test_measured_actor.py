@@ -22,7 +22,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import measured_actor
 from engine.runtime.detector.measured_actor import MeasuredActor
-from tests.local_runtime import newborn
+from tests.local_runtime.directories import newborn
 
 ONE = "1" * 32
 

@@ -18,7 +18,8 @@ from engine.runtime.detector.persistence.replay_attempts import KILLS_MAX, Poiso
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import local_service, newborn, until
+from tests.local_runtime.directories import newborn
+from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

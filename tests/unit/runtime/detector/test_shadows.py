@@ -16,8 +16,8 @@ from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.persistence import detector_snapshot, replay
 from snapshots.errors import NewerFormat
 from snapshots.inspection import read_only
-from tests.local_runtime import newborn
-from tests.property.test_forks import opened
+from tests.local_runtime.directories import newborn
+from tests.property.looking.test_forks import opened
 
 ONE = "1" * 32
 CONDITIONS = ("once within 3s a == 1", "per k once within 5s a == 1", "a == 1", "a in [1, 2]")

@@ -7,7 +7,7 @@ import pytest
 
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.requests import operations as ops
-from tests.local_runtime import local_fleet, local_service, until
+from tests.local_runtime.service import local_fleet, local_service, until
 from tests.unit.runtime.fleet.requests import event, fired, refused
 
 pytestmark = pytest.mark.skipping_clock

@@ -12,7 +12,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import local_fleet, local_service, until
+from tests.local_runtime.service import local_fleet, local_service, until
 from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock

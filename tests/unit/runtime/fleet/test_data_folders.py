@@ -10,7 +10,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.measured_actor import MeasuredActor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse
-from tests.local_runtime import local_fleet, local_service, until
+from tests.local_runtime.service import local_fleet, local_service, until
 from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock

@@ -10,7 +10,7 @@ from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from snapshots.errors import StorageError
-from tests.local_runtime import local_fleet, local_service, until
+from tests.local_runtime.service import local_fleet, local_service, until
 from tests.unit.runtime.fleet.requests import event, refused
 
 pytestmark = pytest.mark.skipping_clock

@@ -9,7 +9,8 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import NO_SUCH_DETECTOR, NO_SUCH_NODE, STARTING, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests import operations as ops
-from tests.local_runtime import LocalNodes, LocalService, local_service, until
+from tests.local_runtime.actors import LocalNodes
+from tests.local_runtime.service import LocalService, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -16,7 +16,10 @@ from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import Outcome
 from engine.runtime.transport.messages import Answered, Moved, Note, Response
-from tests.local_runtime import LocalActors, LocalWorker, local_service, newborn, until
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.directories import newborn
+from tests.local_runtime.service import local_service, until
+from tests.local_runtime.workers import LocalWorker
 
 pytestmark = pytest.mark.skipping_clock
 

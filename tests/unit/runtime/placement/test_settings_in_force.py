@@ -13,7 +13,9 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.format.file_names import listing
-from tests.local_runtime import LocalNodes, local_service, newborn, until
+from tests.local_runtime.actors import LocalNodes
+from tests.local_runtime.directories import newborn
+from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -38,7 +38,7 @@ from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Answered, Batch, Moved, Response, responses
 from snapshots.errors import WriteFailed
 from tests.certificates import certificates
-from tests.local_runtime import until
+from tests.local_runtime.service import until
 
 HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
 SOME_TOKEN = b"t" * TOKEN_BYTES

@@ -14,7 +14,7 @@ from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.mounts import check_mount, mount_of
 from snapshots.errors import UnsafeFolder
 from snapshots.files import RealFiles
-from tests.local_runtime import newborn
+from tests.local_runtime.directories import newborn
 
 ROOT = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard"
 NFS = "rw,vers=4.2,rsize=1048576,hard,proto=tcp,clientaddr=10.0.0.2,local_lock=none,addr=10.0.0.1"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 from tests.unit.runtime.activation.queue.scene import Gate, Scene
 
 

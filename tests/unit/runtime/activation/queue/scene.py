@@ -9,7 +9,8 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from tests.local_runtime import LocalService, LocalWorker, until
+from tests.local_runtime.service import LocalService, until
+from tests.local_runtime.workers import LocalWorker
 
 
 class Gate:

@@ -9,7 +9,7 @@ import pytest
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector import apply as apply_module
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import local_service, until
+from tests.local_runtime.service import local_service, until
 from tests.unit.runtime.activation.queue.scene import clock_of, event, outcome, outcomes
 
 pytestmark = pytest.mark.skipping_clock

@@ -6,7 +6,7 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from tests.local_runtime import local_service, until
+from tests.local_runtime.service import local_service, until
 from tests.unit.runtime.activation.queue.scene import event, outcomes
 
 pytestmark = pytest.mark.skipping_clock

@@ -17,7 +17,7 @@ from snapshots.errors import (
 )
 from snapshots.folders import create_folder
 from snapshots.store import Store
-from tests.local_runtime import newborn
+from tests.local_runtime.directories import newborn
 from tests.unit.runtime.catalogue.directory.directories import A, B, C, D, expecting, told
 
 

@@ -18,7 +18,7 @@ from snapshots.files import RealFiles
 from snapshots.format.segments import HEADER_BYTES
 from snapshots.store import Store
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import newborn
+from tests.local_runtime.directories import newborn
 from tests.unit.runtime.catalogue.directory.directories import A, B, C, opened_with, told
 
 

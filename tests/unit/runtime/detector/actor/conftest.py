@@ -7,7 +7,7 @@ import pytest
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import newborn
+from tests.local_runtime.directories import newborn
 from tests.unit.runtime.detector.actor.requests import ONE, TWO
 
 

@@ -10,7 +10,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.folders import create_folder
-from tests.local_runtime import newborn
+from tests.local_runtime.directories import newborn
 from tests.unit.runtime.detector.actor.requests import ONE, add, codes, event, fired
 
 

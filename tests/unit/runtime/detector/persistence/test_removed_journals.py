@@ -10,7 +10,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from tests.local_runtime import LocalService, local_service, until
+from tests.local_runtime.service import LocalService, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

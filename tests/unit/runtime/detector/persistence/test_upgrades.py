@@ -16,7 +16,8 @@ from engine.runtime.detector import apply as apply_module
 from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.persistence import journal_entries as history
 from snapshots.inspection import read_only
-from tests.local_runtime import local_service, newborn, until
+from tests.local_runtime.directories import newborn
+from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -16,7 +16,9 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.detector_worker import Callbacks, DetectorWorker
 from engine.runtime.placement.workers.heartbeat import BEATS, Heartbeat
 from engine.runtime.placement.workers.worker_pool import WorkerPool
-from tests.local_runtime import LocalActors, LocalService, LocalWorker, local_service, until
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.service import LocalService, local_service, until
+from tests.local_runtime.workers import LocalWorker
 from tests.skipping_clock import Skipping, SkippingLoop
 
 pytestmark = pytest.mark.skipping_clock

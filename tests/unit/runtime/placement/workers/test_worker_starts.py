@@ -10,7 +10,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.cluster_nodes import Nodes
 from engine.runtime.placement.workers.heartbeat import AvoidedNodes
 from engine.runtime.placement.workers.worker_starts import WorkerStarts
-from tests.local_runtime import LocalActors, LocalNodes
+from tests.local_runtime.actors import LocalActors, LocalNodes
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -10,7 +10,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.heartbeat import AvoidedNodes
 from engine.runtime.placement.workers.worker_watch import WorkerWatch
-from tests.local_runtime import LocalActors, LocalWorker
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.workers import LocalWorker
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -9,7 +9,8 @@ import pytest
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.detector_worker import Callbacks
 from engine.runtime.placement.workers.worker_pool import WorkerPool
-from tests.local_runtime import LocalActors, until
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.service import until
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -46,7 +46,7 @@ def configuration(address: str) -> dict[str, Any]:
         "upscaling_speed": 1.0,
         "provider": {
             "type": "external",
-            "module": "tests.integration.fake_nodes.FakeNodes",
+            "module": "tests.integration.ray.fake_nodes.FakeNodes",
             "gcs_address": address,
             "use_node_id_as_ip": True,
             "disable_node_updaters": True,
@@ -92,7 +92,7 @@ def autoscaled(folder: Path) -> Iterator[str]:
                 RAY_worker_niceness="0",
                 RAY_TMPDIR=temporary,
                 RAY_FAKE_CLUSTER="1",
-                PYTHONPATH=str(Path(__file__).parents[2]),
+                PYTHONPATH=str(Path(__file__).parents[3]),
                 AUTOSCALER_UPDATE_INTERVAL_S="1",
             ),
             start_new_session=True,

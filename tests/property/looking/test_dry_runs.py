@@ -13,7 +13,7 @@ from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
-from tests.property.test_explanations import WORLDS
+from tests.property.looking.test_explanations import WORLDS
 from tests.worlds.scripts import Step, Submit
 
 BATCH = 6

@@ -20,11 +20,11 @@ from engine.runtime.detector.persistence.detector_snapshot import STATE_VERSION_
 from engine.runtime.detector.persistence.journal_entries import RECORD_VERSION
 from snapshots.inspection import read_only
 from tests.data.golden.make import fields
-from tests.local_runtime import local_service
+from tests.local_runtime.service import local_service
 from tests.reference import ReferenceDetector
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden"
-UNIT = Path(__file__).parent.parent / "unit"
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+UNIT = Path(__file__).parents[2] / "unit"
 COMMITS = sorted(path.name.partition(".")[0] for path in GOLDEN.glob("*.tar.xz"))
 REQUESTS_MIN = 60
 MORE_EVENTS = 20

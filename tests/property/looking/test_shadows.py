@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential.modes import MODES, in_mode
 from tests.differential.shadows import ShadowPair
-from tests.property.test_explanations import WORLDS
+from tests.property.looking.test_explanations import WORLDS
 from tests.worlds.scripts import Submit
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.service_process import Served, environment, program, served
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text("utf-8")
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_services_share import TOKEN, Callers, cluster, directory_pid, events_evaluated
+from tests.integration.cluster.test_services_share import (
+    TOKEN,
+    Callers,
+    cluster,
+    directory_pid,
+    events_evaluated,
+)
 from tests.service_process import Served, program, served
 
 # .ci/run moves detectors and drains nodes in tests/linearizability.

@@ -15,7 +15,7 @@ from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import conditions_of
 from tests.service_process import Served, program, served
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 FILES = {"dcsync": "windows-dcsync.ndjson.gz", "apt29": "apt29-zeek.ndjson.gz"}
 TIME_FIELDS = {"dcsync": "@timestamp", "apt29": "ts"}
 

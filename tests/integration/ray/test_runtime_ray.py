@@ -27,7 +27,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
-from tests.local_runtime import until
+from tests.local_runtime.service import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 

@@ -1,0 +1,106 @@
+"""The nodes and actors of a cluster without Ray."""
+
+import asyncio
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.ports import Survivor
+from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.transport.link_client import LinkClient
+from snapshots.files import Files
+from tests.local_runtime.connections import Before, no_fault
+from tests.local_runtime.workers import LocalWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LocalNodes:
+    """The nodes that a test says there are, with this many CPUs each."""
+
+    here = "directory's"
+
+    def __init__(self, **cpus: float) -> None:
+        self.cpus = cpus
+        self.drained: set[str] = set()
+
+    async def look(self) -> list[NodeFigures]:
+        return [
+            NodeFigures(
+                name,
+                "127.0.0.1",
+                name,
+                alive=True,
+                cpus=cpus,
+                memory_bytes=10**9,
+                cpus_free=cpus,
+                memory_free_bytes=10**9,
+                draining="operator" if name in self.drained else "",
+            )
+            for name, cpus in self.cpus.items()
+        ]
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        (self.drained.add if draining else self.drained.discard)(node)
+
+
+class LocalActors:
+    """Starts actors in this process, and remembers them. `before` becomes each one's."""
+
+    def __init__(self, settings: RuntimeSettings, *, files: Files | None = None) -> None:
+        self._settings = settings
+        self._files = files
+        self._numbers = itertools.count()
+        self.started: list[LocalWorker] = []
+        self.before: Before = no_fault
+        self.left: list[LocalWorker] = []
+        """The workers that have lost their broker, and wait for another."""
+        self.lost_on = ""
+        self.refuse = False
+        """Whether starting fails."""
+        self.avoided: list[frozenset[str]] = []
+        """The nodes to avoid, of each start."""
+        self.room = asyncio.Event()
+        """Whether Ray finds a node by itself."""
+        self.room.set()
+        self.make: Callable[..., MeasuredActor] = MeasuredActor
+
+    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> LocalWorker:
+        self.avoided.append(avoid)
+        await asyncio.sleep(0)
+        if node is None:
+            await self.room.wait()
+        if self.refuse:
+            raise ActorDied("no process can be started")
+        make = partial(self.make, self._settings, files=self._files)
+        node = node or next((one for one in ("n", "m") if one not in avoid), "n")
+        handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings, node)
+        handle.before = self.before
+        self.started.append(handle)
+        return handle
+
+    async def survivors(self) -> list[Survivor]:
+        """Every one that an earlier broker has left; a test says which."""
+        left, self.left = self.left, []
+        return [Survivor(self._found(worker), worker.node) for worker in left]
+
+    async def _found(self, worker: LocalWorker) -> LocalWorker:
+        worker.supervise()
+        return worker
+
+    async def connect(self, address: Address) -> LinkClient:
+        """A connection to one of them, as a front end makes it."""
+        (worker,) = [one for one in self.started if one.address == address]
+        return worker.connected()
+
+    def with_detector(self, detector_id: str) -> LocalWorker | None:
+        """The living actor that hosts a detector."""
+        return next(
+            (one for one in self.started if not one.dead and detector_id in one.hosts),
+            None,
+        )

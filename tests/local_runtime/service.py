@@ -1,0 +1,114 @@
+"""The runtime without Ray, in one process.
+
+`local_fleet` gives a real Fleet over the real actors, directory, queues and workers, all in this process.
+"""
+
+import asyncio
+import dataclasses
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.runtime.broker.broker_connection import Unreachable
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.local_broker import LocalBroker
+from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
+from engine.runtime.contract.ports import NodesPort
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_server import LinkServer
+from engine.runtime.transport.messages import Note
+from snapshots.data_folder.identity import begin_folder
+from snapshots.files import Files
+from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.directories import LocalDirectories
+
+
+@dataclasses.dataclass
+class LocalService:
+    """A Fleet with all that it stands on, within reach of a test."""
+
+    fleet: Fleet
+    broker: LocalBroker
+    actors: LocalActors
+    directories: LocalDirectories
+    settings: RuntimeSettings
+
+
+@asynccontextmanager
+async def local_service(
+    folder: Path, *, files: Files | None = None, nodes: NodesPort | None = None, **settings: Any
+) -> AsyncIterator[LocalService]:
+    """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
+    chosen = dataclasses.replace(
+        RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
+    )
+    actors = LocalActors(chosen, files=files)
+    directories = LocalDirectories(chosen, files=files)
+    broker = LocalBroker(chosen, actors, directories, nodes=nodes)
+    fleet = Fleet(chosen, broker, connect=actors.connect)
+    await fleet.start()
+    try:
+        yield LocalService(fleet, broker, actors, directories, chosen)
+    finally:
+        await fleet.close()
+
+
+@dataclasses.dataclass(slots=True)
+class FrontEnd:
+    """A Fleet that asks a broker in another process, here in the same one."""
+
+    fleet: Fleet
+    asks: RemoteBroker
+    serves: LinkServer
+    notes: list[Note] = dataclasses.field(default_factory=list)
+    """From the front end."""
+    told: list[Note] = dataclasses.field(default_factory=list)
+    """To the front end."""
+    lost: list[str] = dataclasses.field(default_factory=list)
+    """Which end learnt that the other is gone."""
+
+
+@asynccontextmanager
+async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[FrontEnd]:
+    """Give a front end of a service, over a pair of sockets, and close it."""
+    chosen = dataclasses.replace(service.settings, **settings)
+    ours, theirs = socket.socketpair()
+    notes: list[Note] = []
+    told: list[Note] = []
+    lost: list[str] = []
+    methods = methods_for_front_ends(service.broker, lambda: told.append(Note("revoked")))
+    serves = LinkServer(methods, noted=notes.append, lost=lambda: lost.append("server"))
+    await serves.start(ours)
+    connected: list[LinkClient] = []
+
+    async def connect() -> LinkClient:
+        if connected:
+            raise Unreachable("the main process has ended")
+        connected.append(await LinkClient.over(theirs))
+        return connected[0]
+
+    asks = RemoteBroker(chosen, connect, noted=told.append, lost=lambda: lost.append("front end"))
+    fleet = Fleet(chosen, asks, shared=True, connect=service.actors.connect)
+    await fleet.start()
+    try:
+        yield FrontEnd(fleet, asks, serves, notes, told, lost)
+    finally:
+        await fleet.close()
+        serves.close()
+
+
+@asynccontextmanager
+async def local_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
+    """Give a started Fleet over `folder`, and close it. `settings` are RuntimeSettings' own."""
+    async with local_service(folder, **settings) as service:
+        yield service.fleet
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Come back when the condition holds; for what no event tells of. Fails where it takes a minute."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 -- what is waited for has no event
+            await asyncio.sleep(0.001)

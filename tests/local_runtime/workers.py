@@ -1,0 +1,208 @@
+"""A worker without Ray: the detectors and the links are real, its process is this one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.measurements.figures import DetectorFigures, WorkerAnswer
+from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
+from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note, responses
+from tests.local_runtime.connections import Before, Mortal, Pipe, no_fault, run
+
+T = TypeVar("T")
+
+
+class LocalDetector:
+    """A detector of a worker in this process, as its queue calls it."""
+
+    def __init__(self, worker: "LocalWorker", actor: MeasuredActor) -> None:
+        self._worker = worker
+        self._actor = actor
+        self._under_way = False
+        self.cpu_s = 0.0
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
+
+    def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        assert not self._under_way, "one call at a time"
+        return self._worker.call_at_once("handle", lambda: self._actor.handle(batch), size=len(batch))
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        return await self._call("handle", lambda: self._actor.handle(batch), size=len(batch))
+
+    async def sync(self) -> None:
+        await self._call("sync", self._actor.sync)
+
+    async def begin_saving(self) -> bool:
+        return await self._call("begin_saving", self._actor.begin_saving)
+
+    async def finish_saving(self) -> None:
+        await self._worker.beside("finish_saving", self._actor.finish_saving)
+
+    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        return await self._call("begin_fork", lambda: self._actor.begin_fork(fork_id))
+
+    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
+        await self._worker.beside("finish_fork", make_folder)
+
+    async def passivate(self) -> int:
+        return await self._call("passivate", self._actor.passivate)
+
+    async def discard(self) -> None:
+        await self._call("discard", self._actor.discard)
+
+    def figures(self) -> DetectorFigures | None:
+        return self._actor.figures()
+
+    async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
+        assert not self._under_way, "one call at a time"
+        self._under_way = True
+        try:
+            return await self._worker.call(what, work, size)
+        finally:
+            self._under_way = False
+
+
+class LocalWorker(Mortal):
+    """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
+
+    def __init__(
+        self, name: str, make: Callable[..., MeasuredActor], settings: RuntimeSettings, node: str = "n"
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self._make = make
+        self.measures = Measures()
+        self.actors: list[MeasuredActor] = []
+        """One for each activation, those that are over included."""
+        self.address = Address(name, b"", node=node)
+        self.node = node
+        self.service = DetectorService(settings, self._hosting, self.measures, Node(node, "127.0.0.1"))
+        self.reported: Callable[[Report], None] = lambda _: None
+        self.silent = False
+        """Whether it answers no beat, as a stopped process."""
+        self.supervise()
+        self.calls: list[tuple[str, int]] = []
+        """What was called, with the number of operations of a batch."""
+        self.in_flight = 0
+        self.in_flight_most = 0
+        self.before: Before = no_fault
+
+    def supervise(self) -> None:
+        """Connect it to another supervisor, as its first one did."""
+        self._supervisor = self.connected()
+        self._supervisor.noted = self._noted
+
+    def _hosting(self) -> LocalDetector:
+        self.actors.append(self._make(measures=self.measures))
+        return LocalDetector(self, self.actors[-1])
+
+    @property
+    def actor(self) -> MeasuredActor:
+        """The actor of the last activation."""
+        return self.actors[-1]
+
+    @property
+    def hosts(self) -> set[str]:
+        """The active detectors."""
+        return {queue.detector_id for queue in self.service.queues.values()}
+
+    def connected(self) -> LinkClient:
+        """A new connection to it."""
+        if self.dead:
+            raise ConnectionRefusedError("it is dead")
+        client = LinkClient(Link(responses))
+        Pipe.between(client.link, self.service.link())
+        return client
+
+    def die(self) -> None:
+        super().die()
+        for server in list(self.service.servers):
+            server.close()
+
+    def _noted(self, note: Note) -> None:
+        if note.name == REPORT:
+            self.reported(decode_report(note.body))
+
+    @property
+    def waiting(self) -> int:
+        """How many batches wait in its mailbox."""
+        return sum(len(queue._waiting) for queue in self.service.queues.values())
+
+    # -- as the supervisor calls it --------------------------------------------------------------------------
+
+    async def activate(
+        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
+    ) -> Activated:
+        return await self._supervisor.ask("activate", Activated, detector_id, epoch, room_wanted, name)
+
+    async def adopt(self) -> list[Held]:
+        return await self._supervisor.ask("adopt", list[Held])
+
+    def make_room(self, epoch: int) -> None:
+        self._supervisor.note(MAKE_ROOM, str(epoch).encode())
+
+    async def delete(self, epoch: int) -> None:
+        await self._supervisor.ask("delete", None, epoch)
+
+    async def close(self, epoch: int) -> str | None:
+        return await self._supervisor.ask("close", str | None, epoch)
+
+    async def fork(self, epoch: int, fork_id: str) -> bool:
+        return await self._supervisor.ask("fork", bool, epoch, fork_id)
+
+    async def ping(self) -> None:
+        await self._supervisor.ask("ping", int)
+
+    async def beat(self) -> None:
+        while self.silent:  # noqa: ASYNC110 -- for as long as a test wants
+            await asyncio.sleep(0.001)
+        if self.dead:
+            raise ActorDied("it was killed")
+
+    async def figures(self) -> WorkerAnswer:
+        return await self._supervisor.ask("figures", WorkerAnswer)
+
+    async def watch(self) -> None:
+        await self.until_death()
+
+    async def end(self) -> None:
+        self.die()
+
+    # -- what it does ----------------------------------------------------------------------------------------
+
+    async def beside(self, what: str, work: Callable[[], T]) -> T:
+        self.calls.append((what, 0))
+        await self._alive(self._turn(what))
+        return await self._alive(run(work))
+
+    def call_at_once(self, what: str, work: Callable[[], T], size: int) -> T | None:
+        """Do it now, unless the test has something happen before."""
+        if self.before is not no_fault or self.dead:
+            return None
+        self.calls.append((what, size))
+        return work()
+
+    async def call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
+        self.calls.append((what, size))
+        self.in_flight += 1
+        self.in_flight_most = max(self.in_flight_most, self.in_flight)
+        try:
+            await self._alive(self._turn(what))
+            return await self._alive(run(work))
+        finally:
+            self.in_flight -= 1
+
+    async def _turn(self, what: str) -> None:
+        await asyncio.sleep(0)
+        await self.before(what)
