@@ -195,7 +195,7 @@ ROOMS: Final = {
                 "unit/evaluation/wire/test_results.py",
                 "unit/evaluation/facts/test_pattern_events.py",
                 "unit/evaluation/dispatch/test_warnings.py",
-                "unit/runtime/detector/persistence/test_idempotency.py",
+                "unit/runtime/detector/persistence/test_kept_answers.py",
                 "unit/evaluation/test_detector.py",
             ),
             files=("events/*.py", "dispatch/warning_bounds.py"),
@@ -288,8 +288,7 @@ ROOMS: Final = {
             "engine/runtime/detector",
             # Those come first that kill most.
             tests=(
-                "unit/runtime/detector/persistence/test_idempotency.py",
-                "unit/runtime/detector/persistence/test_journal_entries.py",
+                "unit/runtime/detector/persistence/test_*.py",
                 "unit/runtime/detector/actor/test_*.py",
                 "unit/runtime/**/test_*.py",
             ),

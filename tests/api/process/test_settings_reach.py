@@ -202,7 +202,7 @@ ELSEWHERE = {
     "test_slow_requests_are_logged_and_only_so_many_in_a_second",
     "max_connections": "tests/api/process/test_descriptors.py::"
     "test_connections_leave_descriptors_for_the_service_itself",
-    "max_discard_bytes": "tests/api/http/test_wire.py::"
+    "max_discard_bytes": "tests/api/http/wire/test_bodies_and_callers.py::"
     "test_an_endless_body_past_the_discard_leaves_no_task_behind",
     "port": "tests/integration/service/test_command_line.py::test_a_port_in_use_is_said",
     "ray_address": "tests/integration/cluster/test_cluster_ray.py::"

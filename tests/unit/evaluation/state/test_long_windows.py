@@ -1,4 +1,4 @@
-"""Windows of any length, at the ends of time: the engine keeps its times in 64 bits, and judges as without bounds."""
+"""Windows of any length, at the ends of time: the engine has 64 bits for a time, and nobody can tell."""
 
 import pytest
 

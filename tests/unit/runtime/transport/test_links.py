@@ -1,14 +1,11 @@
-"""The connections between processes: frames, tokens, TLS, and what becomes of requests when one breaks."""
+"""Requests between processes: frames, batches, and what becomes of them when a connection breaks."""
 
 import asyncio
 import os
-import shutil
 import socket
 import struct
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,92 +16,19 @@ from engine.runtime.contract.failures import ActorFailed
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Reply
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.process import temporary
-from engine.runtime.transport import tls
-from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.frames import (
     HEADER,
     MESSAGES,
     TOKEN,
-    TOKEN_BYTES,
     WELCOME,
     FrameReader,
     pieces,
 )
-from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import LinkServer, Outcome
-from engine.runtime.transport.listener import Listener
-from engine.runtime.transport.messages import Answered, Batch, Moved, Response, responses
+from engine.runtime.transport.messages import Answered, Moved, responses
 from snapshots.errors import WriteFailed
-from tests.certificates import certificates
 from tests.local_runtime.service import until
-
-HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
-SOME_TOKEN = b"t" * TOKEN_BYTES
-LARGE = 4 * 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def within(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of all temporary ones; afterwards it is empty."""
-    tmp_path_factory.getbasetemp()
-    folder = Path(tempfile.mkdtemp(prefix="rd-test-", dir="/tmp"))
-    monkeypatch.setattr(temporary.tempfile, "gettempdir", lambda: str(folder))
-    yield folder
-    # Only what is empty can be removed.
-    folder.rmdir()
-
-
-class Peer:
-    """A process that listens: it sends back what it is asked, and answers batches once `answers` has room."""
-
-    def __init__(self) -> None:
-        self.servers: list[LinkServer] = []
-        self.batches: list[tuple[Batch, Callable[[Outcome], None]]] = []
-        self.released = 0
-        self.at_once = True
-
-    def link(self) -> Link:
-        server = LinkServer({"echo": self._echo, "fail": self._fail, "hang": self._hang}, self._submit)
-        self.servers.append(server)
-        return server.link()
-
-    def release(self) -> None:
-        self.released += 1
-
-    async def _echo(self, value: Any) -> Any:
-        return value
-
-    async def _fail(self, kind: str) -> None:
-        raise {"disk": WriteFailed("the disk"), "key": KeyError("key"), "odd": Odd("so odd")}[kind]
-
-    async def _hang(self) -> None:
-        await asyncio.Event().wait()
-
-    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> "Peer | None":
-        if self.at_once:
-            settled(Reply([Done(operation.payload[::-1]) for operation in batch.operations]))
-            return None
-        self.batches.append((batch, settled))
-        return self
-
-
-class Odd(Exception):
-    pass
-
-
-@asynccontextmanager
-async def listening(**options: Any) -> AsyncIterator[tuple[Peer, Listener]]:
-    peer = Peer()
-    listener = await Listener.start(peer.link, **options)
-    try:
-        yield peer, listener
-    finally:
-        listener.close()
-        for server in peer.servers:
-            server.close()
-        await asyncio.sleep(0.01)
+from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, Peer, listening, sent
 
 
 @asynccontextmanager
@@ -115,16 +39,6 @@ async def linked(**options: Any) -> AsyncIterator[tuple[Peer, LinkClient]]:
             yield peer, client
         finally:
             client.link.abort()
-
-
-def sent(client: LinkClient, *payloads: bytes) -> "asyncio.Future[Response | None]":
-    """Send a batch; its response comes in the future."""
-    answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
-    client.send(answer.set_result, 1, [ops.evaluate(payload) for payload in payloads])
-    return answer
-
-
-# -- answers -------------------------------------------------------------------------------------------------
 
 
 async def exchange(host: str | None) -> None:
@@ -204,9 +118,6 @@ async def test_a_forgotten_batch_is_answered_to_nobody():
         assert await client.ask("echo", int, 1) == 1
 
 
-# -- frames --------------------------------------------------------------------------------------------------
-
-
 def test_every_cut_of_frames_yields_exactly_the_whole_ones():
     frames = [(MESSAGES, b""), (WELCOME, b"abc"), (MESSAGES, b"x" * 20)]
     whole = b"".join(b"".join(pieces(*frame)) for frame in frames)
@@ -236,9 +147,6 @@ def test_long_frames_are_whole_wherever_they_are_cut(length, before):
             got += reader.received(count)
             begin += count
         assert got == frames
-
-
-# -- broken connections --------------------------------------------------------------------------------------
 
 
 def reset(peer: socket.socket) -> None:
@@ -305,132 +213,6 @@ async def test_what_raises_for_a_caller_reaches_it_as_it_is():
         peer.batches[0][1](DetectorUnavailable(1503, "the end", 2.0))
         response = await answer
         assert (response.code, response.message, response.retry_after_s) == (1503, "the end", 2.0)
-
-
-# -- who is let in -------------------------------------------------------------------------------------------
-
-
-async def everything(reader: asyncio.StreamReader) -> bytes:
-    """What the listener says until it ends the connection."""
-    try:
-        return await asyncio.wait_for(reader.read(), 1.5)
-    except ConnectionResetError:
-        return b""
-
-
-@HOSTS
-async def test_a_wrong_token_is_turned_away_and_the_right_one_is_still_let_in(host):
-    async with listening(host=host) as (peer, listener):
-        with pytest.raises(ConnectionResetError):
-            await LinkClient.to(Address(listener.address.place, b"x" * TOKEN_BYTES))
-        assert not peer.servers
-        client = await LinkClient.to(listener.address)
-        assert await client.ask("echo", int, 1) == 1
-        client.link.abort()
-
-
-@pytest.mark.parametrize("said", [b"", b"x", HEADER.pack(TOKEN_BYTES, TOKEN) + b"t" * 31])
-async def test_one_that_says_too_little_is_ended_and_holds_up_nobody(said):
-    async with listening(host="127.0.0.1", token_s=0.2) as (peer, listener):
-        reader, writer = await asyncio.open_connection(*listener.address.place)
-        writer.write(said)
-        client = await LinkClient.to(listener.address)
-        assert await client.ask("echo", int, 1) == 1
-        assert await everything(reader) == b""
-        writer.close()
-        assert len(peer.servers) == 1
-        client.link.abort()
-
-
-@pytest.mark.parametrize(
-    "said",
-    [b"GET / HTTP/1.1\r\n\r\n", HEADER.pack(0, MESSAGES), HEADER.pack(2**32 - 1, TOKEN)],
-    ids=["http", "messages", "too long a token"],
-)
-async def test_one_that_says_anything_but_the_token_is_ended(said):
-    async with listening(host="127.0.0.1") as (peer, listener):
-        reader, writer = await asyncio.open_connection(*listener.address.place)
-        writer.write(said)
-        assert await everything(reader) == b""
-        writer.close()
-        assert not peer.servers
-
-
-async def test_a_unix_socket_is_for_its_user_alone_and_its_path_is_short():
-    async with listening() as (_, listener):
-        path = Path(listener.address.place)
-        modes = await asyncio.to_thread(lambda: [one.stat().st_mode & 0o777 for one in (path.parent, path)])
-        assert modes == [0o700, 0o600]
-        assert len(str(path)) < 100
-
-
-async def test_a_port_is_open_at_the_given_address_alone():
-    async with listening(host="127.0.0.1") as (_, listener):
-        host, port = listener.address.place
-        assert host == "127.0.0.1"
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.2", port)
-
-
-def test_an_address_does_not_tell_its_token():
-    assert "t" * 5 not in repr(Address("/tmp/x", SOME_TOKEN))
-
-
-async def test_what_a_killed_worker_left_behind_is_removed_by_the_next(within):
-    left = temporary.TemporaryFolder("rd-actor-", frozenset({"batches"}))
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(left.path / "batches"))
-    left._lock.release()
-    async with listening() as (_, listener):
-        assert [one.name for one in within.iterdir()] == [Path(listener.address.place).parent.name]
-
-
-async def test_a_peer_that_never_welcomes_is_given_up():
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
-        await connect(Address(silent.getsockname(), SOME_TOKEN), lambda: Link(responses), within_s=0.05)
-
-
-async def test_an_address_where_nothing_listens_is_an_os_error(within):
-    with pytest.raises(FileNotFoundError):
-        await LinkClient.to(Address(str(within / "nothing"), SOME_TOKEN))
-
-
-# -- TLS -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl makes certificates")
-def test_between_machines_only_those_with_a_certificate_of_the_cluster_connect(tmp_path, monkeypatch):
-    ours, others = certificates(tmp_path / "ours"), certificates(tmp_path / "others")
-    uvloop = pytest.importorskip("uvloop")
-
-    def environment(variables: dict[str, str]) -> None:
-        for name, value in variables.items():
-            monkeypatch.setitem(os.environ, name, value)
-
-    async def run() -> None:
-        environment(ours)
-        assert tls.required()
-        async with listening(host="127.0.0.1", tls=True) as (peer, listener):
-            client = await LinkClient.to(listener.address)
-            assert (await sent(client, b"x" * LARGE)).answers == [Done(b"x" * LARGE)]
-            client.link.abort()
-            plain = Address(listener.address.place, listener.address.token)
-            with pytest.raises((OSError, TimeoutError)):
-                await connect(plain, lambda: Link(responses), within_s=0.5)
-            environment(others)
-            with pytest.raises(OSError, match="certificate"):
-                await LinkClient.to(listener.address)
-            assert len(peer.servers) == 1
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run())
-
-
-def test_tls_without_certificates_is_an_error_that_names_the_variable():
-    assert not tls.required({})
-    assert not tls.required({"RAY_USE_TLS": "0"})
-    with pytest.raises(OSError, match="RAY_TLS_SERVER_CERT is not"):
-        tls.server_context({"RAY_USE_TLS": "1"})
 
 
 def test_moved_is_told_from_all_that_may_have_been_executed():

@@ -1,23 +1,19 @@
-"""Kept answers: found while they are kept, small in memory, and on the disk beside the snapshots."""
+"""Kept answers in memory: found while they are kept, and small."""
 
 import itertools
-import json
 import random
-import shutil
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from engine.evaluation.events.lateness import LATE_US_MAX, late, without_lateness
-from engine.evaluation.wire.events import Done, Refused
+from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.persistence.idempotency import (
     PAGE_VERSION,
     CachedAnswer,
@@ -25,19 +21,11 @@ from engine.runtime.detector.persistence.idempotency import (
     key_digest,
     request_digest,
 )
-from snapshots.errors import StorageError
-from snapshots.format.file_names import listing
-from tests.faulty_files import FaultyFiles
-from tests.local_runtime.directories import newborn
 
-ONE = "1" * 32
 KEPT_US = 600_000_000
 QUARTER_US = KEPT_US // 4
+
 NOTHING = b'{"actions":[]}'
-GOLDEN = Path(__file__).parent / "golden" / "folder_3"
-
-
-# -- in memory -----------------------------------------------------------------------------------------------
 
 
 def answer_of(key: str, result: bytes = NOTHING, messages: bytes = b"[]") -> CachedAnswer:
@@ -257,226 +245,3 @@ def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> N
         other.load_page(page.body(), PAGE_VERSION)
         assert {answer.key for answer in other} == {key_digest(key) for key in keys}
         assert other.begin_page(4) is None, "what a page has is not written again"
-
-
-# -- on the disk ---------------------------------------------------------------------------------------------
-
-
-class World:
-    """A data folder with one detector, its clock, and the answers that were given in it."""
-
-    def __init__(self, data: Path, files: FaultyFiles | None = None) -> None:
-        self.data = data
-        self.files = files
-        self.clock_us = 10**15
-        self.epoch = 0
-        self.given: dict[str, tuple[int, Any]] = {}
-
-    @property
-    def folder(self) -> Path:
-        return self.data / "detectors" / ONE
-
-    def activate(self) -> DetectorActor:
-        """Give an actor with the detector, as a process does that knows nothing of those before it."""
-        self.epoch += 1
-        actor = DetectorActor(RuntimeSettings(data=self.data), files=self.files, now_us=lambda: self.clock_us)
-        self.activated = actor.activate(ONE, self.epoch)
-        return actor
-
-    def ask(self, actor: DetectorActor, keys: list[str]) -> None:
-        batch = [evaluation(key, self.clock_us) for key in keys]
-        for key, answer in zip(keys, actor.handle(batch).answers, strict=True):
-            assert isinstance(answer, Done)
-            self.given[key] = self.clock_us, answer
-
-    def check(self, actor: DetectorActor) -> int:
-        """Repeat all evaluations that must be known; gives how many there were."""
-        assert actor._active is not None
-        seen = actor._active.detector.events_seen
-        known = {key: one for key, (at_us, one) in self.given.items() if self.clock_us - at_us <= KEPT_US}
-        repeats = [evaluation(key, self.given[key][0]) for key in known]
-        assert actor.handle(repeats).answers == list(known.values())
-        assert actor._active.detector.events_seen == seen
-        return len(known)
-
-
-def evaluation(key: str, at_us: int) -> Operation:
-    event = {"fields": {"key": key, "a": len(key) % 2}, "timestamp_ms": at_us // 1000}
-    return ops.evaluate(json.dumps({"event": event}).encode(), key)
-
-
-def save(actor: DetectorActor) -> None:
-    assert actor.begin_saving()
-    actor.finish_saving()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_every_answer_of_the_last_ten_minutes_is_found_after_a_kill_whatever_snapshots_there_were(
-    tmp_path: Path, seed: int
-) -> None:
-    drawn = random.Random(seed)
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor, known, kills = world.activate(), 0, 0
-    world.ask(actor, ["the first"])
-    actor.handle([ops.add_rule("r", "once a == 1")])
-    for number in range(60):
-        world.clock_us += drawn.choice((1_000_000, 20_000_000, 60_000_000))
-        world.ask(
-            actor, [f"{number} {place}" * drawn.randrange(1, 3) for place in range(drawn.randrange(1, 5))]
-        )
-        if drawn.random() < 0.4:
-            save(actor)
-        if drawn.random() < 0.3:
-            # Killed: nothing of it is closed in order, and another one takes over what is there.
-            actor, kills = world.activate(), kills + 1
-            known = max(known, world.check(actor))
-    assert kills > 5
-    assert known > 15
-    pages = listing(path.name for path in world.folder.iterdir()).pages
-    assert 0 < len(pages) < 40
-
-
-def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    sizes, pages = [], []
-    for number in range(3):
-        world.ask(actor, [f"{number} {place}" for place in range(500)])
-        world.clock_us += 1_000_000
-        save(actor)
-        names = listing(path.name for path in world.folder.iterdir())
-        sizes.append((world.folder / names.snapshots[max(names.snapshots)]).stat().st_size)
-        pages.append((world.folder / names.pages[max(names.pages)]).stat().st_size)
-    assert max(sizes) - min(sizes) < 100
-    # No page repeats what an earlier one has: 32 bytes for each answer and little besides.
-    assert max(pages) < 500 * 32 + 500
-
-
-def test_a_page_goes_when_nobody_may_ask_for_its_answers_any_more(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    world.ask(actor, ["old"])
-    save(actor)
-    (old,) = world.folder.glob("page-*")
-    world.clock_us += KEPT_US
-    world.ask(actor, ["new"])
-    save(actor)
-    assert old.exists(), "it can still be asked for"
-    world.clock_us += 1
-    world.ask(actor, ["newer"])
-    save(actor)
-    assert not old.exists()
-    assert world.check(world.activate()) == 2
-
-
-def test_a_page_that_has_expired_while_the_detector_rested_is_not_read(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path, FaultyFiles())
-    actor = world.activate()
-    world.ask(actor, ["old"])
-    save(actor)
-    (old,) = world.folder.glob("page-*")
-    old.write_bytes(old.read_bytes()[:-1])
-    world.clock_us += KEPT_US + 1
-    actor = world.activate()
-    assert world.activated.damage == ()
-    world.ask(actor, ["new"])
-    save(actor)
-    assert not old.exists()
-
-
-def test_a_damaged_page_is_set_aside_and_told_and_the_others_are_used(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    for key in ("one", "two"):
-        world.ask(actor, [key])
-        save(actor)
-    damaged, _ = sorted(world.folder.glob("page-*"))
-    data = bytearray(damaged.read_bytes())
-    data[-1] ^= 1
-    damaged.write_bytes(data)
-    actor = world.activate()
-    (told,) = world.activated.damage
-    assert f"{damaged.name}.damaged" in told
-    assert "its body does not fit its checksum" in told
-    assert damaged.with_name(f"{damaged.name}.damaged").read_bytes() == data
-    world.given.pop("one")
-    assert world.check(actor) == 1
-    world.ask(actor, ["three"])
-    save(actor)
-    assert not damaged.exists()
-    world.activate()
-    assert world.activated.damage == ()
-
-
-@pytest.mark.parametrize("failing", ["create", "write", "sync", "rename", "sync_folder"])
-def test_where_a_page_cannot_be_written_there_is_no_snapshot_and_the_next_page_has_its_answers(
-    tmp_path: Path, failing: str
-) -> None:
-    newborn(tmp_path / "data", ONE)
-    world = World(tmp_path / "data", files := FaultyFiles())
-    actor = world.activate()
-    world.ask(actor, ["before"])
-    assert actor.begin_saving()
-    files.fail_next(failing)
-    with pytest.raises(StorageError):
-        actor.finish_saving()
-    assert len(list(world.folder.glob("snapshot-*"))) == 1
-    # Killed there, nothing is lost; and where it goes on, nothing either.
-    shutil.copytree(tmp_path / "data", tmp_path / "killed")
-    killed = World(tmp_path / "killed")
-    killed.epoch, killed.given, killed.clock_us = world.epoch, dict(world.given), world.clock_us
-    assert killed.check(killed.activate()) == 1
-    world.ask(actor, ["after"])
-    save(actor)
-    assert len(list(world.folder.glob("snapshot-*"))) == 2
-    assert world.check(world.activate()) == 2
-
-
-def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_opens_with_nothing_lost(
-    tmp_path: Path,
-) -> None:
-    """Written before there were pages: a snapshot of version 3, and a journal with records of version 2."""
-    one = "d" * 32
-    folder = tmp_path / "detectors" / one
-    shutil.copytree(GOLDEN, folder)
-    clock_us = [1_700_000_000_000_000 + KEPT_US]
-
-    def activate(epoch: int) -> DetectorActor:
-        actor = DetectorActor(RuntimeSettings(data=tmp_path), now_us=lambda: clock_us[0])
-        assert actor.activate(one, epoch).diverged is None
-        return actor
-
-    def event(key: str, at_ms: int, a: int) -> Operation:
-        document = {"event": {"fields": {"a": a}, "timestamp_ms": at_ms}}
-        return ops.evaluate(json.dumps(document).encode(), key)
-
-    two = [{"fields": {}, "timestamp_ms": 1002}, {"fields": {}, "timestamp_ms": 1e15}]
-    repeats = [
-        event("first", 1000, 1),
-        event("second", 1001, 2),
-        ops.evaluate_batch(json.dumps({"events": two}).encode(), "third"),
-        event("fourth", 2000, 3),
-        ops.evaluate_batch(
-            b"\x81\xa6events\x91\x82\xa6fields\x80\xactimestamp_ms\xcd\x07\xd1", "fifth", "msgpack"
-        ),
-    ]
-    actor = activate(2)
-    given = actor.handle(repeats).answers
-    assert [len(one.result) for one in given if isinstance(one, Done)] == [113, 113, 277, 113, 127]
-    assert b"ahead of the server's time" in given[2].result  # type: ignore[union-attr] -- it is Done
-    assert actor.handle([event("sixth", 2002, 1)]).answers == [given[3]]
-    assert actor._active is not None
-    assert actor._active.detector.events_seen == 7
-    changed = actor.handle([event("first", 1000, 2)]).answers[0]
-    assert isinstance(changed, Refused)
-    assert [entry.code for entry in changed.entries] == [1006]
-    save(actor)
-    assert activate(3).handle(repeats).answers == given
-    # They are as old as they were when they were given.
-    clock_us[0] += 2 * KEPT_US
-    assert given[0] not in activate(4).handle([repeats[0]]).answers

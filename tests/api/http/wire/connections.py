@@ -1,0 +1,10 @@
+"""Connections of the tests."""
+
+from tests.api.scripted import TOKEN
+from tests.api.wire import Connection, request
+
+
+async def good(connection: Connection) -> bool:
+    """Tell whether a connection still serves."""
+    reply = await (await connection.send(request("GET", token=TOKEN))).receive()
+    return reply.status == 200

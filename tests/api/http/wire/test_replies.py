@@ -1,0 +1,243 @@
+"""Requests of every form and what is written in reply, to the byte."""
+
+import asyncio
+import re
+
+import pytest
+
+from api.http.app import Application
+from api.schema.envelope import Headers
+from api.server import hypercorn_config as server
+from api.server.http1.exchange import Exchange
+from api.settings import Settings
+from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.contract.requests.operations import Operation
+from tests.api.http.wire.connections import good
+from tests.api.scripted import NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
+
+
+async def test_head_is_a_method_that_no_path_takes(wire: Wire) -> None:
+    connection = await wire.connect()
+    reply = await (await connection.send(request("HEAD", token=TOKEN))).receive("HEAD")
+    assert (reply.status, reply.headers["allow"], reply.body) == (405, "GET, POST", b"")
+    assert await good(connection)
+
+
+async def test_a_connection_is_let_go_of_when_its_caller_closes_it(
+    wire: Wire, scripted: ScriptedFleet
+) -> None:
+    for _ in range(20):
+        await wire.once(request("GET", "/healthz"))
+        await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN))
+    assert await wire.comes_to_rest()
+
+    async def slow(*_: object) -> Answer:
+        await asyncio.sleep(0.02)
+        return NO_ACTIONS
+
+    # A caller who has gone by the time that the reply is ready, too.
+    scripted.answers = slow
+    connection = await wire.connect()
+    await connection.send(request("POST", EVALUATE, EVENT, token=TOKEN))
+    assert await wire.comes_to_rest()
+
+
+async def test_the_absolute_form_of_a_target_is_understood(wire: Wire) -> None:
+    reply = await wire.once(request("GET", "http://localhost/api/detectors", token=TOKEN))
+    assert reply.status == 200
+    reply = await wire.once(request("GET", "http://localhost/api/detectors"))
+    assert reply.codes == [1100]
+
+
+@pytest.mark.parametrize(
+    ("target", "token", "code"),
+    [
+        ("//api/detectors", None, 1004),
+        ("//api/detectors", TOKEN, 1004),
+        ("/api//detectors", TOKEN, 1004),
+        ("/api/../api/detectors", None, 1100),
+        ("/api/../api/detectors", TOKEN, 1004),
+        ("/../api/detectors", TOKEN, 1004),
+        ("/api/detectors/.", TOKEN, 1200),
+        ("/api/detectors#x", TOKEN, 1004),
+        ("/api/detectors;x", TOKEN, 1004),
+        ("*", TOKEN, 1004),
+        ("api/detectors", TOKEN, 1004),
+        ("http://api/detectors", TOKEN, 1004),
+        ("/" + "x" * 5_000, TOKEN, 1004),
+    ],
+)
+async def test_targets_are_taken_as_they_are_written(
+    wire: Wire, target: str, token: str | None, code: int
+) -> None:
+    connection = await wire.connect()
+    reply = await (await connection.send(request("GET", target, token=token))).receive()
+    assert reply.codes == [code]
+    assert await good(connection)
+
+
+async def test_http_1_0_is_answered(wire: Wire) -> None:
+    reply = await wire.once(request("GET", token=TOKEN).replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert reply.status == 200
+
+
+async def test_a_host_that_no_router_can_read_does_no_harm(wire: Wire) -> None:
+    data = request("GET", token=TOKEN).replace(b"Host: localhost", b"Host: " + b"x" * 100)
+    assert (await wire.once(data)).status == 200
+
+
+async def test_bytes_that_are_not_http_end_the_connection(wire: Wire) -> None:
+    connection = await wire.connect()
+    reply = await (await connection.send(b"\x16\x03\x01 hello\r\n\r\n")).receive()
+    assert reply.status == 400
+    assert await connection.at_end()
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the callers and the server write to connections, each piece by itself."""
+    pieces: list[bytes] = []
+    transport = asyncio.selector_events._SelectorSocketTransport
+    write = transport.write
+
+    def noted(to: asyncio.WriteTransport, data: bytes) -> None:
+        pieces.append(bytes(data))
+        write(to, data)
+
+    monkeypatch.setattr(transport, "write", noted)
+    return pieces
+
+
+async def test_head_and_body_of_a_reply_go_out_in_one_piece_and_nothing_behind_them(
+    wire: Wire, written: list[bytes]
+) -> None:
+    connection = await wire.connect()
+    for _ in range(3):
+        written.clear()
+        asked = request("POST", EVALUATE, EVENT, token=TOKEN)
+        reply = await (await connection.send(asked)).receive()
+        await asyncio.sleep(0.01)
+        (question, answer) = written
+        assert question == asked
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"\r\n\r\n" + reply.body)
+
+
+async def test_a_long_body_is_not_copied_behind_its_head(
+    wire: Wire, scripted: ScriptedFleet, written: list[bytes]
+) -> None:
+    result = b'{"actions":["' + b"x" * 100_000 + b'"]}'
+
+    async def long_answer(_: str, operation: Operation) -> Answer:
+        return Done(result)
+
+    scripted.answers = long_answer
+    reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN))
+    assert reply.body.endswith(result + b"}")
+    _, head, body = written
+    assert head.endswith(b"\r\n\r\n")
+    assert body == reply.body
+
+
+BY_EITHER_WAY = {
+    "an evaluation": request("POST", EVALUATE, EVENT, token=TOKEN),
+    "an evaluation, the last one": request(
+        "POST", EVALUATE, EVENT, token=TOKEN, headers=("Connection: close",)
+    ),
+    "over HTTP/1.0": request("POST", EVALUATE, EVENT, token=TOKEN).replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "a refusal": request("POST", f"/api/detectors/{'b' * 32}/evaluate", EVENT, token=TOKEN),
+    "the head of a refusal": request("HEAD", EVALUATE, token=TOKEN),
+    "what comes in chunks": request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",))
+    + chunked(EVENT),
+}
+
+
+@pytest.mark.parametrize("asked", BY_EITHER_WAY.values(), ids=BY_EITHER_WAY)
+async def test_a_whole_reply_is_the_same_as_one_by_the_usual_way(
+    wire: Wire, asked: bytes, written: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = Exchange.respond
+    outcomes = []
+
+    async def in_parts(exchange: Exchange, status: int, headers: Headers, body: bytes) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        await exchange.send({"type": "http.response.start", "status": status, "headers": (*headers, length)})
+        await exchange.send({"type": "http.response.body", "body": body})
+
+    for way in (at_once, in_parts):
+        monkeypatch.setattr(Exchange, "respond", way)
+        connection = await wire.connect()
+        written.clear()
+        await connection.send(asked)
+        reply = await connection.receive(asked.split()[0].decode())
+        goes_on = b"connection: close" not in b"".join(written[1:]).lower() and await good(connection)
+        said = re.sub(rb"(date|x-request-id): [^\r]+", rb"\1: its own", b"".join(written[1:2]))
+        head, _, body = said.partition(b"\r\n\r\n")
+        outcomes.append((sorted(head.split(b"\r\n")), body, reply.status, goes_on))
+    assert outcomes[0] == outcomes[1]
+    assert b"date: its own" in outcomes[0][0]
+
+
+async def test_a_connection_that_had_as_many_requests_as_it_may_is_ended(
+    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_KEEP_ALIVE_REQUESTS_MAX", 3)
+    settings = Settings()
+    async with served(Application(settings, scripted), settings) as wire:
+        connection = await wire.connect()
+        asked = request("POST", EVALUATE, EVENT, token=TOKEN)
+        for _ in range(3):
+            assert (await (await connection.send(asked)).receive()).status == 200
+        assert await connection.at_end()
+
+
+async def test_a_head_without_a_body_behind_it_goes_out_alone(wire: Wire, written: list[bytes]) -> None:
+    headers = ("Transfer-Encoding: chunked", "Content-Type: application/x-ndjson")
+    connection = await wire.connect()
+    await connection.send(request("POST", f"{EVALUATE}/batch", token=TOKEN, headers=headers))
+    async with asyncio.timeout(5):
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert written[1:] == [head]
+
+
+BEHIND_THE_LAST = {
+    "a line end": b"\r\n",
+    "another request": request("POST", EVALUATE, EVENT, token=TOKEN),
+    "no HTTP": b"\0" * 100,
+    "more than is read in one go": b"x" * 300_000,
+}
+
+
+@pytest.mark.parametrize("sent_late", [False, True], ids=["in one piece", "while it is answered"])
+@pytest.mark.parametrize("behind", BEHIND_THE_LAST.values(), ids=BEHIND_THE_LAST)
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
+async def test_whatever_comes_behind_the_last_request_is_not_read(
+    wire: Wire, scripted: ScriptedFleet, version: bytes, behind: bytes, sent_late: bool
+) -> None:
+    go, asked = asyncio.Event(), asyncio.Event()
+
+    async def in_its_time(_: str, operation: Operation) -> Answer:
+        asked.set()
+        await go.wait()
+        return Done(b'{"actions":[]}')
+
+    scripted.answers = in_its_time
+    last = request("POST", EVALUATE, EVENT, token=TOKEN, headers=("Connection: close",))
+    last = last.replace(b"HTTP/1.1", version)
+    connection = await wire.connect()
+    if sent_late:
+        await connection.send(last)
+        await asked.wait()
+        await connection.send(behind)
+    else:
+        await connection.send(last + behind)
+    async with asyncio.timeout(5):
+        await asked.wait()
+    await asyncio.sleep(0.02)
+    go.set()
+    assert (await connection.receive()).envelope["result"] == {"actions": []}
+    assert await connection.at_end()
+    assert len(scripted.operations) == 1
+    assert await wire.comes_to_rest()

@@ -1,0 +1,56 @@
+"""What the tests ask of `inspect`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from engine.runtime.contract.requests.operations import add_rule, change_rule, evaluate, rules
+from tests.local_runtime.service import LocalService
+
+SECOND = "0" * 32
+
+
+def inspect(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["inspect", *map(str, arguments)])
+
+
+def told(*arguments: object, code: int = 0) -> Any:
+    run = inspect(*arguments, "--json")
+    assert run.exit_code == code, run.output
+    assert bool(run.stderr) is (code == 1)
+    return json.loads(run.stdout)
+
+
+def event(number: int) -> bytes:
+    fields = {"user": f"u{number}", "ok": number % 2 == 0}
+    return json.dumps({"event": {"fields": fields, "timestamp_ms": 1_700_000_000_000 + number}}).encode()
+
+
+async def filled(service: LocalService) -> str:
+    """Give a detector with two rules and ten events, beside another one without."""
+    fleet = service.fleet
+    await fleet.mint_token()
+    detector = await fleet.create_detector("shop")
+    await fleet.create_detector("two\nlines")
+    await fleet.call(detector, add_rule("forced", "per user once within 10m ok == false", notify=True))
+    await fleet.call(detector, add_rule("off", "a==1", notify=False))
+    [_, off] = json.loads((await fleet.call(detector, rules())).result)["rules"]
+    await fleet.call(detector, change_rule(off["id"], enabled=False))
+    for number in range(10):
+        await fleet.call(detector, evaluate(event(number)))
+    return detector
+
+
+def journal_of(data: Path, detector: str) -> Path:
+    """The segment that has the events."""
+    [path] = [
+        path for path in (data / "detectors" / detector).glob("journal-*") if b'"u3"' in path.read_bytes()
+    ]
+    return path
+
+
+def shop(report: Any) -> Any:
+    return next(detector for detector in report["detectors"] if detector["name"] == "shop")

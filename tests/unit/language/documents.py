@@ -1,0 +1,18 @@
+"""What conditions as JSON may contain, and how it is refused."""
+
+from typing import Any as Json
+
+from engine.language.diagnostics import ConditionError
+from engine.language.limits import Limits
+from engine.language.validation.document import condition_from_document
+
+OK: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+
+
+def violations_of(document: Json, limits: Limits = Limits()) -> list[tuple[int, str]]:  # noqa: B008
+    """Give the code and place of each violation of a document, or nothing where there is none."""
+    try:
+        condition_from_document(document, limits)
+    except ConditionError as error:
+        return [(entry.code, entry.message.split(": ")[0]) for entry in error.entries]
+    return []

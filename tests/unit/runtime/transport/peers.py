@@ -1,0 +1,85 @@
+"""Both ends of a connection between processes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from engine.evaluation.wire.events import Done
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Reply
+from engine.runtime.transport.frames import (
+    TOKEN_BYTES,
+)
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_server import LinkServer, Outcome
+from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.messages import Batch, Response
+from snapshots.errors import WriteFailed
+
+HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
+
+SOME_TOKEN = b"t" * TOKEN_BYTES
+
+LARGE = 4 * 1024 * 1024
+
+
+class Peer:
+    """A process that listens: it sends back what it is asked, and answers batches once `answers` has room."""
+
+    def __init__(self) -> None:
+        self.servers: list[LinkServer] = []
+        self.batches: list[tuple[Batch, Callable[[Outcome], None]]] = []
+        self.released = 0
+        self.at_once = True
+
+    def link(self) -> Link:
+        server = LinkServer({"echo": self._echo, "fail": self._fail, "hang": self._hang}, self._submit)
+        self.servers.append(server)
+        return server.link()
+
+    def release(self) -> None:
+        self.released += 1
+
+    async def _echo(self, value: Any) -> Any:
+        return value
+
+    async def _fail(self, kind: str) -> None:
+        raise {"disk": WriteFailed("the disk"), "key": KeyError("key"), "odd": Odd("so odd")}[kind]
+
+    async def _hang(self) -> None:
+        await asyncio.Event().wait()
+
+    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> "Peer | None":
+        if self.at_once:
+            settled(Reply([Done(operation.payload[::-1]) for operation in batch.operations]))
+            return None
+        self.batches.append((batch, settled))
+        return self
+
+
+class Odd(Exception):
+    pass
+
+
+@asynccontextmanager
+async def listening(**options: Any) -> AsyncIterator[tuple[Peer, Listener]]:
+    peer = Peer()
+    listener = await Listener.start(peer.link, **options)
+    try:
+        yield peer, listener
+    finally:
+        listener.close()
+        for server in peer.servers:
+            server.close()
+        await asyncio.sleep(0.01)
+
+
+def sent(client: LinkClient, *payloads: bytes) -> "asyncio.Future[Response | None]":
+    """Send a batch; its response comes in the future."""
+    answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+    client.send(answer.set_result, 1, [ops.evaluate(payload) for payload in payloads])
+    return answer
