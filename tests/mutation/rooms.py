@@ -261,7 +261,7 @@ ROOMS: Final = {
             "language",
             "engine/language",
             tests=(
-                "unit/language/test_*.py",
+                "unit/language/**/test_*.py",
                 "unit/evaluation/rule_book/test_preparation.py",
                 "unit/patterns/test_compiled_pattern.py",
                 "property/language/test_language*.py",

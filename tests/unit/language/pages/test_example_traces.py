@@ -13,7 +13,7 @@ from engine.language.text.printer import format as text_of
 from tests.differential.comparison import Pair
 from tests.worlds.scripts import Add, Submit
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 README = (ROOT / "README.md").read_text("utf-8")
 LANGUAGE = (ROOT / "engine" / "README.md").read_text("utf-8")
 TRACES = (ROOT / "tests" / "data" / "example_traces.txt").read_text("utf-8")

@@ -22,7 +22,7 @@ from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 from tests.unit.test_library_imports import ENGINE as ENGINE_PACKAGES
 
-ENGINE = Path(__file__).parents[3] / "engine"
+ENGINE = Path(__file__).parents[4] / "engine"
 PAGES = ("README", "LANGUAGE", "ERRORS", "JSON", "COSTS", "LIBRARY", "INSIDE", "TIMES")
 """The other page, SEMANTICS.md, has a test of its own."""
 TEXT = "\n".join((ENGINE / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)

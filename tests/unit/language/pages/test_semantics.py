@@ -12,7 +12,7 @@ from tests import reference
 from tests.drawing.picture import svg
 from tests.drawing.traces import drawn, read
 
-ENGINE = Path(__file__).parents[3] / "engine"
+ENGINE = Path(__file__).parents[4] / "engine"
 PAGE = (ENGINE / "SEMANTICS.md").read_text("utf-8")
 TRACES = re.findall(r"^```trace\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
 DRAWN = drawn(PAGE)

@@ -15,7 +15,7 @@ from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 from engine.language.validation.document import condition_from_document, condition_from_json
-from tests.unit.language.documents import OK, violations_of
+from tests.unit.language.validation.documents import OK, violations_of
 
 
 def test_violations_are_reported_together_in_document_order() -> None:

@@ -9,7 +9,7 @@ from engine.language.condition import FactArg, InRelation, ScaledFact, Sum
 from engine.language.diagnostics import ConditionError
 from engine.language.json.writer import condition_to_document
 from engine.language.validation.document import condition_from_document
-from tests.unit.language.documents import OK, violations_of
+from tests.unit.language.validation.documents import OK, violations_of
 
 MAX = 1.7976931348623157e308
 
