@@ -1,7 +1,7 @@
 """Error messages as golden files: each has a text, a line of dashes, and the entries.
 
-`RULE_DETECTOR_GOLDEN=write pytest tests/unit/language/pages/test_error_messages.py` rewrites the entries; read the
-diff before you commit it. To add a case, add a file with a text and the line of dashes.
+`RULE_DETECTOR_GOLDEN=write pytest tests/unit/language/pages/test_error_messages.py` rewrites the entries;
+read the diff before you commit it. To add a case, add a file with a text and the line of dashes.
 """
 
 import os
