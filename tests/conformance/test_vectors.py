@@ -16,6 +16,7 @@ from tests.conformance.vectors import (
     play,
     read,
 )
+from tests.differential.modes import MODES, in_mode
 
 VECTORS = dict(read())
 README = Path(__file__).parent / "README.md"
@@ -27,13 +28,11 @@ def test_the_reference_agrees_with_the_vector(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", VECTORS)
-def test_the_engine_agrees_with_the_vector(title: str) -> None:
-    assert play(VECTORS[title], EnginePlayer()) is None
-
-
-@pytest.mark.parametrize("title", VECTORS)
-def test_the_engine_agrees_with_the_vector_when_saved_and_loaded_at_every_step(title: str) -> None:
-    assert play(VECTORS[title], ReloadedPlayer()) is None
+@pytest.mark.parametrize("player", [EnginePlayer, ReloadedPlayer])
+def test_the_engine_agrees_with_the_vector_in_each_mode(title: str, player: type[Player]) -> None:
+    for mode in MODES:
+        with in_mode(mode):
+            assert play(VECTORS[title], player()) is None, mode
 
 
 def test_every_vector_says_why_and_expects_something() -> None:
