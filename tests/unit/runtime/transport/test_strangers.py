@@ -28,17 +28,6 @@ from tests.certificates import certificates
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, listening, sent
 
 
-@pytest.fixture(autouse=True)
-def within(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of all temporary ones; afterwards it is empty."""
-    tmp_path_factory.getbasetemp()
-    folder = Path(tempfile.mkdtemp(prefix="rd-test-", dir="/tmp"))
-    monkeypatch.setattr(temporary.tempfile, "gettempdir", lambda: str(folder))
-    yield folder
-    # Only what is empty can be removed.
-    folder.rmdir()
-
-
 async def everything(reader: asyncio.StreamReader) -> bytes:
     """What the listener says until it ends the connection."""
     try:
