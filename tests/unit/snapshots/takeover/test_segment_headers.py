@@ -8,9 +8,7 @@ from snapshots.errors import (
     Damaged,
     NewerFormat,
 )
-from snapshots.format.file_names import (
-    segment_name,
-)
+from snapshots.format.file_names import segment_name
 from snapshots.format.framing import frame
 from snapshots.format.segments import SEGMENT_FILE
 from snapshots.store import Store

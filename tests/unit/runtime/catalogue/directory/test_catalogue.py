@@ -12,9 +12,7 @@ from engine.runtime.catalogue.directory import Directory, DirectorySettings, min
 from engine.runtime.catalogue.tokens import digest_of, mint
 from engine.runtime.contract.catalogue_changes import StoredToken, TableUpdate, TokenEntry
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import (
-    NewerFormat,
-)
+from snapshots.errors import NewerFormat
 from snapshots.folders import create_folder
 from snapshots.store import Store
 from tests.local_runtime.directories import newborn

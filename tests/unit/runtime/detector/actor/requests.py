@@ -9,7 +9,6 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.actor import DetectorActor
 
 ONE = "1" * 32
-
 TWO = "2" * 32
 
 

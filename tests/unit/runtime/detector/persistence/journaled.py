@@ -27,7 +27,6 @@ from snapshots.format.snapshot_file import Snapshot
 from snapshots.takeover.recovered import Recovered
 
 NOW_MS = 100_000
-
 LIMITS = Limits(keys_max=5, batch_events_max=6, answer_bytes_max=3_000)
 
 

@@ -24,7 +24,6 @@ from engine.runtime.detector.persistence.idempotency import (
 
 KEPT_US = 600_000_000
 QUARTER_US = KEPT_US // 4
-
 NOTHING = b'{"actions":[]}'
 
 
