@@ -9,7 +9,7 @@ from tests.worlds.scripts import Add, Remove, Submit
 
 FIRST_MS, LAST_MS = -8.64e15, 8.64e15
 TIMES_MS = (FIRST_MS, FIRST_MS + 1, -1.0, 0.0, 1.7e12, 1.7e12 + 0.001, LAST_MS - 1, LAST_MS)
-WINDOWS_S = ("0", "1e9", "8.64e12", "17.28e12", "1e13", "1e15", "3e15", "1e18", "1e300")
+WINDOWS_S = ("1e9", "8.64e12", "17.28e12", "1e15", "3e15", "1e300")
 CONDITIONS = (
     "once within {} a == 1",
     "historically for {} a == 1",
@@ -46,4 +46,4 @@ def test_rules_agree_with_the_reference_at_any_time(per: str, window: str, mode:
                 fields = {"k": key, "a": (place + (key == "x")) % 2, "b": 1 + place % 3}
                 for pair in (stays, rests):
                     pair.apply(Submit(fields, time_ms))
-                rests.reload()
+            rests.reload()
