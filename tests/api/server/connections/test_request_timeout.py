@@ -88,7 +88,7 @@ ENDS: dict[str, tuple[str, Slow]] = {
 def short_s() -> float:
     """Give a time-out that is short, and yet long enough for whoever is not slow."""
     # The clock of the other loop runs on while a busy machine keeps it from working.
-    return 0.3 if isinstance(asyncio.get_running_loop(), WaitingLoop) else 1.0
+    return 0.3 if isinstance(asyncio.get_running_loop(), WaitingLoop) else 0.6
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from tests.worlds.scripts import Add, Remove, Submit
 
 FIRST_MS, LAST_MS = -8.64e15, 8.64e15
 TIMES_MS = (FIRST_MS, FIRST_MS + 1, -1.0, 0.0, 1.7e12, 1.7e12 + 0.001, LAST_MS - 1, LAST_MS)
-WINDOWS_S = ("1e9", "8.64e12", "17.28e12", "1e15", "3e15", "1e300")
+WINDOWS_S = ("1e9", "17.28e12", "1e15", "1e300")
 CONDITIONS = (
     "once within {} a == 1",
     "historically for {} a == 1",
@@ -31,19 +31,15 @@ CONDITIONS = (
 @pytest.mark.parametrize("per", ["", "per k "])
 def test_rules_agree_with_the_reference_at_any_time(per: str, window: str, mode: str) -> None:
     with in_mode(mode):
-        stays, rests = Pair(), Pair()
-        for pair in (stays, rests):
-            for number, condition in enumerate(CONDITIONS):
-                pair.apply(Add(f"{number}", parse(f"{per}({condition.format(window)})")))
+        pair = Pair()
+        for number, condition in enumerate(CONDITIONS):
+            pair.apply(Add(f"{number}", parse(f"{per}({condition.format(window)})")))
         for place, time_ms in enumerate(TIMES_MS):
-            # A later rule shares what can be shared, and the first one goes.
             if place in (3, 5):
-                again = parse(f"{per}({CONDITIONS[place].format(window)})")
-                for pair in (stays, rests):
-                    pair.apply(Add(f"later {place}", again))
-                    pair.apply(Remove(0))
+                # A later rule shares what can be shared, and the first one goes.
+                pair.apply(Add(f"later {place}", parse(f"{per}({CONDITIONS[place].format(window)})")))
+                pair.apply(Remove(0))
+                pair.reload()
             for key in ("x", "y"):
                 fields = {"k": key, "a": (place + (key == "x")) % 2, "b": 1 + place % 3}
-                for pair in (stays, rests):
-                    pair.apply(Submit(fields, time_ms))
-            rests.reload()
+                pair.apply(Submit(fields, time_ms))
