@@ -196,7 +196,7 @@ ELSEWHERE = {
     "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",
     "log_level": "tests/api/observability/test_logs.py::"
     "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",
-    "max_reading_bytes": "tests/api/http/body/test_body_memory.py::"
+    "max_reading_bytes": "tests/api/http/body/test_bodies_over_sockets.py::"
     "test_bodies_that_stop_short_do_not_keep_others_out",
     "slow_request_ms": "tests/api/observability/test_logs.py::"
     "test_slow_requests_are_logged_and_only_so_many_in_a_second",

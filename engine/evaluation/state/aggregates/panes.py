@@ -175,7 +175,7 @@ class Panes(Records[PaneSums]):
         return Panes(self.table, self.expires_after_us, counted=self.counted)
 
     def _end_us(self, pane: int) -> int:
-        # A pane of a long window may end after all times of events, in more than 64 bits.
+        # The last pane of a very long window may end at a time that does not fit in 64 bits.
         return min((pane + 1) * self.width_us, FOREVER) - 1
 
     def _oldest(self, now_us: int) -> int:

@@ -1,4 +1,4 @@
-"""Connections of the tests."""
+"""Tells whether a connection still serves."""
 
 from tests.api.scripted import TOKEN
 from tests.api.wire import Connection, request

@@ -1,4 +1,4 @@
-"""Windows of any length, at the ends of time: the engine has 64 bits for a time, and nobody can tell."""
+"""Rules with very long windows, and events at both ends of time: the engine agrees with the reference."""
 
 import pytest
 

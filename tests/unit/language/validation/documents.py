@@ -1,4 +1,4 @@
-"""What conditions as JSON may contain, and how it is refused."""
+"""A valid condition as JSON, and the violations of any document."""
 
 from typing import Any as Json
 
