@@ -13,10 +13,13 @@ def certificates(folder: Path) -> dict[str, str]:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     new = ("req", "-newkey", "rsa:2048", "-nodes")
-    openssl(*new, "-x509", "-subj", "/CN=authority", "-days", "2", "-keyout", "ca.key", "-out", "ca.crt")
+    # Python 3.13 asks what the authority's key is for, and which key has signed.
+    authority = ("-x509", "-subj", "/CN=authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    openssl(*new, *authority, "-days", "2", "-keyout", "ca.key", "-out", "ca.crt")
     openssl(*new, "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.csr")
     # Ray checks the address that it connects to.
-    (folder / "names").write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{_address()}")
+    names = f"subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{_address()}"
+    (folder / "names").write_text(f"{names}\nauthorityKeyIdentifier=keyid\n")
     signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
     openssl("x509", "-req", "-in", "node.csr", *signing, "-out", "node.crt")
     return {

@@ -112,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
                 data = await self._streams[0].read(_FIRST_BYTES)
                 if data and not self._transport.is_closing():
                     self._take_over(data)
+                    # A connection may be kept for hours, and its first bytes may be many.
+                    del data
                     await self._serve()
         except asyncio.CancelledError:
             # Nobody awaits this task, so asyncio would log the cancellation.

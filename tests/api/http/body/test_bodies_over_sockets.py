@@ -176,3 +176,21 @@ async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_co
             gc.enable()
     # Each connection leaves some 20 KiB of cycles.
     assert left_bytes < 30 * BODY_BYTES / 5
+
+
+async def test_a_connection_that_is_kept_holds_nothing_of_its_first_request(
+    served_app: tuple[Wire, Application], scripted: ScriptedFleet
+) -> None:
+    wire, _ = served_app
+    tracemalloc.start()
+    try:
+        kept = [await wire.connect() for _ in range(30)]
+        first = request(path=EVALUATE, body=b" " * BODY_BYTES, token=TOKEN)
+        for connection in kept:
+            assert (await (await connection.send(first)).receive()).status == 200
+        scripted.operations.clear()
+        gc.collect()
+        left_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert left_bytes < len(kept) * BODY_BYTES / 5

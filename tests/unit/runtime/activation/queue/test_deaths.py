@@ -162,7 +162,7 @@ async def test_a_reply_that_makes_no_sense_is_1500_and_the_actor_is_ended(scene,
 
         monkeypatch.setattr(broken.actor, "handle", refuse)
         assert await outcomes(s.asks(2)) == [1500]
-        assert broken.dead
+        await until(lambda: broken.dead)
         assert "no reply" in caplog.text
         assert await outcomes(s.asks(3)) == ["done"]
 
