@@ -6,7 +6,6 @@ seeds       the property tests and the storms, on a thousand examples of each pr
 storms      every storm for ten minutes, and the tests that are marked `long`
 nodes       every scenario of nodes that fail, five times
 mutants     every mutant of every room
-pythons     the fast tests on each Python that this machine has
 benchmarks  every benchmark with its peers, held against the ratios recorded
 
 A step that fails does not stop the next ones. The seed of each run is printed; RULE_DETECTOR_SEED repeats it.
@@ -26,7 +25,6 @@ STEPS: Final[dict[str, list[tuple[str, ...]]]] = {
     "storms": [("-m", "tests.crash", "600"), (*PYTEST, "tests", "-m", "long")],
     "nodes": [("-m", "tests.linearizability", "--rounds", "5")],
     "mutants": [("-m", "tests.mutation")],
-    "pythons": [("-m", "tests.each_python")],
     "benchmarks": [("-m", "tests.bench", "--check")],
 }
 
