@@ -1,6 +1,6 @@
 """Runs the fast tests on each supported Python that this machine has, in an environment of its own.
 
-python -m tests.each_python [VERSION…]    on these versions, or on all of them; --help lists the options
+All versions run at once, and what each has said is printed when it is done.
 """
 
 import argparse
@@ -10,11 +10,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from pathlib import Path
+from subprocess import PIPE, STDOUT
+from threading import Lock
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 VERSIONS: Final = ("3.11", "3.12", "3.13")
+INSTALLING: Final = Lock()
 
 
 def find(version: str) -> str | None:
@@ -27,47 +32,53 @@ def find(version: str) -> str | None:
     return None
 
 
-def passes(interpreter: str, install: Sequence[str], *options: str) -> bool:
-    """Install the project into a new environment, and tell whether its fast tests pass there."""
+def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tuple[bool, str]:
+    """Run the fast tests in a new environment; give whether they pass, and what was printed."""
+    said = ""
     with tempfile.TemporaryDirectory(prefix="each-python-") as folder:
         python = f"{folder}/bin/python"
-        commands = (
+        for command in (
             [interpreter, "-m", "venv", folder],
             [python, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", *install],
-            [python, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *options],
-        )
-        return all(subprocess.run(command, cwd=ROOT, check=False).returncode == 0 for command in commands)
+            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
+        ):
+            # One at a time: each installation of the sources writes into their folder.
+            with INSTALLING if "pip" in command else nullcontext():
+                ended = subprocess.run(command, cwd=ROOT, stdout=PIPE, stderr=STDOUT, text=True, check=False)
+            said += ended.stdout
+            if ended.returncode:
+                return False, said
+    return True, said
 
 
 def main(*arguments: str) -> int:
-    """Run the tests on the versions wanted; give 1 if one failed, or was named and is not there."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.each_python", description=__doc__.partition("\n")[0]
-    )
+    """Run the tests on the versions wanted; give 1 if one fails, or was named and is not there."""
+    parser = argparse.ArgumentParser(prog="python -m tests.each_python", description=__doc__)
     parser.add_argument("versions", nargs="*", metavar="VERSION", help="such as 3.13; all, if none is named")
     parser.add_argument("--others", action="store_true", help="leave out the version that runs this command")
     parser.add_argument("--wheel", help="what to install; the sources, if it is not named")
-    parser.add_argument(
-        "--results", type=Path, help="the folder for pythonVERSION.xml, which tests/skips.py reads"
-    )
+    parser.add_argument("--results", type=Path, help="the folder for the results, which tests/skips.py reads")
     chosen = parser.parse_args(arguments)
     # With the benchmarks' peers, because tests compare their verdicts with the engine's.
     install = [f"{chosen.wheel}[test,bench]"] if chosen.wheel else ["-e", ".[test,bench]"]
-    passed = {}
-    for version in chosen.versions or VERSIONS:
-        if chosen.others and version == f"{sys.version_info.major}.{sys.version_info.minor}":
-            continue
-        interpreter = find(version)
-        print(f"\n== Python {version}: {interpreter or 'not on this machine'}", flush=True)
-        if interpreter:
-            results = chosen.results and f"--junitxml={chosen.results / f'python{version}.xml'}"
-            options = ["-o", "junit_family=xunit1", results] if results else []
-            passed[version] = passes(interpreter, install, *options)
-        elif chosen.versions:
-            passed[version] = False
-    for version, well in passed.items():
-        print(f"Python {version}: {'passed' if well else 'FAILED'}")
-    return 0 if all(passed.values()) else 1
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    wanted = [one for one in chosen.versions or VERSIONS if not (chosen.others and one == own)]
+    there = {version: interpreter for version in wanted if (interpreter := find(version))}
+    for version in (missing := [one for one in wanted if one not in there]):
+        print(f"Python {version} is not on this machine")
+    failed = missing if chosen.versions else []
+    with ThreadPoolExecutor() as threads:
+        running = {}
+        for version, interpreter in there.items():
+            options = ["-n", str((os.cpu_count() or 1) // len(there))]
+            if chosen.results:
+                options.append(f"--junitxml={chosen.results / f'python{version}.xml'}")
+            running[threads.submit(run, interpreter, install, options)] = version
+        for ended in as_completed(running):
+            passed, said = ended.result()
+            print(f"\n== Python {running[ended]}: {'passed' if passed else 'FAILED'}\n{said}", flush=True)
+            failed += [] if passed else [running[ended]]
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
