@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+MEMORY_BYTES = 2**50
+"""A node's memory. Each worker on it is this process, whose size must not count."""
+
+
 class LocalNodes:
     """The nodes that a test says there are, with this many CPUs each."""
 
@@ -37,9 +41,9 @@ class LocalNodes:
                 name,
                 alive=True,
                 cpus=cpus,
-                memory_bytes=10**9,
+                memory_bytes=MEMORY_BYTES,
                 cpus_free=cpus,
-                memory_free_bytes=10**9,
+                memory_free_bytes=MEMORY_BYTES,
                 draining="operator" if name in self.drained else "",
             )
             for name, cpus in self.cpus.items()

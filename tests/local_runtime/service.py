@@ -42,6 +42,8 @@ async def local_service(
     folder: Path, *, files: Files | None = None, nodes: NodesPort | None = None, **settings: Any
 ) -> AsyncIterator[LocalService]:
     """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
+    # Its workers are in this process, which after thousands of tests may hold more than one worker should.
+    settings = {"actor_bytes_max": 2**40, **settings}
     chosen = dataclasses.replace(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
     )

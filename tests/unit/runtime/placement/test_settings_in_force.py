@@ -13,7 +13,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.format.file_names import listing
-from tests.local_runtime.actors import LocalNodes
+from tests.local_runtime.actors import MEMORY_BYTES, LocalNodes
 from tests.local_runtime.directories import newborn
 from tests.local_runtime.service import local_service, until
 
@@ -59,7 +59,9 @@ async def test_so_many_processes_wait_for_a_detector(tmp_path: Path, spares: int
         assert len(service.actors.started) == spares
 
 
-@pytest.mark.parametrize(("worker_memory_bytes", "workers"), [(600_000_000, 1), (100_000_000, 2)])
+@pytest.mark.parametrize(
+    ("worker_memory_bytes", "workers"), [(MEMORY_BYTES // 5 * 3, 1), (MEMORY_BYTES // 10, 2)]
+)
 async def test_a_node_takes_as_many_workers_as_its_memory_has_room_for(
     tmp_path: Path, worker_memory_bytes: int, workers: int
 ) -> None:
