@@ -70,7 +70,9 @@ def main(*arguments: str) -> int:
     with ThreadPoolExecutor() as threads:
         running = {}
         for version, interpreter in there.items():
-            options = ["-n", str((os.cpu_count() or 1) // len(there))]
+            cores = (os.cpu_count() or 1) // len(there)
+            # One process beside pytest's own would only cost more.
+            options = ["-n", str(cores if cores > 1 else 0)]
             if chosen.results:
                 options.append(f"--junitxml={chosen.results / f'python{version}.xml'}")
             running[threads.submit(run, interpreter, install, options)] = version
