@@ -48,6 +48,6 @@ def test_the_code_of_rules_that_are_gone_is_let_go(
         for place in range(rules):
             detector.add_rule("rule", shaped(number + place))
         detector.evaluate({"hit": 1}, 0)
-        if number % 20 in {3, 19}:
+        if number % 20 in {3, 19} or number == detectors - 1:
             most = max(most, len(sources_kept()))
     assert 1 <= most <= kept_max
