@@ -88,6 +88,8 @@ def test_a_busy_machine_may_take_longer_to_start_ray_than_ray_allows(
         found.append(cluster.ray_services.get_node("address", "id"))
         raise RuntimeError("that is enough")
 
+    # Looking through all processes at each of 2 000 polls would take seconds.
+    monkeypatch.setattr(cluster.RayProcesses, "ended_early", lambda _: [])
     monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
     monkeypatch.setattr(cluster.ray_services, "get_node", get_node)
     monkeypatch.setattr(cluster.ray, "init", init)
