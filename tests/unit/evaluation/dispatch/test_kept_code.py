@@ -13,7 +13,7 @@ PREDICATES = 10
 
 
 def sources_kept() -> set[FunctionType]:
-    """Find the generated sources whose code is in memory, by the one `bind` that each defines."""
+    """Find the generated sources that were made since `gc.freeze`, by the one `bind` that each defines."""
     gc.collect()
     return {
         found
@@ -40,7 +40,7 @@ def test_the_code_of_rules_that_are_gone_is_let_go(
     fused_up_to: int, rules: int, detectors: int, kept_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(fused_up_to))
-    # So nothing of earlier tests is listed. In the caches, each new source then replaces one of theirs.
+    # What earlier tests left in the caches is not counted. Each new source replaces one of theirs there.
     gc.freeze()
     most = 0
     for number in range(detectors):
