@@ -1,0 +1,148 @@
+"""The file for nginx, in front of the application: streams both ways, large batches, kept connections."""
+
+import asyncio
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from api.http.app import Application
+from api.settings import Settings
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.requests.operations import Operation
+from tests.api.http.ndjson.streams import PATH, echoes
+from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.streaming import NDJSON, Streaming, line
+from tests.api.wire import Connection, Wire, request, served
+from tests.certificates import certificates
+from tests.unit.deploy.monitoring import DEPLOY
+
+NGINX = shutil.which("nginx")
+FILE = DEPLOY / "nginx" / "rule-detector.conf"
+
+pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def adapted(folder: Path, port: int, service_port: int) -> str:
+    """The file, with the addresses and the certificate of a test, inside what nginx needs around it."""
+    given = certificates(folder / "certificates")
+    text = FILE.read_text("utf-8")
+    for old, new in [
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("127.0.0.1:8080", f"127.0.0.1:{service_port}"),
+        ("/etc/nginx/detector.example.pem", given["RAY_TLS_SERVER_CERT"]),
+        ("/etc/nginx/detector.example.key", given["RAY_TLS_SERVER_KEY"]),
+    ]:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    paths = "".join(
+        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return (
+        f"pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1; events {{}}\n"
+        f"http {{ access_log off; {paths}\n{text}\n}}"
+    )
+
+
+@asynccontextmanager
+async def nginx(folder: Path, service_port: int) -> AsyncIterator[int]:
+    """Run nginx in front of a service; give its port."""
+    assert NGINX is not None
+    port = free_port()
+    configuration = folder / "nginx.conf"
+    configuration.write_text(adapted(folder, port, service_port))
+    command = [NGINX, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "error.log")]
+    process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.PIPE)
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except ConnectionRefusedError:
+                    await asyncio.sleep(0.05)
+                else:
+                    writer.close()
+                    break
+        yield port
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait, 30)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+@pytest.fixture
+async def behind(scripted: ScriptedFleet, tmp_path: Path) -> AsyncIterator[tuple[Wire, int]]:
+    """A service, and the port of nginx in front of it."""
+    settings = Settings()
+    async with served(Application(settings, scripted), settings) as wire, nginx(tmp_path, wire.port) as port:
+        yield wire, port
+
+
+async def connected(port: int) -> Connection:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    return Connection(*await asyncio.open_connection("127.0.0.1", port, ssl=trusting))
+
+
+async def test_a_line_is_answered_while_others_are_still_to_come(
+    behind: tuple[Wire, int], scripted: ScriptedFleet
+) -> None:
+    async def answers(detector: str, operation: Operation) -> Answer:
+        return echoes(detector, operation)
+
+    scripted.answers = answers
+    connection = await connected(behind[1])
+    await connection.send(request(path=PATH, token=TOKEN, headers=("Transfer-Encoding: chunked", NDJSON)))
+    stream = Streaming(connection)
+    for time_ms in range(3):
+        await stream.send(line(time_ms, a=1))
+        if time_ms == 0:
+            assert (await stream.begun()).status == 200
+        assert (await stream.next())["actions"] == []
+    await stream.end()
+    assert await stream.rest() == [{"done": 3}]
+    await connection.close()
+
+
+async def test_a_batch_of_many_megabytes_arrives_whole(
+    behind: tuple[Wire, int], scripted: ScriptedFleet
+) -> None:
+    body = json.dumps({"events": [{"fields": {"text": "x" * 10_000}, "timestamp_ms": 0}] * 800}).encode()
+    assert len(body) > 8_000_000
+    connection = await connected(behind[1])
+    reply = await (await connection.send(request(path=PATH, body=body, token=TOKEN))).receive()
+    assert reply.status == 200
+    assert scripted.operations[-1].payload == body
+    await connection.close()
+
+
+def connections_to(port: int) -> int:
+    """The connections to a port, those included that were closed a moment ago."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
+    return sum(row[2].endswith(f":{port:04X}") for row in rows)
+
+
+async def test_connections_to_the_service_are_kept(behind: tuple[Wire, int]) -> None:
+    wire, port = behind
+    before = connections_to(wire.port)
+    connection = await connected(port)
+    for _ in range(20):
+        reply = await (await connection.send(request("GET", "/healthz"))).receive()
+        assert reply.status == 200
+    assert connections_to(wire.port) <= before + 1
+    await connection.close()
