@@ -5,7 +5,6 @@ import json
 import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -63,12 +62,12 @@ async def nginx(folder: Path, service_port: int) -> AsyncIterator[int]:
     port = free_port()
     configuration = folder / "nginx.conf"
     configuration.write_text(adapted(folder, port, service_port))
-    command = [NGINX, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "error.log")]
-    process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.PIPE)
+    options = ("-p", folder, "-c", configuration, "-e", folder / "error.log", "-g", "daemon off;")
+    process = await asyncio.create_subprocess_exec(NGINX, *options)
     try:
         async with asyncio.timeout(30):
             while True:
-                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert process.returncode is None, (folder / "error.log").read_text()
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
                 except ConnectionRefusedError:
@@ -79,9 +78,7 @@ async def nginx(folder: Path, service_port: int) -> AsyncIterator[int]:
         yield port
     finally:
         process.terminate()
-        await asyncio.to_thread(process.wait, 30)
-        assert process.stderr is not None
-        process.stderr.close()
+        await process.wait()
 
 
 @pytest.fixture
