@@ -177,3 +177,29 @@ def test_every_dependency_is_pinned() -> None:
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines}
     assert {"ray", "quart", "pytest", "zen-engine"} <= wanted
     assert wanted - pinned == set()
+
+
+HELD_BY_IDENTITY = {
+    "engine/evaluation/dispatch/compilation/compiler.py": "a function holds its tables, and is held weakly",
+    "engine/evaluation/plan/triggers.py": "each entry holds its node",
+    "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
+    "engine/evaluation/dispatch/selection/selected_rows.py": "each entry holds its keeper",
+    "engine/evaluation/wire/results.py": "only while the tuples are in the list that it goes through",
+}
+"""The files that look something up by `id`, and what keeps the object alive for as long."""
+
+
+def names_of_id(node: ast.AST) -> bool:
+    """Whether something inside a node names Python's `id`, rather than a parameter of that name."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        parameters = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+        if "id" in parameters:
+            return False
+    if isinstance(node, ast.Name) and node.id == "id" and isinstance(node.ctx, ast.Load):
+        return True
+    return any(map(names_of_id, ast.iter_child_nodes(node)))
+
+
+def test_nothing_is_looked_up_by_the_identity_of_an_object_that_may_be_gone() -> None:
+    """Python gives the identity of an object that is gone to the next one."""
+    assert {shown(path) for path in SOURCES if names_of_id(parsed(path))} == set(HELD_BY_IDENTITY)

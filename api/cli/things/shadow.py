@@ -127,7 +127,7 @@ def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
             if explain:
                 _tell_trees(example)
     if comparison.young_until_ms is None:
-        click.echo("One of the two has seen fewer events than the other, and looks back without a window.")
+        click.echo("One of the two has seen fewer events than the other, and looks back without a bound.")
     elif not isinstance(comparison.young_until_ms, msgspec.UnsetType):
         until = iso(round(comparison.young_until_ms * 1_000))
         click.echo(f"Up to {until} they may differ because one has seen fewer events than the other.")

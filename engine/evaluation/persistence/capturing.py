@@ -139,13 +139,20 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
         joined=list(state.joined.items()),
         nested=bool(state.inner),
         newborn=list(detector.rule_set.joins.newborn.items()),
-        joining=detector.rule_set.joins.waiting,
+        joining=_joining(detector.rule_set.joins.waiting, anew=events is not None),
         starts=[
             CapturedStarts(path, starts.birth, starts.window_us, _at(starts.times, slots.get(path)))
             for path in ((), *state.tables)
             if (starts := state.starts_of(path)).birth != NO_BIRTH
         ],
     )
+
+
+def _joining(waiting: list[Joining], *, anew: bool) -> list[Joining]:
+    """Return the memories that wait to join. If slots have new numbers, all slots are compared `anew`."""
+    if not anew:
+        return waiting
+    return [each if each.same is None else each._replace(same=0) for each in waiting]
 
 
 def _slots_of(table: ColumnTable, events: Sequence[Event]) -> Slots:

@@ -159,7 +159,7 @@ class RuleBook:
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
         self.rule_set.exchange(rule, other)
         self.live[rule.id], self.live[other.id] = LiveRule(rule, draft.birth), LiveRule(other, live.birth)
-        comparison.exchange()
+        self.shadows.exchange(comparison)
         return rule
 
     # -- inside ---------------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from collections import deque
 from collections.abc import Container, Mapping
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event, split_name, value_of
 from engine.evaluation.memory import FOREVER
-from engine.evaluation.plan.requirements import is_temporal
+from engine.evaluation.plan.requirements import expiry_of, is_temporal, run_us_of
 from engine.evaluation.rules import Fired, LiveRule, Rule
-from engine.language.condition import Aggregate, Condition, Windowed, children, walk
+from engine.language.condition import Condition, Keyed, children, walk
 from engine.language.diagnostics import Entry, Refusal
 
 EXAMPLES_MAX: Final = 10
@@ -36,6 +37,7 @@ _TOGETHER_MAX: Final = 32
 """The most rules that fired together for which the result is kept: more seldom fire together again."""
 _SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}
+_PRIORITY: Final = attrgetter("priority")
 
 
 class Example(NamedTuple):
@@ -176,7 +178,8 @@ class Shadows:
         self._sides: dict[str, Comparison] = {}
         """The same by the ids of both."""
         self._sorted_out: dict[tuple[int, ...], _SortedOut] = {}
-        """The results for rules that fired together, by their identities: the same ones often do again."""
+        """The results for rules that fired together, by their priorities: the same ones often do again. No
+        other rule ever gets the same priority, whereas the identity of a rule that is gone may recur."""
 
     def __bool__(self) -> bool:
         return bool(self._ids)
@@ -243,6 +246,11 @@ class Shadows:
         if before is None or _history(before) != _history(after):
             self._compare(rule.draft_of or rule.id, events_seen, clock_us)
 
+    def exchange(self, comparison: Comparison) -> None:
+        """Take note that a rule and its draft have exchanged their conditions and histories."""
+        self._sorted_out.clear()
+        comparison.exchange()
+
     def remove(self, rule: Rule) -> None:
         """Forget a rule that was removed and has no draft."""
         self._sorted_out.clear()
@@ -258,7 +266,7 @@ class Shadows:
             acting = tuple([rule for rule in fired if not rule.shadow])
             tally[SHADOW] += len(fired) - len(acting)
             return acting
-        together = tuple(map(id, fired))
+        together = tuple(map(_PRIORITY, fired))
         sorted_out = self._sorted_out.get(together) or self._sort_out(together, fired)
         tally[SHADOW] += len(fired) - len(sorted_out.acting)
         for comparison, kind in sorted_out.compared:
@@ -314,12 +322,15 @@ def lookback_us(condition: Condition) -> int | None:
     inner = [lookback_us(child) for child in children(condition)]
     if None in inner:
         return None
-    furthest = max((each for each in inner if each is not None), default=0)
-    match condition:
-        case Windowed() | Aggregate():
-            window_us = condition.window_us
-            return None if window_us is None else furthest + window_us
-        case _ if is_temporal(condition):
-            return None
-        case _:
-            return furthest
+    known = [each for each in inner if each is not None]
+    # `where` looks back from each event of the slices that the inner condition looks back at.
+    furthest = sum(known) if isinstance(condition, Keyed) else max(known, default=0)
+    if not is_temporal(condition):
+        return furthest
+    run_us = run_us_of(condition)
+    if run_us is not None:
+        # A run may have begun at any time, and a slice may have its first event after a birth at any time.
+        # For a window of 0, any run is long enough.
+        return None if run_us else furthest
+    expires_after_us = expiry_of(condition)
+    return None if expires_after_us is None else furthest + expires_after_us

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,13 @@ from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
+from engine.evaluation.state import joining
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
 from tests.property.looking.test_explanations import WORLDS
 from tests.worlds.scripts import Step, Submit
+from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
 
 BATCH = 6
 
@@ -91,6 +94,53 @@ def test_dry_runs_agree_with_evaluations(
         script = make(drawn.choice).script(**shape)
         with in_mode(mode):
             told_as_evaluated(script, drawn)
+
+
+def with_many_keys(script: Sequence[Step], drawn: random.Random) -> list[Step]:
+    """Give each event one of more keys than a batch has."""
+    return [
+        replace(step, fields={**step.fields, "k": drawn.randrange(12)}) if isinstance(step, Submit) else step
+        for step in script
+    ]
+
+
+@pytest.mark.parametrize("world", [SharedWorld, NestedWorld, RunsWorld, EndlessWorld])
+def test_the_dry_run_of_a_batch_has_few_of_the_keys_and_knows_what_they_share(
+    world: type[SharedWorld],
+    examples: Callable[..., Iterator[random.Random]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memories of different births that are compared slot by slot are compared in the slots of the copy."""
+    for drawn in examples(20, world.__name__):
+        monkeypatch.setattr(joining, "COMPARED_EVERY_US", drawn.choice((0, 300_000)))
+        monkeypatch.setattr(joining, "COMPARED_AT_ONCE", drawn.choice((1, 64)))
+        script = with_many_keys(world(drawn.choice).script(steps_max=60), drawn)
+        with in_mode("indexed"):
+            pair = Pair()
+            for place, step in enumerate(script):
+                if drawn.random() < 0.4:
+                    batch_told_as_evaluated(pair.engine, script[place:])
+                pair.apply(step)
+
+
+def test_the_dry_run_of_a_batch_fires_what_the_batch_does_among_more_than_a_thousand_nodes() -> None:
+    detector = Detector()
+    detector.add_rule("many nodes", " or ".join(f"x == {number}" for number in range(1_100)))
+    detector.add_rule("old", "per k once p == 1")
+    detector.submit_clean([({"k": key, "p": 1}, 1_000, None) for key in range(100)])
+    young = detector.add_rule("young", "per k once p == 1")
+    detector.submit_clean([({"k": key, "p": 1}, 1_000, None) for key in range(100) if key != 90])
+    for seconds in (12, 23, 34):
+        detector.evaluate({"k": 1}, 1_000 * seconds)
+    [waiting] = detector.rule_set.joins.waiting
+    assert waiting.same == 90, "both are known to be the same for the keys before"
+    events = [({"k": 90}, 50_000, None)] * 2
+    foretold = detector.fork(events).submit_clean(events).fired
+    fired = detector.submit_clean(events).fired
+    assert [[rule.id for rule in rules] for rules in foretold] == [
+        [rule.id for rule in rules] for rules in fired
+    ]
+    assert young not in {rule.id for rules in fired for rule in rules}
 
 
 def test_dry_runs_meet_rules_that_fire(seed: int) -> None:

@@ -75,7 +75,7 @@ def test_a_draft_has_no_draft(detector: Detector) -> None:
 
 def test_another_draft_takes_the_place_of_the_one_before(detector: Detector, tmp_path: Path) -> None:
     shadow("--draft", "once ok == false")
-    assert "looks back without a window" in shadow()
+    assert "looks back without a bound" in shadow()
     file = tmp_path / "draft"
     file.write_text("ok == false  # any")
     first = json.loads(shadow("--draft-file", str(file), "-o", "json"))["id"]

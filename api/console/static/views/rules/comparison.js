@@ -16,7 +16,7 @@ export async function comparisonOf(path, rule, promoted) {
   const examples = Object.entries(KINDS).flatMap(([kind, label]) =>
     found.examples[kind].map((one) => (one.rule ? difference({ fired: kind, ...one })
       : h("p", {}, `${label}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields))))));
-  const young = found.young_until_ms === null ? "One of the two has seen fewer events than the other, and looks back without a window."
+  const young = found.young_until_ms === null ? "One of the two has seen fewer events than the other, and looks back without a bound."
     : found.young_until_ms && `Up to ${time(found.young_until_ms)} they may differ because one has seen fewer events than the other.`;
   const numbers = h("span");
   const differences = h("div", { "aria-live": "polite" });
