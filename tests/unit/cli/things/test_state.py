@@ -71,12 +71,12 @@ def test_a_rule_is_shown_for_a_key() -> None:
     told = state("--rule", "login", "--key", "user=bob").stdout
     assert told == (
         "login\n"
-        "  ?      ok == true and per user once within 10m ok == false\n"
-        "    ?      ok == true\n"
+        "  false  ok == true and per user once within 10m ok == false\n"
+        "    false  ok == true; missing\n"
         '    true   per user once within 10m ok == false; slice user: "bob"; until 1970-01-01T00:10:01.000Z\n'
-        "      true   once within 10m ok == false; since 1970-01-01T00:00:01.000Z, 1 s before; "
+        "      true   once within 10m ok == false; settled at 1970-01-01T00:00:01.000Z, 1 s before; "
         "until 1970-01-01T00:10:01.000Z\n"
-        "        ?      ok == false\n"
+        "        false  ok == false; missing\n"
     )
     assert json.loads(state("--rule", "login", "-o", "json").stdout)["name"] == "login"
 
