@@ -36,8 +36,8 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
         parts.append(f"slice {_pairs(node.key)}")
     if node.witness_ms is not None:
         parts.append(f"settled at {_moment(node.witness_ms, time_us)}")
-    if node.since_ms is not None and node.since_ms != node.witness_ms:
-        parts.append(f"at least since {iso(round(node.since_ms * 1_000))}")
+    if node.since_ms not in {None, node.witness_ms} and (since_us := round(node.since_ms * 1_000)) < time_us:
+        parts.append(f"at least since {iso(since_us)}")
     if node.until_ms is not None:
         parts.append(f"until {iso(round(node.until_ms * 1_000))}")
     if node.note:
