@@ -110,13 +110,17 @@ def _rule(rule: ExplainedRule) -> str:
 
 def _node(node: Node, left: list[int]) -> str:
     left[0] -= 1
-    parts = [f"{name}: {dumps(value, ensure_ascii=False)}" for name, value in node.values.items()]
+    parts = [
+        f"{name}: {dumps(value, ensure_ascii=False, allow_nan=False)}" for name, value in node.values.items()
+    ]
     if node.key:
-        parts.append("slice " + ", ".join(f"{name}: {dumps(key)}" for name, key in node.key.items()))
+        parts.append(
+            "slice " + ", ".join(f"{name}: {dumps(key, allow_nan=False)}" for name, key in node.key.items())
+        )
     if node.found is not None:
         parts.append(f"found {node.found:g}")
     if node.witness_us is not None:
-        parts.append(f"since {_moment(node.witness_us)}")
+        parts.append(f"settled at {_moment(node.witness_us)}")
     if node.until_us is not None:
         parts.append(f"until {_moment(node.until_us)}")
     if node.note:

@@ -95,4 +95,5 @@ def curl_lines(url: str, token: str, detector_id: str) -> str:
     head = f"curl -s -H 'Authorization: Bearer {token}'"
     rules = f"{url}/api/detectors/{detector_id}/rules"
     evaluate = f"{url}/api/detectors/{detector_id}/evaluate"
-    return f"{head} {rules}\n{head} -H 'Content-Type: application/json' -d '{json.dumps(event)}' {evaluate}"
+    body = json.dumps(event, allow_nan=False)
+    return f"{head} {rules}\n{head} -H 'Content-Type: application/json' -d '{body}' {evaluate}"

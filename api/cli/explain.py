@@ -61,7 +61,7 @@ def explain(
     receives: all events so far count, and an event that is too late is refused.
 
     For each rule, the output has the tree of its condition: which parts are true, the values that were
-    looked up, since which event this is so, and until when it stays so if nothing else happens.
+    looked up, the time of the event that settles a part, and until when it stays so if nothing else happens.
     """
     event = _event(file, number, reading)
     result = _offline(data, detector, rule, event) if data else _asked(client, detector, rule, event)

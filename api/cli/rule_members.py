@@ -79,6 +79,6 @@ def draft_defects(rules: Mapping[str, RuleMembers]) -> Iterator[tuple[str, str]]
 def _json(condition: dict[str, Any]) -> str:
     # The standard encoder, since msgspec writes no integers past 64 bits.
     try:
-        return json.dumps(condition, ensure_ascii=False)
+        return json.dumps(condition, ensure_ascii=False, allow_nan=False)
     except TypeError:
         raise ValueError("it holds what JSON has not, such as a date; quote it") from None

@@ -110,18 +110,19 @@ class BatchResults(msgspec.Struct, frozen=True):
 
 
 class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition at the event that is explained, with the conditions inside."""
+    """A condition at the event that is explained, or between two events, with the conditions inside."""
 
     text: str
-    verdict: bool | None = None
-    """None between two events, if it depends on the next one."""
+    verdict: bool
     nodes: list["ExplainedNode"] = []
     values: dict[str, Any] = {}
     key: dict[str, Any] = {}
     witness_ms: float | None = None
     until_ms: float | None = None
     found: float | None = None
+    """Absent past the range of a double; `note` says so then."""
     since_ms: float | None = None
+    """Between two events: all later events so far had this verdict."""
     note: str = ""
 
 

@@ -5,6 +5,7 @@ Control characters are escaped, tokens are hidden, and all lines of a record but
 
 import json
 import logging
+import math
 import re
 import sys
 import time
@@ -63,7 +64,7 @@ class _Formatter(logging.Formatter):
         """Return the fields of a record without the empty ones."""
         fields: Mapping[str, Any] = getattr(record, FIELDS, None) or {}
         return {
-            name: self._hidden(value) if isinstance(value, str) else value
+            name: self._hidden(value) if isinstance(value, str) else _finite(value)
             for name, value in fields.items()
             if value is not None and value != ""
         }
@@ -114,6 +115,11 @@ def escaped(text: str) -> str:
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
+def _finite(value: object) -> object:
+    """Return a number that JSON does not have, an infinity or none at all, as a text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _shown(value: object) -> str:
     text = str(value)
     return text if _PLAIN.fullmatch(text) else _json(text)
@@ -121,7 +127,7 @@ def _shown(value: object) -> str:
 
 def _json(value: object) -> str:
     """Return JSON in printable ASCII, which cannot control a terminal or end a line."""
-    return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=True, default=str, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def _time(record: logging.LogRecord) -> str:

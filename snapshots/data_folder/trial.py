@@ -180,4 +180,4 @@ def _remove_forgotten(data: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look(Path(sys.argv[1]), sys.argv[2])))  # noqa: T201 -- its answer
+    print(json.dumps(look(Path(sys.argv[1]), sys.argv[2]), allow_nan=False))  # noqa: T201 -- its answer

@@ -1,4 +1,4 @@
-"""Judges an explanation by the reference: verdicts, witnesses, and times until which verdicts stay."""
+"""Judges an explanation by the reference: verdicts, witnesses, and times for which verdicts stay."""
 
 import math
 import random
@@ -22,15 +22,19 @@ NOW = terms.Leaf("$now, which no world has", "eq", 1)
 def judge(explained: ExplainedRule, history: Sequence[Event], drawn: random.Random) -> list[Node]:
     """Judge all nodes of an enabled rule, whose history ends with the event. Gives the nodes."""
     judge_why_not(explained, history)
-    return list(_judged(explained.node, explained.rule.condition, list(history), drawn))
+    return list(judge_node(explained.node, explained.rule.condition, list(history), drawn))
 
 
-def _judged(node: Node, condition: Condition, history: list[Event], drawn: random.Random) -> Iterable[Node]:
+def judge_node(
+    node: Node, condition: Condition, history: list[Event], drawn: random.Random
+) -> Iterable[Node]:
+    """Judge a node and all inside it. Gives them."""
     assert node.condition == condition
     assert node.verdict is verdict(condition, history), (node, history)
     judge_until(node, history, drawn)
     judge_witness(node, history)
     judge_values(node, history[-1])
+    judge_since(node, history)
     yield node
     if isinstance(condition, terms.Keyed):
         assert bool(node.nodes) is (node.key is not None) is scalar(history[-1][condition.key])
@@ -42,11 +46,11 @@ def _judged(node: Node, condition: Condition, history: list[Event], drawn: rando
             kept = [verdict(condition.where, outer[:place]) for place in range(1, len(outer))]
             there = [event for event, keep in zip(outer, kept, strict=False) if keep]
             history = sliced([*there, outer[-1]], condition.key)
-            yield from _judged(node.nodes[1], condition.where, outer, drawn)
-            yield from _judged(node.nodes[0], condition.inner, history, drawn)
+            yield from judge_node(node.nodes[1], condition.where, outer, drawn)
+            yield from judge_node(node.nodes[0], condition.inner, history, drawn)
             return
     for member, inner in zip(node.nodes, children(condition), strict=True):
-        yield from _judged(member, inner, history, drawn)
+        yield from judge_node(member, inner, history, drawn)
 
 
 def judge_values(node: Node, event: Event) -> None:
@@ -126,6 +130,13 @@ def judge_witness(node: Node, history: Sequence[Event]) -> None:
             witnesses = []
     in_time = [history[place].time_us for place in witnesses if now_us - history[place].time_us <= window]
     assert given_us == max(in_time, default=None), (node, history)
+
+
+def judge_since(node: Node, history: Sequence[Event]) -> None:
+    """All events after the time given, but for the one that is explained, had the verdict."""
+    for place, event in enumerate(history[:-1], 1):
+        if node.since_us is not None and event.time_us > node.since_us:
+            assert verdict(node.condition, history[:place]) is node.verdict, (node, history)
 
 
 def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:

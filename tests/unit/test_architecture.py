@@ -117,6 +117,18 @@ def test_ray_is_started_in_one_place_and_tried_in_another() -> None:
     assert starts == {f"{session}/ray_session.py", f"{session}/joining.py"}
 
 
+def test_what_is_printed_as_json_has_no_infinities() -> None:
+    """Python prints `Infinity` and `NaN`, which JSON does not have, unless it is told not to."""
+    calls = [
+        (shown(path), node.lineno, {keyword.arg for keyword in node.keywords})
+        for path in SOURCES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"json.dumps", "dumps", "json.dump"}
+    ]
+    assert len(calls) > 10
+    assert [(file, line) for file, line, keywords in calls if "allow_nan" not in keywords] == []
+
+
 def test_a_file_has_one_purpose_and_is_finished() -> None:
     for path in SOURCES:
         text = path.read_text("utf-8")

@@ -66,7 +66,7 @@ def test_an_explanation_is_shown_with_verdicts_values_keys_and_times() -> None:
             "✗",
             "ok: true",
             'slice user: "ada"',
-            "since 2024-03-04 09:00:00 UTC",
+            "settled at 2024-03-04 09:00:00 UTC",
             "until 2024-03-04 09:10:00 UTC",
         ):
             assert part in shown.text

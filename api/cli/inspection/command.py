@@ -30,7 +30,7 @@ Exit status: 0 intact, 1 something is damaged or DIR is not a data folder, 2 wro
 @click.option("--detector", metavar="ID|NAME", help="Show this detector only.")
 @click.option("--rules", is_flag=True, help="Show each rule: priority, id, name and condition.")
 @click.option(
-    "--rule", metavar="ID|NAME", help="Show the tree of this rule of the detector, at the detector's clock."
+    "--rule", metavar="ID|NAME", help="Show the standing verdict of this rule, at the detector's clock."
 )
 @key_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
@@ -71,7 +71,7 @@ def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, a
     stored = stored_detector(folder, detector)
     tree = standing(stored, stored_rule_id(stored, rule), key)
     if as_json:
-        click.echo(json.dumps(tree, ensure_ascii=False))
+        click.echo(json.dumps(tree, ensure_ascii=False, allow_nan=False))
         return
     click.echo(tree["name"])
     for line in node_lines(msgspec.convert(tree["node"], ExplainedNode), stored.clock_us or 0, "  "):

@@ -133,7 +133,7 @@ class DataFolderReport(msgspec.Struct, frozen=True, kw_only=True):
 def to_json(report: DataFolderReport) -> str:
     """Return the report as one JSON object, indented."""
     document = {"whole": report.whole, **msgspec.to_builtins(report)}
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def to_lines(report: DataFolderReport) -> Iterator[str]:
@@ -226,4 +226,4 @@ def size(bytes_: int) -> str:
 
 def quoted(name: str) -> str:
     """Return a name in quotes, on one line."""
-    return json.dumps(name, ensure_ascii=False)
+    return json.dumps(name, ensure_ascii=False, allow_nan=False)

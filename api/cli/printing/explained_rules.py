@@ -26,9 +26,8 @@ def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
 
 
 def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
-    """Yield the lines about a condition and those inside it. A verdict may depend on the next event."""
-    verdict = "?    " if node.verdict is None else "true " if node.verdict else "false"
-    parts = [f"{indent}{verdict}  {node.text}"]
+    """Yield the lines about a condition and those inside it."""
+    parts = [f"{indent}{'true ' if node.verdict else 'false'}  {node.text}"]
     if node.found is not None:
         parts.append(f"found {node.found:g}")
     if node.values:
@@ -36,14 +35,14 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
     if node.key:
         parts.append(f"slice {_pairs(node.key)}")
     if node.witness_ms is not None:
-        parts.append(f"since {_moment(node.witness_ms, time_us)}")
-    if node.since_ms is not None:
-        parts.append(f"since {iso(round(node.since_ms * 1_000))} or before")
+        parts.append(f"settled at {_moment(node.witness_ms, time_us)}")
+    if node.since_ms not in {None, node.witness_ms} and (since_us := round(node.since_ms * 1_000)) < time_us:
+        parts.append(f"at least since {iso(since_us)}")
     if node.until_ms is not None:
         parts.append(f"until {iso(round(node.until_ms * 1_000))}")
     if node.note:
         parts.append(node.note)
-    if node.verdict is False and len(parts) == 1 and not node.nodes:
+    if not node.verdict and len(parts) == 1 and not node.nodes:
         parts.append("missing")
     yield "; ".join(parts)
     for inner in node.nodes:
@@ -51,7 +50,9 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return ", ".join(
+        f"{name}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}" for name, value in values.items()
+    )
 
 
 def _moment(time_ms: float, now_us: int) -> str:

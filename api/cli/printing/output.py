@@ -34,7 +34,9 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
 
 def value_text(value: object) -> str:
     """Return a value on one line: a string as it is, any other value as JSON."""
-    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return printable(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    )
 
 
 def tell(output: str, document: Any, sentence: str) -> None:

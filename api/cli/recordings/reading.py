@@ -52,7 +52,7 @@ class RecordedEvent(NamedTuple):
     def json(self) -> bytes:
         """The fields as a JSON object."""
         # The standard encoder, since msgspec writes no integers past 64 bits.
-        return self.text or json.dumps(self.fields, ensure_ascii=False).encode()
+        return self.text or json.dumps(self.fields, ensure_ascii=False, allow_nan=False).encode()
 
 
 _NAMES_SHOWN: Final = 8

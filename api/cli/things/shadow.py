@@ -136,7 +136,7 @@ def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
 def _line(heading: str, example: Example) -> str:
     at = iso(round(example.timestamp_ms * 1_000))
     key = "".join(f"  {name}={value_text(value)}" for name, value in example.key.items())
-    return f"{heading}  {at}{key}  {json.dumps(example.fields, ensure_ascii=False)}"
+    return f"{heading}  {at}{key}  {json.dumps(example.fields, ensure_ascii=False, allow_nan=False)}"
 
 
 def _follow(client: Client, detector_id: str, rule: Rule, output: str, *, explain: bool) -> None:

@@ -44,7 +44,7 @@ Examples:
     "--limit", default=100, type=click.IntRange(1, 100), help="Most entries in a page.  [default: 100]"
 )
 @click.option("--after", metavar="AFTER", help="The `after` of the previous page: continue there.")
-@click.option("--rule", metavar="ID|NAME", help="Show the tree of this rule at the detector's clock.")
+@click.option("--rule", metavar="ID|NAME", help="Show the standing verdict of this rule.")
 @key_option
 @service_and_output_options
 def state(
@@ -62,7 +62,8 @@ def state(
 ) -> None:
     """Show what a detector holds: in numbers, page by page, or one rule for one key.
 
-    A condition without a verdict, `?`, depends on the next event.
+    The tree of a rule has its standing verdict: what an event now would find that has only the keys of the
+    rule as fields.
     """
     if rule is not None and listed is not None:
         raise click.UsageError("`--rule` and `--list` exclude each other.")
@@ -73,7 +74,9 @@ def state(
     detector_id = find_detector(client, detector).id
     if rule is not None:
         rule_id = find_rule(client, detector_id, rule).id
-        _show_rule(client.send(calls.state(detector_id, rule=rule_id, key=json.dumps(key))), output)
+        _show_rule(
+            client.send(calls.state(detector_id, rule=rule_id, key=json.dumps(key, allow_nan=False))), output
+        )
     elif listed is not None:
         page = {"prefix": prefix, "sort": sort, "limit": str(limit)}
         if after is not None:

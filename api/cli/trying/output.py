@@ -46,7 +46,7 @@ def json_output(write: Callable[[str], None]) -> Take:
     def take(firing: Firing) -> None:
         row = as_row(firing)
         times = {"time_ms": row["time_us"] / 1_000, "time": iso(row.pop("time_us"))}
-        write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False))
+        write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False, allow_nan=False))
 
     return take
 
@@ -102,7 +102,9 @@ def as_row(firing: Firing) -> dict[str, Any]:
 
 def as_cells(firing: Firing) -> list[Any]:
     """Return a firing as the cells of a row."""
-    return list((as_row(firing) | {"keys": json.dumps(firing.key, ensure_ascii=False)}).values())
+    return list(
+        (as_row(firing) | {"keys": json.dumps(firing.key, ensure_ascii=False, allow_nan=False)}).values()
+    )
 
 
 def key_text(firing: Firing) -> str:

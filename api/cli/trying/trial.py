@@ -172,7 +172,7 @@ class Trial:
 def _lines(explanation: Explanation) -> Iterator[str]:
     for explained in explanation.rules:
         # Through JSON, because msgspec converts no integers past 64 bits.
-        document = json.dumps(rule_document(explained))
+        document = json.dumps(rule_document(explained), allow_nan=False)
         yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)
 
 

@@ -5,11 +5,16 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 
-class Node(Struct, kw_only=True):
-    """What is known of a condition, at an event or between two."""
+class ExplainedNode(Struct):
+    """A condition at an event; in the state of a detector, at an event now that has only the rule's keys."""
 
     text: str
     """The canonical text."""
+    verdict: bool
+    nodes: list["ExplainedNode"] | UnsetType = UNSET
+    """The nodes of the conditions inside."""
+    values: dict[str, Any] | UnsetType = UNSET
+    """What was looked up, by name; a missing value is absent."""
     key: dict[str, Any] | UnsetType = UNSET
     """The slice of a `keyed`: its key and those around it."""
     witness_ms: float | UnsetType = UNSET
@@ -17,19 +22,13 @@ class Node(Struct, kw_only=True):
     until_ms: float | UnsetType = UNSET
     """Until when the verdict stays if nothing else happens."""
     found: float | UnsetType = UNSET
-    """What `count`, `distinct`, `sum` or `avg` found. Of the first two, no more than the comparison needs."""
+    """What `count`, `distinct`, `sum` or `avg` found. Of the first two, no more than the comparison needs.
+    Absent past the range of a double; `note` says so then.
+    """
+    since_ms: float | UnsetType = UNSET
+    """Only in the state: all later events so far had this verdict, and perhaps earlier ones, too."""
     note: str | UnsetType = UNSET
     """A remark, such as that a value has another type than the one it is compared with."""
-
-
-class ExplainedNode(Node, kw_only=True):
-    """A condition at the event that is explained."""
-
-    verdict: bool
-    nodes: list["ExplainedNode"] | UnsetType = UNSET
-    """The nodes of the conditions inside."""
-    values: dict[str, Any] | UnsetType = UNSET
-    """What was looked up, by name; a missing value is absent."""
 
 
 class ExplainedRule(Struct):

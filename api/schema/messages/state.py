@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from api.schema.messages.explanations import Node
+from api.schema.messages.explanations import ExplainedNode
 
 STATE_PAGE_MAX: Final = 100
 """The most entries in one page of a list."""
@@ -38,18 +38,9 @@ class StateQuery(Struct):
     ) = UNSET
     """The `after` of the previous page."""
     rule: Annotated[str, Meta(extra={"expected": "the id of a rule"})] | UnsetType = UNSET
-    """The tree of the rule with this id, now."""
+    """The standing verdict of the rule with this id, as a tree."""
     key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
-    """With `rule`: the keys whose slices are shown, as a JSON object: `{"user": "ada"}`."""
-
-
-class StandingNode(Node):
-    """A condition between two events. The verdict is absent if it depends on the next event."""
-
-    verdict: bool | UnsetType = UNSET
-    nodes: list["StandingNode"] | UnsetType = UNSET
-    since_ms: float | UnsetType = UNSET
-    """Since when, at least, a `count`, `distinct`, `sum` or `avg` has had its present verdict."""
+    """With `rule`: the values of its keys, as a JSON object: `{"user": "ada"}`."""
 
 
 class StateKey(Struct):
@@ -117,4 +108,4 @@ class State(Struct):
     name: str | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     shadow: Literal[True] | UnsetType = UNSET
-    node: StandingNode | UnsetType = UNSET
+    node: ExplainedNode | UnsetType = UNSET

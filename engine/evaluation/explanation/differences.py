@@ -173,7 +173,9 @@ class _Sampler:
         nodes = self.pair.take_nodes(event)
         if nodes is None:
             return
-        rule, draft = [json.dumps(node_document(node), ensure_ascii=False).encode() for node in nodes]
+        rule, draft = [
+            json.dumps(node_document(node), ensure_ascii=False, allow_nan=False).encode() for node in nodes
+        ]
         if len(rule) + len(draft) <= EXPLAINED_BYTES_MAX:
             self._comparison.explained[kind].append(Explained(example, rule, draft))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
@@ -11,10 +12,10 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late
 from engine.evaluation.events.warnings import warnings_on
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
-from engine.evaluation.explanation.past.decisive_events import Temporal, settle
+from engine.evaluation.explanation.past.decisive_events import Temporal, settle, settled_since
 from engine.evaluation.explanation.past.futures import Future, every, negated, some
 from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.explanation.past.tallies import Tally, found_at, future_of, tally_of
+from engine.evaluation.explanation.past.tallies import Tally, found_at, future_of, since_of, tally_of
 from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.why_not import why_not
 from engine.evaluation.facts.shown import Shown
@@ -36,6 +37,8 @@ NODES_MAX: Final = 4_000
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
 _DISABLED: Final = "the rule is disabled, so it observes no events"
+
+_PAST_RANGE: Final = "what it found is past the range of a double"
 
 
 def explain(
@@ -83,10 +86,15 @@ class Reading(NamedTuple):
     messages: tuple[Entry, ...]
     predicates: Predicates
     remembered: Remembered
+    tells_since: bool = False
+    """Whether nodes say since when they have their verdicts, which takes as long again."""
 
     def node(self, live: LiveRule) -> Node:
-        """Explain the condition of an enabled rule."""
-        return _Explaining(self, live.birth).node(live.rule.condition, ())
+        """Explain the condition of a rule."""
+        condition = live.rule.condition
+        if not live.rule.enabled:
+            return Node(condition=condition, future=Future(verdict=False), note=_DISABLED)
+        return _Explaining(self, live.birth).node(condition, ())
 
 
 @contextmanager
@@ -97,13 +105,21 @@ def reading(
     stamped_us = microseconds(timestamp_ms, 1_000)
     clock_us = NEVER if detector.clock_us is None else detector.clock_us
     now_us = detector.time_of(stamped_us, clock_us)
-    rule_set = detector.rule_set
     messages: list[Entry] = [] if stamped_us == now_us else [late(now_us - stamped_us)]
+    with reading_at(detector, now_us, fields, sent) as event:
+        if detector.rule_set.relations or detector.rule_set.texts:
+            messages += warnings_on(fields, sent, detector.rule_set, detector.limits)
+        yield event._replace(messages=tuple(messages))
+
+
+@contextmanager
+def reading_at(
+    detector: Detector, now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Iterator[Reading]:
+    """Read an event that is evaluated at a time, which is not before the detector's clock."""
     try:
-        if rule_set.relations or rule_set.texts:
-            messages += warnings_on(fields, sent, rule_set, detector.limits)
         remembered = Remembered(detector.state, detector.events_seen, fields, sent)
-        yield Reading(now_us, tuple(messages), predicates_at(detector, fields, sent), remembered)
+        yield Reading(now_us, (), predicates_at(detector, fields, sent), remembered)
     finally:
         detector.forget_lookups()
 
@@ -127,12 +143,8 @@ def _check_size(explained: Sequence[LiveRule]) -> None:
 
 
 def _rule(live: LiveRule, event: Reading) -> ExplainedRule:
-    rule = live.rule
-    if not rule.enabled:
-        node = Node(condition=rule.condition, future=Future(verdict=False), note=_DISABLED)
-        return ExplainedRule(rule, node, None)
     node = event.node(live)
-    return ExplainedRule(rule, node, why_not(node))
+    return ExplainedRule(live.rule, node, why_not(node) if live.rule.enabled else None)
 
 
 class _Explaining:
@@ -141,6 +153,7 @@ class _Explaining:
     def __init__(self, event: Reading, birth: int) -> None:
         self._predicates, self._remembered = event.predicates, event.remembered
         self._birth, self._now_us = birth, event.now_us
+        self._tells_since = event.tells_since
 
     def node(self, condition: Condition, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
@@ -211,6 +224,7 @@ class _Explaining:
             future=settled.future,
             nodes=nodes,
             witness_us=settled.witness_us,
+            since_us=settled_since(node, settled) if self._tells_since else None,
             decide=lambda truths: settle(node, past_us, now_us, truths).future.verdict,
         )
 
@@ -232,14 +246,20 @@ class _Explaining:
             return future_of(node, tally(adds), now_us, value_of)
 
         adds = all(child.verdict for child in nodes)
+        tells_since = self._tells_since and not isinstance(node.value, ScaledFact)
+        found = found_at(node, tally(adds), now_us)
         shown = self._predicates.shown(names)
+        notes = _cut(shown)
+        if found is not None and not isfinite(found):
+            notes.append(_PAST_RANGE)
         return Node(
             condition=node,
             future=future(adds),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
-            found=found_at(node, tally(adds), now_us),
-            note="; ".join(_cut(shown)) or None,
+            found=found,
+            since_us=since_of(node, tally(adds), now_us) if tells_since else None,
+            note="; ".join(notes) or None,
             decide=(lambda truths: future(all(truths)).verdict) if nodes else None,
         )
 

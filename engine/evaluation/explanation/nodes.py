@@ -30,7 +30,10 @@ class Node:
     witness_us: int | None = None
     """The time of the event that settles a temporal node; None if no single event does."""
     found: float | None = None
-    """What a comparison with a number over the past found. Of a count, no more than the comparison needs."""
+    """What a comparison with a number over the past found. Of a count, no more than the comparison needs. Of
+    a sum, an infinity or not a number if it is past the range of a double."""
+    since_us: int | None = None
+    """Every later event so far had this verdict. Only between two events; None if no such time is known."""
     note: str | None = None
     decide: Decide | None = field(default=None, repr=False, compare=False)
     """None for a node without members."""

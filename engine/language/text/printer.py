@@ -156,5 +156,5 @@ def _string(value: str) -> str:
     """Return a string literal: in single quotes if that saves escapes, as in most regular expressions."""
     if ("\\" in value or '"' in value) and "'" not in value and not _HIDDEN.search(value):
         return f"'{value}'"
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

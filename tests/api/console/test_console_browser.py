@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,9 +33,10 @@ _KEEP_WHAT_IS_DRAWN = """() => {
     const real = uPlot;
     globalThis.uPlot = function (options, data, target) {
         globalThis.drawn = data;
+        globalThis.nine = [options.tzDate(1709542800).getHours(), ...options.axes[0].values(null, [1709542800])];
         return new real(options, data, target);
     };
-    globalThis.uPlot.paths = real.paths;
+    Object.assign(globalThis.uPlot, real);
 }"""
 FIELDS = {"user": "ada", "action": "login", "ok": False}
 
@@ -85,7 +87,9 @@ async def console_at(
     async with local_service(folder, nodes=nodes, **quick) as service:
         app = Application(settings, service.fleet)
         async with served(app, settings) as wire:
-            page = await browser.new_page(viewport={"width": 1280, "height": 900, **viewport})
+            # The pages are in UTC, wherever the browser is.
+            size = {"width": 1280, "height": 900, **viewport}
+            page = await browser.new_page(viewport=size, timezone_id="America/New_York")
             try:
                 yield Console(page, f"http://127.0.0.1:{wire.port}", Caller(app, BOOTSTRAP))
             finally:
@@ -196,7 +200,7 @@ async def test_from_nothing_to_a_rule_that_is_explained_with_the_keyboard_alone(
     await page.get_by_role("button", name="Explain").click()
     await expect(page.get_by_text("1 rule of 1 would fire. Nothing was recorded.")).to_be_visible()
     await expect(page.locator(".explained")).to_contain_text("found 2")
-    await expect(page.locator(".explained time").first).to_contain_text("left")
+    await expect(page.locator(".explained small").filter(has_text="for another").first).to_contain_text("Z, ")
 
 
 async def test_names_and_values_from_callers_are_only_text(console: Console) -> None:
@@ -268,6 +272,42 @@ async def test_a_row_for_a_count_begins_where_it_is_known_and_nothing_comes_befo
     await console.open(detector, 'timeline?key={"user":"ada"}')
     await expect(page.locator(".plot canvas")).to_be_visible()
     assert (await page.evaluate("drawn"))[0] == [62]
+
+
+async def test_a_run_is_drawn_true_once_it_has_lasted_and_in_utc(console: Console) -> None:
+    detector = await console.create("shop", "per host (historically for 5s strong not error == true)")
+    for at_ms in (61_000, 63_000, 68_000):
+        await console.caller.evaluate(detector, {"host": "a"}, at_ms)
+    page = console.page
+    await console.sign_in()
+    await page.evaluate(_KEEP_WHAT_IS_DRAWN)
+    await console.open(detector, 'timeline?key={"host":"a"}')
+    await expect(page.locator(".plot canvas")).to_be_visible()
+    times, _, held = await page.evaluate("drawn")
+    assert (times, held) == ([8, 66, 68], [None, 0.7, 0.7])
+    assert await page.evaluate("nine") == [9, "09:00:00Z\n2024-03-04"]
+    await expect(page.get_by_text("All times are in UTC.")).to_be_visible()
+
+
+async def test_how_long_a_verdict_stays_goes_by_the_clock_of_the_detector(console: Console) -> None:
+    detector = await console.create("shop", "per user once within 10m ok == false")
+    clock_s = int(time.time()) - 3600
+    await console.caller.evaluate(detector, {"user": "ada", "ok": False}, clock_s * 1000)
+    await console.caller.evaluate(detector, {"user": "ada"}, (clock_s + 120) * 1000)
+    page = console.page
+    await console.sign_in()
+    await console.open(detector, "state")
+    await page.get_by_role("button", name="Look").click()
+    await expect(page.locator(".explained")).to_contain_text(", 2 m before")
+    await expect(page.locator(".explained")).to_contain_text("Z, for another 8 m")
+    await console.open(detector, "event")
+    await page.get_by_label("Fields").fill('{"user": "ada"}')
+    late = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(clock_s + 60))
+    await page.get_by_placeholder("now").fill(late)
+    await page.get_by_role("button", name="Explain").click()
+    at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(clock_s + 120))
+    await expect(page.get_by_text(f"At {at}, 1 rule of 1 would fire.")).to_be_visible()
+    await expect(page.locator(".explained")).to_contain_text("Z, for another 8 m")
 
 
 async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(console: Console) -> None:

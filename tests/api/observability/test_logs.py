@@ -94,6 +94,12 @@ def test_nothing_forges_a_record_in_json(logged_json: io.StringIO, where: str) -
     assert FORGED in "".join(record.values())
 
 
+def test_an_infinity_is_a_text_in_json(logged_json: io.StringIO) -> None:
+    logging.getLogger("x").error("said", extra={"fields": {"rate": float("inf"), "share": 0.5}})
+    record = json.loads(logged_json.getvalue(), parse_constant=pytest.fail)
+    assert (record["rate"], record["share"]) == ("inf", 0.5)
+
+
 @pytest.mark.parametrize("make", [TextFormatter, JsonFormatter])
 @pytest.mark.parametrize("where", ["message", "field", "detail"])
 def test_tokens_are_never_in_a_record(make: type[logging.Formatter], where: str) -> None:

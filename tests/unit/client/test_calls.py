@@ -21,7 +21,7 @@ RULE = {
     "notify": True,
     "priority": 1,
 }
-NODE = {"text": "a == 1"}
+NODE = {"text": "a == 1", "verdict": False}
 EXAMPLE = {"number": 1, "timestamp_ms": 0.5, "key": {}, "fields": {}}
 EVENT = {"event": {"fields": {"a": 1}, "timestamp_ms": 2}}
 TOKEN = {"id": "t", "hint": "cret"}

@@ -24,6 +24,7 @@ export function duration(ms) {
   return sign + parts.slice(0, 2).join(" ");
 }
 
+// In UTC, like every time on the pages.
 export function time(ms) {
   const date = new Date(ms);
   return isNaN(date) ? String(ms) : date.toISOString().replace("T", " ").replace(/\.000Z$/, "Z");

@@ -33,13 +33,16 @@ export async function eventView(detector, query, signal) {
     const { all, complete } = one
       ? { all: (await call("POST", `${path}/explain`, { ...asked, ruleId: one }, signal)).rules, complete: true }
       : await explainAll(asked);
+    const { clock_ms } = await call("GET", `${path}/state`, undefined, signal);
+    // A late event is evaluated at the time of the detector's clock.
+    const now_ms = Math.max(asked.event.timestamp_ms, clock_ms ?? -Infinity);
     const found = all.filter((one) => one.verdict || !only.checked);
     shown.replaceChildren(
-      h("p", {}, `At ${time(asked.event.timestamp_ms)}, ${count(all.filter((one) => one.verdict).length, "rule")} ` +
+      h("p", {}, `At ${time(now_ms)}, ${count(all.filter((one) => one.verdict).length, "rule")} ` +
         `of ${one ? 1 : rules.length} would fire. Nothing was recorded.`),
       complete ? "" : h("p", { class: "quiet" }, "There are too many rules to explain each of them at once, so only those " +
         "that fire are shown. Choose a rule to see why it does not."),
-      ...found.slice(0, SHOWN).map((one) => explained(one, asked.event.timestamp_ms, found.length < 6)),
+      ...found.slice(0, SHOWN).map((one) => explained(one, now_ms, found.length < 6)),
       found.length > SHOWN ? h("p", { class: "quiet" }, `${found.length - SHOWN} more are not shown.`) : "");
   };
 
@@ -79,7 +82,7 @@ export async function eventView(detector, query, signal) {
   return h("section", { class: "columns" },
     h("form", { onsubmit: run(explain), onkeydown: submitQuickly },
       field("Fields, as JSON", fields),
-      field("Time", when, "Empty for now; or ISO 8601; or milliseconds since 1970"),
+      field("Time", when, "Empty for now; or ISO 8601, in UTC unless it names a zone; or milliseconds since 1970"),
       h("details", {}, h("summary", {}, "Variables"), field("Variables, as JSON", vars, "What names with a $ stand for")),
       field("Rule", rule.element, rules.length > 1 && "Type a part of its name; empty for all rules"),
       h("label", { class: "check" }, only, " Only rules that fire"),
@@ -113,9 +116,15 @@ function parsed(text, what) {
 function moment(text) {
   const given = text.trim();
   if (!given) return Date.now();
-  const ms = /^-?\d+(\.\d+)?$/.test(given) ? Number(given) : Date.parse(given);
+  const ms = /^-?\d+(\.\d+)?$/.test(given) ? Number(given) : Date.parse(inUtc(given));
   if (isNaN(ms)) throw new Error(`Time: \`${given}\` is neither ISO 8601 nor a number of milliseconds`);
   return ms;
+}
+
+// Browsers take a time without a zone for their own.
+function inUtc(text) {
+  const zoneless = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(:\d\d(\.\d+)?)?)$/.exec(text);
+  return zoneless ? `${zoneless[1]}T${zoneless[2]}Z` : text;
 }
 
 const kept = (id) => `rule-detector.event.${id}`;

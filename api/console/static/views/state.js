@@ -27,14 +27,17 @@ export async function stateView(detector, query, signal) {
     one.times_true.toLocaleString("en"), share(one.evaluated_share), share(one.time_share)]);
 
   let rules;
-  // The rules for one key, as they stand between two events.
+  // The standing verdicts of rules for one key.
   async function look(key) {
     rules ??= (await call("GET", `detectors/${detector.id}/rules`, undefined, signal)).rules;
     const chosen = ruleChoice(rules, null, draw);
     const shown = h("div");
     async function draw() {
       const { node, clock_ms } = await ask({ rule: chosen.value(), key: JSON.stringify(key) });
-      shown.replaceChildren(explainedTree(node, clock_ms ?? Date.now()));
+      shown.replaceChildren(
+        h("p", { class: "quiet" }, "What an event would find that had only the keys of the rule" +
+          (clock_ms === undefined ? "." : ` and came at ${time(clock_ms)}, by the detector's clock.`)),
+        explainedTree(node, clock_ms));
     }
     tree.replaceChildren(h("h2", {}, "For ", keyText(key)), chosen.element, shown);
     await draw();

@@ -9,22 +9,25 @@ const KEPT = 500;
 const LANE = 34;
 const PAST_MS = 60_000;
 
-// The temporal conditions as they stand between two events: `row`, `verdict`, and since when that is known to be so.
+// The temporal conditions of which the detector knows since when, at least, events have found them as they are now.
 async function before(detector, rule, key, signal) {
-  try {
-    const asked = new URLSearchParams({ rule, key });
-    const { node, clock_ms } = await call("GET", `detectors/${detector.id}/state?${asked}`, undefined, signal);
-    return clock_ms === undefined ? [] : rowsOf(node, "", clock_ms);
-  } catch {
-    // Without all keys of the rule, nothing is known of its slices.
-    return [];
-  }
+  const asked = new URLSearchParams({ rule, key });
+  const { node, clock_ms } = await call("GET", `detectors/${detector.id}/state?${asked}`, undefined, signal);
+  return rowsOf(node, "", clock_ms);
 }
 
 function rowsOf(node, per, now_ms) {
   const inside = node.key ? Object.keys(node.key).map((name) => `per ${name}: `).join("") : per;
-  const own = node.verdict === undefined ? [] : [{ row: per + node.text, verdict: node.verdict, since_ms: node.since_ms ?? node.witness_ms, now_ms }];
+  const { verdict, since_ms } = node;
+  const own = since_ms < now_ms ? [{ row: per + node.text, verdict, since_ms, now_ms }] : [];
   return [...own, ...(node.nodes ?? []).flatMap((inner) => rowsOf(inner, inside, now_ms))];
+}
+
+// The label of a tick: its time, and below the first one of each day its date.
+function label(seconds, place, splits) {
+  const [date, clock] = time(seconds * 1000).split(" ");
+  const sameDay = place && time(splits[place - 1] * 1000).startsWith(date);
+  return sameDay ? clock : `${clock}\n${date}`;
 }
 
 export async function timelineView(detector, query, signal) {
@@ -50,7 +53,8 @@ export async function timelineView(detector, query, signal) {
     history.replaceState(null, "", `#/d/${detector.id}/timeline?${wanted}`);
     const filter = new URLSearchParams({ key: key.value.trim() || "{}" });
     told.textContent = "Connecting …";
-    const remembered = await before(detector, chosen.value(), key.value.trim() || "{}", until);
+    // What is wrong with the key is said by the timeline.
+    const remembered = await before(detector, chosen.value(), key.value.trim() || "{}", until).catch(() => []);
     if (until.aborted) return;
     known = remembered;
     begun = false;
@@ -83,7 +87,7 @@ export async function timelineView(detector, query, signal) {
     told.textContent = moments.length
       ? `${count(moments.length, "event")} seen since ${time(moments[0].time_ms)}`
       : `Watching. Events appear here as they happen. ${known.length
-        ? "Until then, the plot shows since when conditions have been as they are, as far as the detector remembers."
+        ? "Until then, the plot shows since when, at least, events have found the conditions as they are."
         : "Those from before cannot be drawn: a detector remembers times and counts, not events."}`;
     draw(news);
     fired.prepend(...added.filter((moment) => moment.verdict).reverse().map((moment) =>
@@ -97,7 +101,7 @@ export async function timelineView(detector, query, signal) {
     const now_ms = known[0].now_ms, last_ms = moments.at(-1)?.time_ms ?? now_ms;
     const begin_ms = now_ms - Math.max(PAST_MS, last_ms - now_ms);
     const since = rows.map((row) => known.find((one) => one.row === row)).map((one) =>
-      one && { verdict: one.verdict, since_ms: Math.max(one.since_ms ?? now_ms, begin_ms) });
+      one && { verdict: one.verdict, since_ms: Math.max(one.since_ms, begin_ms) });
     const times = [...new Set([begin_ms, ...since.map((one) => one?.since_ms ?? now_ms), now_ms])].sort((one, two) => one - two);
     return times.map((time_ms) => ({ time_ms, verdicts: since.map((one) => (one && one.since_ms <= time_ms ? one.verdict : null)) }));
   }
@@ -125,14 +129,16 @@ export async function timelineView(detector, query, signal) {
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") } };
     chart = new globalThis.uPlot({
       width: Math.max(320, plot.clientWidth), height: top * LANE + 60, legend: { show: false }, cursor: { y: false },
+      padding: [null, 40, null, 16],
       scales: { y: { range: [-0.2, top] } },
-      axes: [axis, { ...axis, size: 30, splits: () => labels.map((_, lane) => top - lane - 1 + 0.35), values: () => labels.map((_, lane) => String(lane)) }],
-      series: [{}, ...labels.map((label, lane) => ({
-        label, stroke: colour(lane ? "--accent" : "--true"), width: 2, points: { show: true, size: 5 }, spanGaps: true,
+      tzDate: (seconds) => globalThis.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      axes: [{ ...axis, space: 90, values: (_, splits) => splits.map(label) }, { ...axis, size: 30, splits: () => labels.map((_, lane) => top - lane - 1 + 0.35), values: () => labels.map((_, lane) => String(lane)) }],
+      series: [{}, ...labels.map((text, lane) => ({
+        label: text, stroke: colour(lane ? "--accent" : "--true"), width: 2, points: { show: true, size: 5 }, spanGaps: true,
         paths: globalThis.uPlot.paths.stepped({ align: 1 }),
       }))],
     }, data, plot);
-    plot.append(h("ol", { start: 0 }, labels.map((label) => h("li", {}, h("code", {}, label)))));
+    plot.append(h("ol", { start: 0 }, labels.map((text) => h("li", {}, h("code", {}, text)))));
   }
 
   new ResizeObserver(() => chart?.setSize({ width: Math.max(320, plot.clientWidth), height: chart.height })).observe(plot);

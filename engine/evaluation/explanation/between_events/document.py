@@ -23,7 +23,10 @@ def rule_document(explained: ExplainedRule) -> dict[str, Any]:
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    """Return a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, found?, note?}`."""
+    """Return a node without the members that are not known.
+
+    JSON has no infinities, to which a sum may come: then `found` is absent, and `note` says so.
+    """
     document: dict[str, Any] = {"text": node.text, "verdict": node.verdict}
     if node.nodes:
         document["nodes"] = [*map(node_document, node.nodes)]
@@ -36,8 +39,9 @@ def node_document(node: Node) -> dict[str, Any]:
     if node.until_us is not None:
         document["until_ms"] = milliseconds(node.until_us)
     if node.found is not None and isfinite(node.found):
-        # JSON has no infinities, to which a sum may come.
         document["found"] = node.found
+    if node.since_us is not None:
+        document["since_ms"] = milliseconds(node.since_us)
     if node.note is not None:
         document["note"] = node.note
     return document

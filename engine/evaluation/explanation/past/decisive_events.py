@@ -57,6 +57,18 @@ def settle(node: Temporal, past_us: int | None, now_us: int, operands: tuple[boo
             assert_never(node)
 
 
+def settled_since(node: Temporal, settled: Settled) -> int | None:
+    """Return a time after which all events so far had the verdict, or None if none is known."""
+    if settled.witness_us is None or not settled.future.verdict:
+        return settled.witness_us
+    match node:
+        case language.HistoricallyFor(_, _, "strong"):
+            # The witness is the start of the run, which has to last for the window.
+            return settled.witness_us + node.window_us
+        case _:
+            return settled.witness_us
+
+
 def _seen(latest_us: int | None) -> Settled:
     return Settled(Future(latest_us is not None), latest_us)
 

@@ -80,7 +80,7 @@ def _differences(differences: list[Difference]) -> list[dict[str, Any]]:
         document = {"fired": one.kind, **_example(one.example)}
         if one.nodes is not None and left > 0:
             rule, draft = map(node_document, one.nodes)
-            left -= len(json.dumps([rule, draft]))
+            left -= len(json.dumps([rule, draft], allow_nan=False))
             document |= {"rule": rule, "draft": draft}
         documents.append(document)
     return documents

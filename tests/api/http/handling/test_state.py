@@ -76,8 +76,9 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
         "enabled": True,
         "node": {
             "text": RULE,
+            "verdict": False,
             "nodes": [
-                {"text": "ok == true"},
+                {"text": "ok == true", "verdict": False},
                 {
                     "text": "per user once within 10m ok == false",
                     "verdict": True,
@@ -85,9 +86,10 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
                         {
                             "text": "once within 10m ok == false",
                             "verdict": True,
-                            "nodes": [{"text": "ok == false"}],
+                            "nodes": [{"text": "ok == false", "verdict": False}],
                             "witness_ms": 1_000,
                             "until_ms": 601_000,
+                            "since_ms": 1_000,
                         }
                     ],
                     "key": {"user": "bob"},

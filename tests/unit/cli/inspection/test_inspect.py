@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from api.cli import main
-from engine.runtime.contract.requests.operations import evaluate
+from engine.runtime.contract.requests.operations import add_rule, evaluate
 from tests.local_runtime.service import LocalService
 from tests.unit.cli.inspection.inspecting import SECOND, event, filled, inspect, journal_of, shop, told
 from tests.unit.cli.inspection.watching import LOCKS, state_of, watched
@@ -126,14 +126,26 @@ def test_a_rule_can_be_looked_into(data: Path) -> None:
     assert run.stdout == (
         "forced\n"
         '  true   per user once within 10m ok == false; slice user: "u3"; until 2023-11-14T22:23:20.003Z\n'
-        "    true   once within 10m ok == false; since 2023-11-14T22:13:20.003Z, 0.006 s before; "
+        "    true   once within 10m ok == false; settled at 2023-11-14T22:13:20.003Z, 0.006 s before; "
         "until 2023-11-14T22:23:20.003Z\n"
-        "      ?      ok == false\n"
+        "      false  ok == false; missing\n"
     )
     tree = told(data, "--detector", "shop", "--rule", "forced", "--key", "user=nobody")
     assert tree["node"]["verdict"] is False
     assert tree["node"]["key"] == {"user": "nobody"}
     assert before == {path: path.read_bytes() for path in files_of(data)}
+
+
+async def test_a_sum_past_the_range_of_a_double_is_valid_json(service: LocalService, tmp_path: Path) -> None:
+    detector = await service.fleet.create_detector("shop")
+    await service.fleet.call(detector, add_rule("large", "sum(x) > 5"))
+    large = b'{"event": {"fields": {"x": 1e308}, "timestamp_ms": 0}}'
+    for _ in range(2):
+        await service.fleet.call(detector, evaluate(large))
+    run = inspect(tmp_path / "data", "--detector", "shop", "--rule", "large", "--json")
+    node = json.loads(run.stdout, parse_constant=pytest.fail)["node"]
+    assert "found" not in node
+    assert node["note"] == "what it found is past the range of a double"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +170,6 @@ def test_an_event_is_explained_by_a_data_folder(data: Path, tmp_path: Path) -> N
     run = CliRunner().invoke(main, [*arguments, "--rule", "forced", "-o", "json"])
     [explained] = json.loads(run.stdout)["rules"]
     assert explained["verdict"] is True
-    assert "since 2023-11-14T22:13:20.003Z" in CliRunner().invoke(main, arguments).stdout
+    assert "settled at 2023-11-14T22:13:20.003Z" in CliRunner().invoke(main, arguments).stdout
     refused = CliRunner().invoke(main, [*arguments, "--rule", "nothing"])
     assert (refused.exit_code, "no rule has" in refused.stderr) == (1, True)

@@ -45,7 +45,7 @@ def test_the_tree_is_told_with_values_slices_and_times(
         "  false  ok == true and per user once within 10m ok == false\n"
         '    false  ok == true; ok: "true"; `ok` is the string "true", compared with the boolean true\n'
         '    true   per user once within 10m ok == false; slice user: "ada"; until 2024-03-04T09:10:03.120Z\n'
-        "      true   once within 10m ok == false; since 2024-03-04T09:00:03.120Z, 41 s before; until "
+        "      true   once within 10m ok == false; settled at 2024-03-04T09:00:03.120Z, 41 s before; until "
         "2024-03-04T09:10:03.120Z\n"
         '        false  ok == false; ok: "true"; `ok` is the string "true", compared with the boolean false\n'
         "  it would fire if this turned: ok == true\n"
@@ -76,7 +76,7 @@ def test_it_is_told_how_long_ago_an_event_was(
     detector.add_rule("rule", "once c == 1")
     detector.evaluate({"c": 1}, 1_709_542_800_000)
     run = explained({"timestamp_ms": 1_709_542_800_000 + elapsed_ms})
-    assert f"since 2024-03-04T09:00:00.000Z, {told} before" in run.stdout
+    assert f"settled at 2024-03-04T09:00:00.000Z, {told} before" in run.stdout
 
 
 def test_one_rule_can_be_named_and_the_answer_given_as_it_came(

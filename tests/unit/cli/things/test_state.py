@@ -2,10 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
+from api.cli.printing.explained_rules import node_lines
+from api.client import ExplainedNode
 from engine import Detector
 from tests.unit.cli.fake_service import FakeService
 
@@ -71,12 +74,12 @@ def test_a_rule_is_shown_for_a_key() -> None:
     told = state("--rule", "login", "--key", "user=bob").stdout
     assert told == (
         "login\n"
-        "  ?      ok == true and per user once within 10m ok == false\n"
-        "    ?      ok == true\n"
+        "  false  ok == true and per user once within 10m ok == false\n"
+        "    false  ok == true; missing\n"
         '    true   per user once within 10m ok == false; slice user: "bob"; until 1970-01-01T00:10:01.000Z\n'
-        "      true   once within 10m ok == false; since 1970-01-01T00:00:01.000Z, 1 s before; "
+        "      true   once within 10m ok == false; settled at 1970-01-01T00:00:01.000Z, 1 s before; "
         "until 1970-01-01T00:10:01.000Z\n"
-        "        ?      ok == false\n"
+        "        false  ok == false; missing\n"
     )
     assert json.loads(state("--rule", "login", "-o", "json").stdout)["name"] == "login"
 
@@ -86,3 +89,15 @@ def test_control_characters_of_a_key_do_not_reach_the_terminal(detector: Detecto
     page = state("--list", "keys", "--limit", "1").stdout
     assert "user=eve\ufffd\ufffd[31mred" in page
     assert "\x1b" not in page
+
+
+def test_since_when_a_verdict_stands_is_told_apart_from_what_settles_it() -> None:
+    node = ExplainedNode(text="a == 1", verdict=True, witness_ms=1_000, since_ms=6_000)
+    [line] = node_lines(node, 8_000_000, "")
+    assert line == (
+        "true   a == 1; settled at 1970-01-01T00:00:01.000Z, 7 s before; "
+        "at least since 1970-01-01T00:00:06.000Z"
+    )
+    for since_ms in (1_000, 8_000):
+        [line] = node_lines(msgspec.structs.replace(node, since_ms=since_ms), 8_000_000, "")
+        assert "since" not in line

@@ -120,7 +120,7 @@ def test_one_event_of_one_rule_is_explained(rules: str, events: str) -> None:
         "    true   ok == false; ok: false",
         '    true   per ip once within 10s n == 1; slice ip: "a"; until 2023-11-14T22:13:30.000Z',
         (
-            "      true   once within 10s n == 1; since 2023-11-14T22:13:20.000Z, 5 s before; "
+            "      true   once within 10s n == 1; settled at 2023-11-14T22:13:20.000Z, 5 s before; "
             "until 2023-11-14T22:13:30.000Z"
         ),
         "        false  n == 1; missing",

@@ -1,5 +1,6 @@
 """What a detector says that it holds: numbers, keys, memories, rules and what they cost."""
 
+import json
 import random
 from typing import Any
 
@@ -21,7 +22,12 @@ from engine.evaluation.explanation.between_events.holdings import (
 from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.rule_book import verdicts
 from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES, key_bytes
+from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.inspecting.comparisons import comparison_of
+from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.firings import dry_run_body, evaluate_explained_body
 from engine.evaluation.wire.inspecting.states import StateAsked, after_of, state_of
+from engine.evaluation.wire.inspecting.timelines import TimelineAsked, timeline
 
 
 def ask(detector: Detector, **asked: Any) -> dict[str, Any]:
@@ -108,7 +114,7 @@ def test_a_name_with_a_dollar_is_another_one_than_that_without() -> None:
     detector = Detector()
     rule = detector.add_rule("r", "per $ser once a == 1 or per user once a == 1")
     one, other = standing(detector, rule, {"user": 7})["node"]["nodes"]
-    assert one["note"] == "name a slice by a value of `$ser`"
+    assert one["note"] == "`$ser` is missing, so the event belongs to no slice"
     assert other["key"] == {"user": 7}
 
 
@@ -218,69 +224,81 @@ def test_a_rule_tells_what_is_missing_to_look_inside() -> None:
     rule = detector.add_rule("r", "per user once a == 1 or per $ip where b == 1 once a == 1")
     submit(detector, ({"user": "ada", "a": 1}, 1_000))
     one, other = standing(detector, rule, {"$ip": 7})["node"]["nodes"]
-    assert one == {"text": "per user once a == 1", "note": "name a slice by a value of `user`"}
+    assert one == {
+        "text": "per user once a == 1",
+        "verdict": False,
+        "note": "`user` is missing, so the event belongs to no slice",
+    }
     assert other["key"] == {"$ip": 7}
     assert other["verdict"] is False
     tree = standing(detector, rule, {"user": "ada"})
     assert tree["node"]["verdict"] is True
     assert tree["node"]["nodes"][0]["nodes"][0]["witness_ms"] == 1_000
     detector.change_rule(rule, enabled=False)
-    assert standing(detector, rule, {})["node"].keys() == {"text"}
-    assert standing(detector, rule, {})["enabled"] is False
-
-
-def test_of_what_is_known_only_what_is_certain_is_said() -> None:
-    detector = Detector()
-    rule = detector.add_rule(
-        "r", "(once within 5s a == 1) or (once within 9s a == 1) or b == 1 or not (x == 1 and once c == 1)"
-    )
-    submit(detector, ({"a": 1}, 0))
-    node = standing(detector, rule, {})["node"]
-    # `once c == 1` has never been true, so the last member is true for ever.
-    assert (node["verdict"], node.get("until_ms")) == (True, None)
-    detector.change_rule(rule, condition="(once within 5s a == 1) or (once within 9s a == 1) or b == 1")
-    submit(detector, ({"a": 1}, 0))
-    node = standing(detector, rule, {})["node"]
-    assert (node["verdict"], node["until_ms"]) == (True, 9_000)
-    detector.change_rule(rule, condition="sum(x) > y and once a == 1")
-    submit(detector, ({"a": 1, "x": 2}, 0))
-    node = standing(detector, rule, {})["node"]
-    assert "verdict" not in node
-    assert node["nodes"][0]["found"] == 2
+    off = standing(detector, rule, {})
+    assert (off["enabled"], off["node"]["verdict"]) == (False, False)
+    assert off["node"]["note"] == "the rule is disabled, so it observes no events"
 
 
 @pytest.mark.parametrize(
     ("condition", "verdict", "until_ms"),
     [
         ("once a == 1 and once within 5s a == 1", True, 5_000),
-        ("b == 1 and not (once within 5s a == 1 or not once within 9s a == 1)", False, 5_000),
-        ("historically for 5s strong a == 1", True, None),
-        ("historically for 5s strong a == 2", False, None),
-        ("sum(a) within 1m > limit", None, None),
+        ("b == 1 and not (once within 5s a == 1 or not once within 9s a == 1)", False, None),
+        ("historically for 5s strong a == 1", False, None),
+        ("historically for 5s strong not a == 2", True, None),
+        ("sum(a) within 1m > limit", False, None),
+        ("user == 7", False, None),
+        ("per user once user == 7", True, None),
+        ("once (per user a == 1)", True, None),
+        ("once (per user user == 7) and not (per user user == 7)", False, None),
+        ("per user where b == 1 once a == 1", False, None),
     ],
 )
-def test_a_tree_says_what_is_certain_without_an_event(
-    condition: str, verdict: bool | None, until_ms: float | None
+def test_a_standing_verdict_is_that_of_an_event_that_has_the_keys_of_the_rule(
+    condition: str, verdict: bool, until_ms: float | None
 ) -> None:
     detector = Detector()
     rule = detector.add_rule("r", condition)
-    assert standing(detector, rule, {"user": 7})["node"].get("verdict") in {None, False}
     submit(detector, ({"user": 7, "a": 1, "b": 1}, -9_000), ({"user": 7, "a": 1}, 0))
-    node = standing(detector, rule, {"user": 7})["node"]
-    assert (node.get("verdict"), node.get("until_ms")) == (verdict, until_ms)
-    assert "since_ms" not in node
+    node = standing(detector, rule, {"user": 7, "b": 1})["node"]
+    assert (node["verdict"], node.get("until_ms")) == (verdict, until_ms)
 
 
-def test_whether_an_event_belongs_to_a_slice_is_not_known_without_it() -> None:
+@pytest.mark.parametrize("numbers", [(1e308, 1e308), (1e308, 1e308, -1e308, -1e308), (-1e308, -1e308)])
+@pytest.mark.parametrize(
+    "condition", ["sum(x) > 5", "avg(x) within 1m < 5", "per user (not sum(x) within 10s != y)"]
+)
+def test_a_sum_past_the_range_of_a_double_is_told_in_words(
+    condition: str, numbers: tuple[float, ...]
+) -> None:
     detector = Detector()
-    rule = detector.add_rule("r", "per user where b == 1 once a == 1")
-    submit(detector, ({"user": 7, "a": 1, "b": 1}, 0))
-    node = standing(detector, rule, {"user": 7})["node"]
-    assert "verdict" not in node
-    assert [(each["text"], each.get("verdict")) for each in node["nodes"]] == [
-        ("once a == 1", True),
-        ("b == 1", None),
+    rule = detector.add_rule("r", condition)
+    detector.add_rule("draft", condition + " or x == 1", shadow=True, draft_of=rule)
+    timeline(detector, msgspec.json.encode(TimelineAsked(rule, {}, 0)))
+    events = [{"user": 1, "x": number, "y": 2} for number in numbers]
+    # Those of a time before a pane's width are apart from those after it.
+    submit(detector, *((fields, 40 * place) for place, fields in enumerate(events)))
+    event = {"fields": {"user": 1, "x": 1, "y": 2}, "timestamp_ms": 100}
+    body = msgspec.json.encode({"event": event})
+    answers = [
+        state_of(detector, msgspec.json.encode(StateAsked(about="rule", rule_id=rule, key={"user": 1}))),
+        explain_body(detector, body),
+        dry_run_body(detector, body, explained=True),
+        evaluate_explained_body(detector, body),
+        timeline(detector, msgspec.json.encode(TimelineAsked(rule, {}, 0))),
+        comparison_of(detector, rule, 0),
+        *(
+            state_of(detector, msgspec.json.encode(StateAsked(about=about)))
+            for about in ("all", "keys", "nodes", "rules", "costs")
+        ),
     ]
+    for answer in answers:
+        assert isinstance(answer, Done)
+        json.loads(answer.result, parse_constant=pytest.fail)
+    for answer in answers[:2]:
+        assert b'"found"' not in answer.result
+        assert b'"note":"what it found is past the range of a double"' in answer.result
 
 
 def test_rules_of_a_name_are_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
