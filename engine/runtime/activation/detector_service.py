@@ -128,10 +128,8 @@ class DetectorService:
         self, supervisor: LinkServer, detector_id: str, epoch: int, room_wanted: bool, name: str
     ) -> Activated:
         self._supervisor = supervisor
-        # If the supervisor dies meanwhile, its successor still finds the detector active, or no detector.
-        return await asyncio.shield(
-            self._activating.begin(self._begin(detector_id, epoch, room_wanted, name))
-        )
+        # A successor of the supervisor waits for it, and finds the detector active, or no detector.
+        return await self._activating.finish(self._begin(detector_id, epoch, room_wanted, name))
 
     async def _begin(self, detector_id: str, epoch: int, room_wanted: bool, name: str) -> Activated:
         port = self._make_port()

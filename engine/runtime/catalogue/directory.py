@@ -288,6 +288,11 @@ class Directory:
         self._change(DetectorRemoved(detector_id))
         return self._detectors.note(detector_id, None)
 
+    def removed_detectors(self) -> list[str]:
+        """Return the removed detectors whose files may still exist."""
+        self.check_owner()
+        return list(self._state.removed)
+
     def purge_detector(self, detector_id: str) -> None:
         """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
         self.check_owner()
