@@ -50,6 +50,7 @@ async def local_service(
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
     broker = LocalBroker(chosen, actors, directories, nodes=nodes)
+    actors.term = lambda: broker.term
     fleet = Fleet(chosen, broker, connect=actors.connect)
     await fleet.start()
     try:

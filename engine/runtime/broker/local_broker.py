@@ -172,6 +172,11 @@ class LocalBroker(Broker):
                 self._problems.note(problem)
         return changes
 
+    @property
+    def term(self) -> int:
+        """The term of the directory: the number of its last opening."""
+        return self._directory.term
+
     async def check_owner(self) -> None:
         """Return once it is certain that no later broker owns the data folder; else the process ends.
 

@@ -132,7 +132,7 @@ class Directory:
         self._save_if_long()
         if self._store.segment_count > _SEGMENTS_MAX:
             self._save_if_can_be()
-        return Opened((*map(str, recovered.damage), *self._delete_unfinished()))
+        return Opened((*map(str, recovered.damage), *self._delete_unfinished()), self._store.epoch)
 
     def _begin(self) -> None:
         """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""

@@ -69,6 +69,8 @@ class DirectoryClient:
         self._background = Background()
         self._calls = OpenCalls(settings.deadline_s)
         self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
+        self.term = 0
+        """The number of the directory's last opening; 0 before the first one."""
         self.problem: str | None = None
         """Why the last call failed; None if it did not."""
         self.removed: list[str] = []
@@ -261,7 +263,7 @@ class DirectoryClient:
         except BaseException:
             await directory.end()
             raise
-        self._running = directory
+        self._running, self.term = directory, opened.term
         return opened
 
     def _unavailable(self, reason: str) -> DetectorUnavailable:

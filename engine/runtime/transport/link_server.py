@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.errors import DetectorUnavailable, Superseded
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.operations import Reply
 from engine.runtime.transport.link import Link
@@ -187,7 +187,7 @@ def _raised(number: int, error: Exception) -> Response:
             return Refusing(number, error.entries)
         case DetectorUnavailable():
             return Unavailable(number, error.code, error.message, error.retry_after_s)
-        case StorageError():
+        case StorageError() | Superseded():
             pass
         case _:
             _log.error("a call from another process failed", exc_info=error)
