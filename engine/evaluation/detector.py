@@ -1,5 +1,6 @@
 """A detector: rules with their histories, and the evaluation of events in order."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
@@ -16,6 +17,8 @@ from engine.evaluation.rule_book.rule_book import RuleBook
 from engine.evaluation.rules import Fired
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
+
+_log = logging.getLogger(__name__)
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -193,9 +196,20 @@ class Detector(RuleBook):
     ) -> None:
         # A copy, because an observer may remove itself.
         for observer in tuple(self.observers):
-            observer.observe(fields, timestamp_ms, sent or _NOTHING)
+            try:
+                observer.observe(fields, timestamp_ms, sent or _NOTHING)
+            except Exception:  # noqa: BLE001 -- a look must not break an evaluation
+                _log.exception(
+                    "an event could not be shown to those who look at the detector; they see no more"
+                )
+                if observer in self.observers:
+                    self.observers.remove(observer)
         if self.sampler is not None and self.shadows.comparisons:
-            self.sampler.observe(fields, timestamp_ms, sent or _NOTHING)
+            try:
+                self.sampler.observe(fields, timestamp_ms, sent or _NOTHING)
+            except Exception:  # noqa: BLE001 -- a look must not break an evaluation
+                _log.exception("examples of differences are explained no more")
+                self.sampler = None
 
     def _acting(self, fired: Fired, event: Event) -> Fired:
         """Of the rules that fired at the last event, return those that yield actions."""

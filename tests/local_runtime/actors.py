@@ -73,6 +73,8 @@ class LocalActors:
         """Whether Ray finds a node by itself."""
         self.room.set()
         self.make: Callable[..., MeasuredActor] = MeasuredActor
+        self.term: Callable[[], int] = lambda: 0
+        """The term of the directory."""
 
     async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> LocalWorker:
         self.avoided.append(avoid)
@@ -85,6 +87,7 @@ class LocalActors:
         node = node or next((one for one in ("n", "m") if one not in avoid), "n")
         handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings, node)
         handle.before = self.before
+        handle.term = lambda: self.term()  # noqa: PLW0108 -- a test sets it later
         self.started.append(handle)
         return handle
 
@@ -94,6 +97,7 @@ class LocalActors:
         return [Survivor(self._found(worker), worker.node) for worker in left]
 
     async def _found(self, worker: LocalWorker) -> LocalWorker:
+        worker.term = self.term
         worker.supervise()
         return worker
 

@@ -14,7 +14,7 @@ from typing import Any
 from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
+from engine.runtime.broker.remote_broker import ABANDONABLE, RemoteBroker, methods_for_front_ends
 from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
@@ -50,6 +50,7 @@ async def local_service(
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
     broker = LocalBroker(chosen, actors, directories, nodes=nodes)
+    actors.term = lambda: broker.term
     fleet = Fleet(chosen, broker, connect=actors.connect)
     await fleet.start()
     try:
@@ -82,7 +83,9 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     told: list[Note] = []
     lost: list[str] = []
     methods = methods_for_front_ends(service.broker, lambda: told.append(Note("revoked")))
-    serves = LinkServer(methods, noted=notes.append, lost=lambda: lost.append("server"))
+    serves = LinkServer(
+        methods, abandonable=ABANDONABLE, noted=notes.append, lost=lambda: lost.append("server")
+    )
     await serves.start(ours)
     connected: list[LinkClient] = []
 

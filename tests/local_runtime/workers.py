@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node
+from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node, make_room_note
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import DetectorFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
@@ -91,6 +91,8 @@ class LocalWorker(Mortal):
         self.reported: Callable[[Report], None] = lambda _: None
         self.silent = False
         """Whether it answers no beat, as a stopped process."""
+        self.term: Callable[[], int] = lambda: 0
+        """The term of the supervisor's directory."""
         self.supervise()
         self.calls: list[tuple[str, int]] = []
         """What was called, with the number of operations of a batch."""
@@ -144,22 +146,22 @@ class LocalWorker(Mortal):
     async def activate(
         self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
     ) -> Activated:
-        return await self._supervisor.ask("activate", Activated, detector_id, epoch, room_wanted, name)
+        return await self._command("activate", Activated, detector_id, epoch, room_wanted, name)
 
     async def adopt(self) -> list[Held]:
-        return await self._supervisor.ask("adopt", list[Held])
+        return await self._command("adopt", list[Held])
 
     def make_room(self, epoch: int) -> None:
-        self._supervisor.note(MAKE_ROOM, str(epoch).encode())
+        self._supervisor.note(MAKE_ROOM, make_room_note(self.term(), epoch))
 
     async def delete(self, epoch: int) -> None:
-        await self._supervisor.ask("delete", None, epoch)
+        await self._command("delete", None, epoch)
 
     async def close(self, epoch: int) -> str | None:
-        return await self._supervisor.ask("close", str | None, epoch)
+        return await self._command("close", str | None, epoch)
 
     async def fork(self, epoch: int, fork_id: str) -> bool:
-        return await self._supervisor.ask("fork", bool, epoch, fork_id)
+        return await self._command("fork", bool, epoch, fork_id)
 
     async def ping(self) -> None:
         await self._supervisor.ask("ping", int)
@@ -178,6 +180,9 @@ class LocalWorker(Mortal):
 
     async def end(self) -> None:
         self.die()
+
+    async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
+        return await self._supervisor.ask(method, kind, self.term(), *arguments)
 
     # -- what it does ----------------------------------------------------------------------------------------
 

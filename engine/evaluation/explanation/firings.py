@@ -1,5 +1,6 @@
 """The rules that fire at an event, explained: when it is evaluated, or in a dry run."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +11,8 @@ from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Entry, Refusal
+
+_log = logging.getLogger(__name__)
 
 DRY_RUN_NODES_MAX: Final = 40_000
 """The most nodes of rules in a dry run; each takes 10 to 40 µs."""
@@ -27,13 +30,20 @@ class Firings(NamedTuple):
 def evaluate_explained(
     detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
 ) -> Firings:
-    """Evaluate an event that consists of JSON values, and explain what fires. Raises Refusal 1402."""
+    """Evaluate an event that consists of JSON values, and explain what fires. Raises Refusal 1402.
+
+    Once the event is evaluated, a failure to explain it is logged: then there are no explanations.
+    """
     remembered = Remembered(detector.state, detector.events_seen, fields, sent).keep()
     try:
         outcome = detector.submit_clean_one(fields, timestamp_ms, sent)
         assert detector.clock_us is not None, "an event was evaluated"
-        event = Reading(detector.clock_us, (), predicates_at(detector, fields, sent), remembered)
-        nodes = [event.node(detector.live[rule.id]) for rule in _first(outcome.fired)]
+        try:
+            event = Reading(detector.clock_us, (), predicates_at(detector, fields, sent), remembered)
+            nodes = [event.node(detector.live[rule.id]) for rule in _first(outcome.fired)]
+        except Exception:  # noqa: BLE001 -- the event is evaluated
+            _log.exception("what fired could not be explained")
+            nodes = []
     finally:
         detector.forget_lookups()
     return Firings(outcome.fired, tuple(outcome.messages), tuple(nodes))

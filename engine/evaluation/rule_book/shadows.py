@@ -1,5 +1,6 @@
 """Shadow rules: kept out of the actions, and drafts among them compared with their rules."""
 
+import logging
 from collections import deque
 from collections.abc import Container, Mapping
 from operator import attrgetter
@@ -12,6 +13,8 @@ from engine.evaluation.plan.requirements import expiry_of, is_temporal, run_us_o
 from engine.evaluation.rules import Fired, LiveRule, Rule
 from engine.language.condition import Condition, Keyed, children, walk
 from engine.language.diagnostics import Entry, Refusal
+
+_log = logging.getLogger(__name__)
 
 EXAMPLES_MAX: Final = 10
 """The most examples of one kind; later ones replace earlier ones."""
@@ -115,7 +118,10 @@ class Comparison:
         example = self._example(number, event)
         self.examples[kind].append(example)
         for watcher in watchers:
-            watcher.differed(kind, example, event)
+            try:
+                watcher.differed(kind, example, event)
+            except Exception:  # noqa: BLE001 -- as for observers
+                _log.exception("a difference could not be shown to those who look at the comparison")
 
     def _choose_watchers(self, kind: str, number: int) -> list[Watcher]:
         """Choose the watchers that receive an event at which only one of the two fired."""

@@ -306,7 +306,7 @@ class DetectorQueue:
 
     def _pass_on(self, taken: list[Submission], reply: Reply) -> None:
         self._waiting.answer(taken, reply)
-        if reply.crash is not None:
+        if reply.crash is not None and reply.crash.lost:
             self._lose("an operation broke the engine")
 
     def _gone(self) -> Exception:

@@ -4,17 +4,17 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.loads import Load, leaver
 from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.errors import ActorDied, Superseded
 from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
@@ -44,7 +44,10 @@ class Node(NamedTuple):
 
 
 class DetectorService:
-    """Serves any number of connections. The one that last called `activate` or `adopt` is the supervisor's.
+    """Serves any number of connections. The one that last gave a command is the supervisor's.
+
+    Each command carries the term of the directory that gives it. Once a later directory has given one, those
+    of earlier ones are refused: they were replaced, and what they still had under way may arrive late.
 
     A batch names the epoch of the activation that it is meant for, which is unique in a data folder. If that
     activation is not here, the batch is refused as MOVED. The worker outlives its supervisor: it finishes
@@ -76,6 +79,8 @@ class DetectorService:
         self.servers: dict[LinkServer, str] = {}
         """The open connections, each with its transport."""
         self._supervisor: LinkServer | None = None
+        self._term = 0
+        """The latest term of a directory that has given a command."""
         self._activating = Background()
         self._discards = Background()
         self._cpu_s: dict[int, float] = {}
@@ -87,12 +92,15 @@ class DetectorService:
     def link(self, transport: str = "unix") -> Link:
         """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
         server = LinkServer({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
-        server.methods = {
-            "activate": partial(self._activate, server),
-            "adopt": partial(self._adopt, server),
+        commands: dict[str, Callable[..., Awaitable[Any]]] = {
+            "activate": self._activate,
+            "adopt": self._adopt,
             "delete": self._delete,
             "close": self._close,
             "fork": self._fork,
+        }
+        server.methods = {
+            **{name: partial(self._command, server, command) for name, command in commands.items()},
             "ping": self._ping,
             "figures": self._figures,
         }
@@ -124,14 +132,20 @@ class DetectorService:
             return None
         return queue.submit(batch.operations, settled)
 
-    async def _activate(
-        self, supervisor: LinkServer, detector_id: str, epoch: int, room_wanted: bool, name: str
-    ) -> Activated:
-        self._supervisor = supervisor
-        # If the supervisor dies meanwhile, its successor still finds the detector active, or no detector.
-        return await asyncio.shield(
-            self._activating.begin(self._begin(detector_id, epoch, room_wanted, name))
-        )
+    async def _command(
+        self, supervisor: LinkServer, command: Callable[..., Awaitable[Any]], term: int, *arguments: object
+    ) -> object:
+        """Execute a command. Raises Superseded if a later directory has given one."""
+        if term < self._term:
+            message = f"a later directory commands this worker: its term is {self._term}, not {term}"
+            _log.warning("a command was refused: %s", message)
+            raise Superseded(message)
+        self._term, self._supervisor = term, supervisor
+        return await command(*arguments)
+
+    async def _activate(self, detector_id: str, epoch: int, room_wanted: bool, name: str) -> Activated:
+        # A successor of the supervisor waits for it, and finds the detector active, or no detector.
+        return await self._activating.finish(self._begin(detector_id, epoch, room_wanted, name))
 
     async def _begin(self, detector_id: str, epoch: int, room_wanted: bool, name: str) -> Activated:
         port = self._make_port()
@@ -199,9 +213,8 @@ class DetectorService:
         if ended.reason is not None and not ended.hung:
             self._discards.begin(_discard(port))
 
-    async def _adopt(self, supervisor: LinkServer) -> list[Held]:
-        """Report to another supervisor from now on; return the active detectors."""
-        self._supervisor = supervisor
+    async def _adopt(self) -> list[Held]:
+        """Return the active detectors, once those being activated are among them."""
         if self._activating:
             await asyncio.wait(self._activating)
         return [held for queue in self.queues.values() if (held := queue.held) is not None]
@@ -236,8 +249,16 @@ class DetectorService:
         )
 
     def _noted(self, note: Note) -> None:
-        if note.name == MAKE_ROOM and (queue := self.queues.get(int(note.body))) is not None:
-            queue.make_room()
+        if note.name == MAKE_ROOM:
+            term, epoch = map(int, note.body.split())
+            queue = self.queues.get(epoch)
+            if queue is not None and term >= self._term:
+                queue.make_room()
+
+
+def make_room_note(term: int, epoch: int) -> bytes:
+    """Return the body of the note that another detector waits for the slot of an activation."""
+    return f"{term} {epoch}".encode()
 
 
 async def _discard(port: DetectorPort) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.runtime.broker.broker import Broker
-from engine.runtime.broker.remote_broker import methods_for_front_ends
+from engine.runtime.broker.remote_broker import ABANDONABLE, methods_for_front_ends
 from engine.runtime.contract.errors import shutting_down
 from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
 from engine.runtime.contract.requests.routes import Route
@@ -69,7 +69,7 @@ class DirectoryService:
 
     def link(self) -> Link:
         """Make the link for a connection that is about to be made."""
-        server = LinkServer({}, lost=lambda: self._lost(server))
+        server = LinkServer({}, abandonable=ABANDONABLE, lost=lambda: self._lost(server))
         server.methods = {"open": partial(self._open, server), "ping": self._ping}
         return server.link()
 
@@ -98,9 +98,11 @@ class DirectoryService:
             if not self._opened:
                 await self._broker.start()
                 self._opened = True
+        if not server.connected:
+            # It has left meanwhile, and nobody hears the answer.
+            return self._folder
         self._services[server] = None
-        if self._abandoned is not None:
-            self._abandoned.cancel()
+        self._stop_awaiting()
         methods = methods_for_front_ends(self._broker, partial(self._on_revoked, server))
         server.methods = {
             **server.methods,
@@ -141,7 +143,6 @@ class DirectoryService:
         self._forget(server)
         if self._services:
             return None
-        # The service may be gone before everything is saved.
         return await asyncio.shield(self._close())
 
     def _close(self) -> asyncio.Task[list[str]]:
@@ -171,4 +172,10 @@ class DirectoryService:
         self._other_settings.pop(server, None)
 
     def _await_services(self) -> None:
+        self._stop_awaiting()
         self._abandoned = asyncio.get_running_loop().call_later(self._abandoned_s, self._close)
+
+    def _stop_awaiting(self) -> None:
+        if self._abandoned is not None:
+            self._abandoned.cancel()
+            self._abandoned = None

@@ -1,5 +1,6 @@
 """The service as a front end sees it: tokens, the catalogue, and calls to detectors."""
 
+import asyncio
 import secrets
 
 import msgspec
@@ -9,6 +10,7 @@ from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.broker.channels.channels import Channels, Connect
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
+from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import no_such_detector, shutting_down
@@ -29,7 +31,8 @@ from engine.runtime.transport.link_client import LinkClient
 class Fleet:
     """A front end's access to tokens, catalogue and detectors. For one event loop.
 
-    Errors of callers are Refusals, raised or inside an answer. Errors after which a retry may succeed are
+    A change of tokens or the catalogue that has begun is finished, even if its caller is cancelled. Errors of
+    callers are Refusals, raised or inside an answer. Errors after which a retry may succeed are
     DetectorUnavailable.
     """
 
@@ -43,11 +46,14 @@ class Fleet:
     ) -> None:
         """Start with an empty cache. With `shared`, other front ends change tokens and catalogue too."""
         self.broker = broker
+        self._settings = settings
         self.channels = Channels(settings, broker.route, connect)
         self._shared = shared
         self._cache = CatalogueCache(broker, settings)
         self._lag = LoopLag()
         self._closing = False
+        self.background = Background()
+        """The changes of tokens and the catalogue that are under way, even if nobody waits for them."""
 
     async def start(self) -> None:
         """Start the broker and fill the cache. Raises StorageError and DetectorUnavailable."""
@@ -65,6 +71,8 @@ class Fleet:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
         self._lag.end()
+        if self.background:
+            await asyncio.wait(self.background, timeout=self._settings.shutdown_s)
         # The cache comes first: its next poll would start a closed directory again.
         await self._cache.close()
         await self.channels.shut_down()
@@ -134,6 +142,7 @@ class Fleet:
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
+    @finished
     async def mint_token(self, name: str = "") -> MintedToken:
         """Create a token durably."""
         minted = mint(name)
@@ -141,6 +150,7 @@ class Fleet:
         self._cache.token_added(minted.id, minted.stored.digest, version)
         return minted
 
+    @finished
     async def revoke_token(self, token_id: str) -> None:
         """Revoke a token; this front end rejects it from now on. Raises Refusal 1202."""
         self._cache.token_revoked(token_id, await self.broker.revoke_token(token_id))
@@ -188,6 +198,7 @@ class Fleet:
         """Whether the cache has the detector."""
         return self._cache.has_detector(detector_id)
 
+    @finished
     async def create_detector(self, name: str) -> str:
         """Add a detector durably, and return its id. Raises Refusal 1400."""
         detector_id = secrets.token_hex(16)
@@ -195,6 +206,7 @@ class Fleet:
         self._cache.detector_created(detector_id, name, version)
         return detector_id
 
+    @finished
     async def fork_detector(self, source_id: str, name: str) -> str:
         """Add a detector with the rules and the state of another one durably, and return its id.
 
@@ -205,12 +217,14 @@ class Fleet:
         self._cache.detector_created(detector_id, name, version)
         return detector_id
 
+    @finished
     async def delete_detector(self, detector_id: str) -> None:
         """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
         version = await self.broker.delete_detector(detector_id)
         self._cache.detector_deleted(detector_id, version)
         self.channels.deleted(detector_id)
 
+    @finished
     async def move_detector(self, detector_id: str, node: str) -> Route:
         """Move a detector to a node, or with an empty one to any but its own; return its route.
 
@@ -219,6 +233,7 @@ class Fleet:
         await self.confirm(detector_id)
         return await self.broker.move(detector_id, node)
 
+    @finished
     async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
         """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
         return await self.broker.drain(node, draining)

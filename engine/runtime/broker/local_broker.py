@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -35,6 +37,8 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
+_PURGE_AGAIN_S = 10.0
+"""How long after a look at what is left of removed detectors the next one follows."""
 _SAVED_TOGETHER = 4
 """How many passive detectors are activated and saved at a time at shutdown."""
 
@@ -73,6 +77,9 @@ class LocalBroker(Broker):
         )
         self._adoption = Adoption(workers, self._workers, self._directory, self._placed, self._place)
         self._background = Background()
+        self._purges: dict[str, asyncio.Task[None]] = {}
+        """The purges that are under way, by the ids of the detectors."""
+        self._purging: asyncio.Task[None] | None = None
         self._front_end_counts: dict[tuple[str, ...], float] = {}
         self._closing = False
 
@@ -94,10 +101,13 @@ class LocalBroker(Broker):
         await self._adoption.begin()
         self._workers.fill()
         self._rebalancer.start()
+        self._purging = asyncio.create_task(self._purge_left(), name="purges")
 
     async def close(self) -> list[str]:
         self._closing = True
         await self._rebalancer.end()
+        if self._purging is not None:
+            self._purging.cancel()
         # Detectors that are adopted late are saved, too.
         await self._adoption.end()
         all_placed = list(self._placed.values())
@@ -162,6 +172,11 @@ class LocalBroker(Broker):
                 self._problems.note(problem)
         return changes
 
+    @property
+    def term(self) -> int:
+        """The term of the directory: the number of its last opening."""
+        return self._directory.term
+
     async def check_owner(self) -> None:
         """Return once it is certain that no later broker owns the data folder; else the process ends.
 
@@ -185,10 +200,6 @@ class LocalBroker(Broker):
         return await self._directory.create_detector(detector_id, name)
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
-        # A fork that has begun is completed or removed, even if the caller is gone.
-        return await asyncio.shield(self._background.begin(self._fork(source_id, detector_id, name)))
-
-    async def _fork(self, source_id: str, detector_id: str, name: str) -> int:
         try:
             await self._make_fork(source_id, detector_id)
             return await self._directory.enter_fork(detector_id, name)
@@ -212,10 +223,33 @@ class LocalBroker(Broker):
 
     async def delete_detector(self, detector_id: str) -> int:
         version = await self._directory.delete_detector(detector_id)
-        purge = self._background.begin(self._purge(detector_id))
         # The detector is gone at once; usually its files are deleted too before the caller is answered.
-        await asyncio.wait({purge}, timeout=_PURGE_WAIT_S)
+        await asyncio.wait({self._begin_purge(detector_id)}, timeout=_PURGE_WAIT_S)
         return version
+
+    def _begin_purge(self, detector_id: str) -> asyncio.Task[None]:
+        """Begin to end a removed detector and delete its files, unless that has begun."""
+        purge = self._purges.get(detector_id)
+        if purge is None:
+            purge = self._purges[detector_id] = self._background.begin(self._purge(detector_id))
+            purge.add_done_callback(partial(self._purged, detector_id))
+        return purge
+
+    def _purged(self, detector_id: str, purge: asyncio.Task[None]) -> None:
+        del self._purges[detector_id]
+        if not purge.cancelled() and (error := purge.exception()) is not None:
+            _log.error("the detector %s is not purged yet", detector_id, exc_info=error)
+
+    async def _purge_left(self) -> None:
+        """Purge, again and again, the removed detectors whose purge has failed or was never begun.
+
+        A removal has two steps. If its outcome was unknown, the directory may have made the first one.
+        """
+        while True:
+            await asyncio.sleep(_PURGE_AGAIN_S)
+            with suppress(DetectorUnavailable):
+                for detector_id in await self._directory.removed_detectors():
+                    await asyncio.wait({self._begin_purge(detector_id)})
 
     async def _purge(self, detector_id: str) -> None:
         placed = self._placed.get(detector_id)
@@ -226,7 +260,7 @@ class LocalBroker(Broker):
         try:
             await self._directory.purge_detector(detector_id)
         except DetectorUnavailable as error:
-            # The directory deletes them when it opens the next time.
+            # They are deleted later, or when the directory opens the next time.
             _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
 
     # -- places ----------------------------------------------------------------------------------------------

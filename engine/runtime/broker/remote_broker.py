@@ -30,6 +30,9 @@ _SAME_METHODS: Final = (
 )
 """The methods of the broker that other processes call as they are."""
 
+ABANDONABLE: Final = frozenset({"route"})
+"""The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
+
 
 class RemoteBroker(Broker):
     """Forwards every call to the broker's process. A call during which it is lost is repeated.

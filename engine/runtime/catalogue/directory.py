@@ -132,7 +132,7 @@ class Directory:
         self._save_if_long()
         if self._store.segment_count > _SEGMENTS_MAX:
             self._save_if_can_be()
-        return Opened((*map(str, recovered.damage), *self._delete_unfinished()))
+        return Opened((*map(str, recovered.damage), *self._delete_unfinished()), self._store.epoch)
 
     def _begin(self) -> None:
         """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
@@ -287,6 +287,11 @@ class Directory:
             return None
         self._change(DetectorRemoved(detector_id))
         return self._detectors.note(detector_id, None)
+
+    def removed_detectors(self) -> list[str]:
+        """Return the removed detectors whose files may still exist."""
+        self.check_owner()
+        return list(self._state.removed)
 
     def purge_detector(self, detector_id: str) -> None:
         """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""

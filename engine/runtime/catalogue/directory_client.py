@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from engine.runtime.catalogue.directory import Directory
+from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.batches import Batches
 from engine.runtime.concurrency.open_calls import OpenCalls
 from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
@@ -65,8 +66,11 @@ class DirectoryClient:
         self._settings = settings
         self._running: RunningDirectory | None = None
         self._starting = asyncio.Lock()
+        self._background = Background()
         self._calls = OpenCalls(settings.deadline_s)
         self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
+        self.term = 0
+        """The number of the directory's last opening; 0 before the first one."""
         self.problem: str | None = None
         """Why the last call failed; None if it did not."""
         self.removed: list[str] = []
@@ -146,6 +150,9 @@ class DirectoryClient:
         if version is None and not repeated:
             raise no_such_detector(detector_id)
         return version or 0
+
+    async def removed_detectors(self) -> list[str]:
+        return await self._ask(Directory.removed_detectors)
 
     async def purge_detector(self, detector_id: str) -> None:
         await self._ask(Directory.purge_detector, detector_id)
@@ -233,15 +240,21 @@ class DirectoryClient:
         """End a directory that is dead or hung, unless another call has done so."""
         if directory is not None and self._running is directory:
             self._running = None
-            await directory.end()
+            await self._background.finish(directory.end())
 
     async def _ensure_started(self) -> RunningDirectory:
-        if self._running is None:
-            async with self._starting:
-                if self._running is None:
+        if self._running is not None:
+            return self._running
+        # A caller that leaves must not end what others wait for, nor leave a directory that is half open.
+        return await self._background.finish(self._start_again())
+
+    async def _start_again(self) -> RunningDirectory:
+        async with self._starting:
+            if self._running is None:
+                async with asyncio.timeout(self._settings.deadline_s):
                     await self._start()
-        assert self._running is not None, "_start sets it or raises"
-        return self._running
+            assert self._running is not None, "_start sets it or raises"
+            return self._running
 
     async def _start(self) -> Opened:
         directory = await self._starter.start()
@@ -250,7 +263,7 @@ class DirectoryClient:
         except BaseException:
             await directory.end()
             raise
-        self._running = directory
+        self._running, self.term = directory, opened.term
         return opened
 
     def _unavailable(self, reason: str) -> DetectorUnavailable:

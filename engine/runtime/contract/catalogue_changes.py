@@ -49,6 +49,8 @@ class Opened(msgspec.Struct, frozen=True):
     """The directory owns the data folder. `damage` names files set aside, or impossible to remove."""
 
     damage: tuple[str, ...]
+    term: int
+    """The number of the opening, which grows with each one. Commands to workers carry it."""
 
 
 class Changes(msgspec.Struct, frozen=True):

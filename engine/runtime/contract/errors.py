@@ -31,6 +31,13 @@ class ActorDied(Exception):
     """A worker is dead or unreachable. Whether it executed the last call is unknown."""
 
 
+class Superseded(ActorDied):
+    """A worker has refused a command, because a later directory commands it.
+
+    For the one that is refused, the worker is lost; when it ends the worker, it learns that it was replaced.
+    """
+
+
 def no_such_detector(detector_id: str) -> Refusal:
     """Return the refusal for a detector that does not exist."""
     return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`"))

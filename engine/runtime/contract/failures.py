@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime.contract.errors import Superseded
 from snapshots import errors
 from snapshots.errors import StorageError
 
@@ -41,7 +42,9 @@ def _is_made_of_text(kind: type[Exception]) -> bool:
 
 
 # Storage errors come last, so that they win if names collide.
-_TYPES: Final = _of_one_text(builtins, Exception) | _of_one_text(errors, StorageError)
+_TYPES: Final = (
+    _of_one_text(builtins, Exception) | {Superseded.__name__: Superseded} | _of_one_text(errors, StorageError)
+)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Failure)

@@ -58,7 +58,8 @@ class DetectorPort(Protocol):
 class WorkerPort(Protocol):
     """One started worker, as the supervisor calls it.
 
-    Every call raises ActorDied if the worker is dead or unreachable.
+    Every call raises ActorDied if the worker is dead or unreachable. Whatever changes something carries the
+    term of the supervisor's directory, and raises Superseded once a later directory has commanded the worker.
     """
 
     reported: Callable[[Report], None]

@@ -1,9 +1,7 @@
 """Executes the operations of one detector at a time inside a worker: a plain class, independent of Ray."""
 
 import contextlib
-import secrets
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -47,9 +45,9 @@ class DetectorActor:
 
     A batch is executed in order, written to the journal as one record, and only then answered. A refused
     operation does not stop the others. Any failure before the answer ends the activation, so a state that is
-    not in the journal never answers. The same holds if an operation breaks the engine, since the state may
-    then contain half of an event. The detector is dropped, and the broker activates it in another worker, in
-    the state of its last answer.
+    not in the journal never answers. The same holds if a write breaks the engine, since the state may then
+    contain half of an event; a read that breaks has changed nothing, and fails alone. The detector is
+    dropped, and the broker activates it in another worker, in the state of its last answer.
 
     All methods except `finish_saving` are called one at a time, from any thread.
     """
@@ -160,8 +158,10 @@ class DetectorActor:
                 continue
             try:
                 applied = self._take(active, operation, now_us)
-            except Exception:  # noqa: BLE001 -- the state may contain half of an event
-                crash = Crash(secrets.token_hex(6), traceback.format_exc())
+            except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
+                crash = Crash.of(operation, error)
+                # A read that breaks off may leave look-ups in the cache.
+                active.detector.forget_lookups()
                 break
             answers.append(applied.answer)
             if isinstance(applied.answer, Done):
@@ -184,7 +184,7 @@ class DetectorActor:
             unsynced=store.unsynced,
             no_room=_why(full) if any(one.kind not in READS for one in batch) else None,
         )
-        if crash is not None:
+        if crash is not None and crash.lost:
             self.discard()
         return reply
 

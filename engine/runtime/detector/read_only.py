@@ -12,7 +12,7 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.requests.operations import READS, Operation, Reply
+from engine.runtime.contract.requests.operations import READS, Crash, Operation, Reply
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence import replay
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
@@ -53,7 +53,15 @@ class ReadOnlyDetector:
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
         """Answer reads and refuse writes. Raises StorageError if the folder has changed since it was read."""
-        answers = [self._answer(operation) for operation in batch]
+        answers: list[Answer] = []
+        crash: Crash | None = None
+        for operation in batch:
+            try:
+                answers.append(self._answer(operation))
+            except Exception as error:  # noqa: BLE001 -- the caller is told where the log has it
+                crash = Crash.of(operation, error)
+                self._detector.forget_lookups()
+                break
         try:
             changed = self._names_now() != self._names
         except OSError as error:
@@ -61,7 +69,7 @@ class ReadOnlyDetector:
         if changed:
             raise StorageError(f"{self._folder} has changed since it was read")
         refused = any(one.kind not in READS for one in batch)
-        return Reply(answers, no_room=self.reason if refused else None)
+        return Reply(answers, crash, no_room=self.reason if refused else None)
 
     def _answer(self, operation: Operation) -> Answer:
         if operation.kind in READS:

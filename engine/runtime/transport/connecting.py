@@ -3,10 +3,10 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.frames import TOKEN, TOKEN_BYTES, WELCOME, FrameReader, Garbage, pieces
+from engine.runtime.transport.frames import HEADER, TOKEN, TOKEN_BYTES, WELCOME, pieces
 from engine.runtime.transport.tls import client_context
 
 _CONNECT_S: Final = 5.0
@@ -15,65 +15,90 @@ P = TypeVar("P", bound=asyncio.BufferedProtocol)
 
 
 async def connect(address: Address, protocol: Callable[[], P], *, within_s: float = _CONNECT_S) -> P:
-    """Connect to a listener, and give the protocol of the connection. Raises OSError."""
+    """Connect to a listener, and give the protocol of the connection, which is made once it is welcome.
+
+    The protocol gets everything behind the welcome, even what arrives before this returns. Raises OSError.
+    """
     loop = asyncio.get_running_loop()
     transport: asyncio.Transport | None = None
+
+    def handshake() -> _WelcomeHandshake[P]:
+        return _WelcomeHandshake(protocol)
+
     try:
         async with asyncio.timeout(within_s):
             if isinstance(address.place, str):
-                transport, waiting = await loop.create_unix_connection(_WelcomeHandshake, address.place)
+                transport, waiting = await loop.create_unix_connection(handshake, address.place)
             else:
                 tls = client_context() if address.tls else None
-                transport, waiting = await loop.create_connection(_WelcomeHandshake, *address.place, ssl=tls)
+                transport, waiting = await loop.create_connection(handshake, *address.place, ssl=tls)
             transport.writelines(pieces(TOKEN, address.token))
-            await waiting.welcomed
+            return await waiting.welcomed
     except BaseException:
         if transport is not None:
             transport.abort()
         raise
-    made = protocol()
-    transport.set_protocol(made)
-    made.connection_made(transport)
-    return made
 
 
-class _Handshake(asyncio.BufferedProtocol, ABC):
-    """Reads one frame."""
+class _Handshake(asyncio.BufferedProtocol, ABC, Generic[P]):
+    """Reads one frame of a known size, then continues with another protocol.
 
-    def __init__(self, kind: int, bytes_max: int) -> None:
-        self._reader = FrameReader(kind, bytes_max=bytes_max)
+    It reads no byte behind the frame: the first messages may follow at once, and are for the other protocol.
+    """
+
+    def __init__(self, kind: int, payload_bytes: int, protocol: Callable[[], P]) -> None:
+        self._header = HEADER.pack(payload_bytes, kind)
+        self._frame = memoryview(bytearray(HEADER.size + payload_bytes))
+        self._held = 0
+        """The number of bytes in use, from the start of the frame."""
+        self._protocol = protocol
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return self._reader.room()
+        return self._frame[self._held :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take the frame. The peer sends nothing more before it has an answer."""
-        assert self._transport is not None, "it is connected"
-        try:
-            for _, payload in self._reader.received(nbytes):
-                self.payload_received(bytes(payload))
-        except Garbage:
-            self._transport.abort()
+        self._held += nbytes
+        header = self._frame[: min(self._held, HEADER.size)]
+        if header != self._header[: len(header)]:
+            self._abort()
+        elif self._held == len(self._frame):
+            self.payload_received(bytes(self._frame[HEADER.size :]))
 
     @abstractmethod
     def payload_received(self, payload: bytes) -> None:
         """Take the frame's payload."""
 
+    def _go_on(self) -> P:
+        """Hand the connection over to the other protocol, and return that."""
+        assert self._transport is not None, "it is connected"
+        made = self._protocol()
+        self._transport.set_protocol(made)
+        made.connection_made(self._transport)
+        return made
 
-class _WelcomeHandshake(_Handshake):
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _WelcomeHandshake(_Handshake[P]):
     """Waits for the welcome."""
 
-    def __init__(self) -> None:
-        super().__init__(WELCOME, 0)
-        self.welcomed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, protocol: Callable[[], P]) -> None:
+        super().__init__(WELCOME, 0, protocol)
+        self.welcomed: asyncio.Future[P] = asyncio.get_running_loop().create_future()
+        """The protocol that the connection continues with."""
 
     def payload_received(self, payload: bytes) -> None:  # noqa: ARG002 -- it is empty
-        if not self.welcomed.done():
-            self.welcomed.set_result(None)
+        if self.welcomed.done():
+            # Nobody waits for the connection any more.
+            self._abort()
+        else:
+            self.welcomed.set_result(self._go_on())
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.welcomed.done():
@@ -81,7 +106,7 @@ class _WelcomeHandshake(_Handshake):
             self.welcomed.exception()
 
 
-class TokenHandshake(_Handshake):
+class TokenHandshake(_Handshake[asyncio.BufferedProtocol]):
     """Waits for the token, then continues with another protocol. Ends a connection without the token."""
 
     def __init__(
@@ -90,26 +115,18 @@ class TokenHandshake(_Handshake):
         protocol: Callable[[], asyncio.BufferedProtocol],
         within_s: float,
     ) -> None:
-        super().__init__(TOKEN, TOKEN_BYTES)
+        super().__init__(TOKEN, TOKEN_BYTES, protocol)
         self._is_token = is_token
-        self._protocol = protocol
         self._timer = asyncio.get_running_loop().call_later(within_s, self._abort)
 
     def payload_received(self, payload: bytes) -> None:
-        transport = self._transport
-        assert transport is not None, "it is connected"
         self._timer.cancel()
         if not self._is_token(payload):
-            transport.abort()
+            self._abort()
             return
-        made = self._protocol()
-        transport.set_protocol(made)
-        made.connection_made(transport)
-        transport.writelines(pieces(WELCOME, b""))
+        self._go_on()
+        assert self._transport is not None, "it is connected"
+        self._transport.writelines(pieces(WELCOME, b""))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- nothing depends on it
         self._timer.cancel()
-
-    def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()

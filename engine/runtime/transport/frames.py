@@ -40,9 +40,8 @@ class FrameReader:
     buffer gets its own buffer and is never copied.
     """
 
-    def __init__(self, *kinds: int, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, *kinds: int) -> None:
         self._kinds = kinds
-        self._bytes_max = bytes_max
         self._view = memoryview(bytearray(_READ_BYTES))
         self._held = 0
         """The number of bytes in use, from the start of the view."""
@@ -76,7 +75,7 @@ class FrameReader:
         begin, held = 0, self._held
         while held - begin >= HEADER.size:
             length, kind = HEADER.unpack_from(self._view, begin)
-            if kind not in self._kinds or length > self._bytes_max:
+            if kind not in self._kinds or length > FRAME_BYTES_MAX:
                 raise Garbage(f"a frame of kind {kind} and {length} bytes")
             body = begin + HEADER.size
             if body + length <= held:

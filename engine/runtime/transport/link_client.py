@@ -54,7 +54,13 @@ class LinkClient:
     @classmethod
     async def to(cls, address: Address) -> Self:
         """Connect to a listening process. Raises OSError."""
-        return cls(await connect(address, lambda: Link(responses)))
+        link = Link(responses)
+        # It comes first: messages may arrive together with the welcome.
+        client = cls(link)
+        await connect(address, lambda: link)
+        if not link.usable:
+            raise ConnectionResetError(_ENDED)
+        return client
 
     @classmethod
     async def over(cls, end: socket.socket) -> Self:

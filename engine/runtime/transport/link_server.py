@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.errors import DetectorUnavailable, Superseded
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.operations import Reply
 from engine.runtime.transport.link import Link
@@ -53,10 +53,12 @@ Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
 
 
 class LinkServer:
-    """Serves one connection until it ends, then withdraws its pending requests.
+    """Serves one connection until it ends, then withdraws its pending batches.
 
-    `methods` are those that can be asked for. `noted` is called with notes, and `lost` when the other
-    process is gone.
+    `methods` are those that can be asked for. What is asked for is executed to its end, even if the other
+    process no longer waits or is gone: a caller that leaves must not cut a change short. Only the methods in
+    `abandonable`, which do something for nobody but the caller, are cancelled then. `noted` is called with
+    notes, and `lost` when the other process is gone.
     """
 
     def __init__(
@@ -64,16 +66,19 @@ class LinkServer:
         methods: Methods,
         submit: Submit | None = None,
         *,
+        abandonable: Collection[str] = (),
         noted: Callable[[Note], None] = lambda _: None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.methods = methods
+        self._abandonable = abandonable
         self._submit = submit
         self._noted = noted
         self._when_lost = lost
         self._link: Link | None = None
         self._batches: dict[int, Released] = {}
-        self._asks: dict[int, asyncio.Task[None]] = {}
+        self._asks: dict[int, tuple[str, asyncio.Task[None]]] = {}
+        """The methods and the tasks of unanswered asks, by their numbers."""
         self.heard = 0
         """How often messages arrived."""
 
@@ -81,6 +86,11 @@ class LinkServer:
     def under_way(self) -> int:
         """The number of unanswered batches and asks."""
         return len(self._batches) + len(self._asks)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the other process is there."""
+        return self._link is not None
 
     @property
     def waiting(self) -> int:
@@ -122,7 +132,7 @@ class LinkServer:
                     self._withdraw(message.number)
                 case Ask():
                     task = asyncio.create_task(self._answer(message))
-                    self._asks[message.number] = task
+                    self._asks[message.number] = message.method, task
                     task.add_done_callback(partial(self._ask_over, message.number))
                 case Note():
                     self._noted(message)
@@ -146,7 +156,8 @@ class LinkServer:
     def _withdraw(self, number: int) -> None:
         if (request := self._batches.pop(number, None)) is not None:
             request.release()
-        if (task := self._asks.get(number)) is not None:
+        method, task = self._asks.get(number, ("", None))
+        if task is not None and method in self._abandonable:
             task.cancel()
 
     async def _answer(self, ask: Ask) -> None:
@@ -176,7 +187,7 @@ def _raised(number: int, error: Exception) -> Response:
             return Refusing(number, error.entries)
         case DetectorUnavailable():
             return Unavailable(number, error.code, error.message, error.retry_after_s)
-        case StorageError():
+        case StorageError() | Superseded():
             pass
         case _:
             _log.error("a call from another process failed", exc_info=error)

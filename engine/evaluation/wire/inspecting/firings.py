@@ -1,5 +1,6 @@
 """Evaluations that explain what fired, and dry runs, which record nothing: bodies and answers as JSON."""
 
+import logging
 from typing import Final
 
 from engine.evaluation.detector import Detector
@@ -21,6 +22,8 @@ from engine.evaluation.wire.events import (
 from engine.evaluation.wire.inspecting.explanations import BYTES_MAX, encoded
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
+
+_log = logging.getLogger(__name__)
 
 DRY_BATCH_NODES_MAX: Final = 4_000
 """The most nodes of rules in the dry run of a batch, for which all rules are prepared anew."""
@@ -57,7 +60,10 @@ def _answer(firings: Firings, *, explained: bool) -> Done:
     if explained:
         left = BYTES_MAX
         for place, (rule, node) in enumerate(zip(firings.rules, firings.nodes, strict=False)):
-            actions[place] = _explained(rule, node)
+            try:
+                actions[place] = _explained(rule, node)
+            except Exception:  # noqa: BLE001 -- the event is evaluated, so its actions are answered
+                _log.exception("an explanation could not be encoded")
             left -= len(actions[place])
             if left < 0:
                 break

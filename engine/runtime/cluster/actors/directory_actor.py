@@ -46,6 +46,7 @@ class DirectoryActor(ServingActor):
                 RayWorkers(
                     self._settings,
                     lambda: broker.check_owner(),  # noqa: PLW0108 -- made below
+                    lambda: broker.term,
                     lost_on=self._lost_on,
                 ),
                 DirectoryThreads(self._directory, _give_up),

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import ray
 from ray.exceptions import RayError
 
-from engine.runtime.activation.detector_service import MAKE_ROOM
+from engine.runtime.activation.detector_service import MAKE_ROOM, make_room_note
 from engine.runtime.cluster.actors.worker import WorkerActor
 from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, create_actor, first_line
 from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
@@ -25,6 +25,8 @@ from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
+
+T = TypeVar("T")
 
 _START_S: Final = 60.0
 """How long a worker may take to start."""
@@ -47,9 +49,11 @@ class RayWorkerPort(RayActor, WorkerPort):
         client: LinkClient,
         beats: LinkClient,
         *,
+        term: Callable[[], int],
         end: Callable[[RayActor], Awaitable[None]],
     ) -> None:
         super().__init__(actor.actor, actor.name)
+        self._term = term
         self._end = end
         self.node = node
         self.address = address
@@ -58,26 +62,28 @@ class RayWorkerPort(RayActor, WorkerPort):
         self._beats = beats
         self._ended = asyncio.Event()
         client.noted, client.ended = self._noted, self._ended.set
+        if not client.link.usable:
+            self._ended.set()
 
     async def activate(
         self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
     ) -> Activated:
-        return await self._client.ask("activate", Activated, detector_id, epoch, room_wanted, name)
+        return await self._command("activate", Activated, detector_id, epoch, room_wanted, name)
 
     async def adopt(self) -> list[Held]:
-        return await self._client.ask("adopt", list[Held])
+        return await self._command("adopt", list[Held])
 
     def make_room(self, epoch: int) -> None:
-        self._client.note(MAKE_ROOM, str(epoch).encode())
+        self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch))
 
     async def delete(self, epoch: int) -> None:
-        await self._client.ask("delete", None, epoch)
+        await self._command("delete", None, epoch)
 
     async def close(self, epoch: int) -> str | None:
-        return await self._client.ask("close", str | None, epoch)
+        return await self._command("close", str | None, epoch)
 
     async def fork(self, epoch: int, fork_id: str) -> bool:
-        return await self._client.ask("fork", bool, epoch, fork_id)
+        return await self._command("fork", bool, epoch, fork_id)
 
     async def ping(self) -> None:
         await self._client.ask("ping", int)
@@ -103,6 +109,9 @@ class RayWorkerPort(RayActor, WorkerPort):
         self._beats.link.abort()
         await self._end(self)
 
+    async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
+        return await self._client.ask(method, kind, self._term(), *arguments)
+
     async def _watch(self) -> None:
         with suppress(ActorDied):
             await self.ask("watch", group=WATCH)
@@ -116,12 +125,19 @@ class RayWorkers(WorkerStarter):
     """Starts workers of a data folder in the cluster that this process belongs to."""
 
     def __init__(
-        self, settings: RuntimeSettings, may_end: Callable[[], Awaitable[object]], *, lost_on: str = ""
+        self,
+        settings: RuntimeSettings,
+        may_end: Callable[[], Awaitable[object]],
+        term: Callable[[], int],
+        *,
+        lost_on: str = "",
     ) -> None:
         """`may_end` returns once it is certain that this supervisor has no successor.
 
-        It raises DetectorUnavailable if that is not known. `lost_on` is the node of the supervisor before.
+        It raises DetectorUnavailable if that is not known. `term` returns the term of this supervisor's
+        directory. `lost_on` is the node of the supervisor before.
         """
+        self._term = term
         self._may_end = may_end
         self.lost_on = lost_on
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
@@ -181,7 +197,7 @@ class RayWorkers(WorkerStarter):
             raise
         # So a machine that is gone or cut off is noticed during an activation, too, however long it may take.
         clients[1].link.end_if_unacknowledged(self._settings.node_timeout_s)
-        return RayWorkerPort(worker, node, address, *clients, end=self._end)
+        return RayWorkerPort(worker, node, address, *clients, term=self._term, end=self._end)
 
     async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
         """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""

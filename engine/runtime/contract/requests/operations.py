@@ -1,6 +1,8 @@
 """Operations on a detector and their replies, as bytes between front end and worker."""
 
-from typing import Final, NamedTuple
+import secrets
+import traceback
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -171,10 +173,20 @@ def promote(rule_id: str) -> Operation:
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """An operation broke the engine. The caller gets `reference`; the log has both."""
+    """An operation failed in a way that is no answer. The caller gets `reference`; the log has both."""
 
     reference: str
     detail: str
+    lost: bool = True
+    """Whether the detector is lost with it. Not after a read, which has changed nothing."""
+
+    @classmethod
+    def of(cls, operation: Operation, error: Exception) -> Self:
+        """Return what to say of an exception that an operation has raised."""
+        # Without memory, nothing that the process still holds can be relied upon.
+        harmless = operation.kind in READS and not isinstance(error, MemoryError)
+        trace = "".join(traceback.format_exception(error))
+        return cls(secrets.token_hex(6), trace, lost=not harmless)
 
 
 class Reply(msgspec.Struct, frozen=True):

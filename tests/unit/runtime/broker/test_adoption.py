@@ -45,6 +45,7 @@ async def succeeded(service: LocalService, lost_on: str = "") -> AsyncIterator[L
     actors.lost_on = lost_on
     actors.left = [worker for worker in service.actors.started if not worker.dead]
     broker = LocalBroker(service.settings, actors, LocalDirectories(service.settings))
+    actors.term = lambda: broker.term
     await broker.start()
     service.fleet.broker = broker
     service.fleet.channels._locate = broker.route

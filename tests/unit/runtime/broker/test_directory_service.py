@@ -129,6 +129,37 @@ async def test_a_service_that_dies_leaves_nothing_behind_it(tmp_path):
     assert directories.ended == [0], "the one that lives is the last"
 
 
+async def test_a_directory_with_a_service_does_not_end_because_a_connection_ended_before_it(tmp_path):
+    directories = Directories(tmp_path, abandoned_s=0.2)
+    stranger = LinkClient(Link(responses))
+    Pipe.between(stranger.link, directories.service.link())
+    stranger.link.abort()
+    await asyncio.sleep(0.1)
+    async with service_of(directories) as one:
+        await asyncio.sleep(0.5)
+        assert (await one.status()).reasons == ["no detector worker is running"]
+
+
+async def test_a_service_that_leaves_while_the_directory_opens_leaves_nothing_half_open(tmp_path):
+    for steps in range(1, 100):
+        directories = Directories(tmp_path / f"{steps}", abandoned_s=0.2)
+        leaving = LinkClient(Link(responses))
+        Pipe.between(leaving.link, directories.service.link())
+        asked = asyncio.create_task(leaving.ask("open", str, "here"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        over = asked.done()
+        leaving.link.abort()
+        await asyncio.wait({asked})
+        async with service_of(directories) as one:
+            await one.create_detector(ONE, "one")
+            assert list(directories.service._services) != []
+        assert directories.ended == [0]
+        if over:
+            break
+    assert steps > 5, "it has left at every step"
+
+
 async def test_a_directory_whose_last_service_leaves_accepts_no_other(tmp_path):
     directories = Directories(tmp_path)
     async with service_of(directories):

@@ -47,7 +47,7 @@ class Scripted:
 
     async def call(self, method: Callable[..., Any], *_: object, **__: object) -> Any:
         if method is Directory.open:
-            return Opened(())
+            return Opened((), 1)
         outcome = self._outcomes[0]
         if len(self._outcomes) > 1:
             self._outcomes.pop(0)

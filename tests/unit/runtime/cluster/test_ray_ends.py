@@ -60,7 +60,7 @@ async def test_a_directory_ends_a_worker_once_it_is_certain_that_it_has_no_succe
         if not certain.is_set():
             raise DetectorUnavailable(STARTING, "the disk does not answer")
 
-    workers = RayWorkers(RuntimeSettings(data=tmp_path), may_end)
+    workers = RayWorkers(RuntimeSettings(data=tmp_path), may_end, lambda: 1)
     await workers._end(RayActor("worker", "name"))
     await asyncio.sleep(0.05)
     assert asked == 0

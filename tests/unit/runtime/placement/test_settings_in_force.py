@@ -94,5 +94,5 @@ async def test_ray_is_asked_for_what_a_worker_needs(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(ray_workers, "create_actor", none_is_made)
     settings = RuntimeSettings(data=tmp_path, worker_cpus=0.3, worker_memory_bytes=7_000)
     with pytest.raises(ActorDied):
-        await ray_workers.RayWorkers(settings, asyncio.Event().wait).start(node="a" * 56)
+        await ray_workers.RayWorkers(settings, asyncio.Event().wait, lambda: 1).start(node="a" * 56)
     assert (asked["num_cpus"], asked["memory"]) == (0.3, 7_000)

@@ -32,9 +32,12 @@ class Peer:
         self.batches: list[tuple[Batch, Callable[[Outcome], None]]] = []
         self.released = 0
         self.at_once = True
+        self.go_on = asyncio.Event()
+        self.changed = False
 
     def link(self) -> Link:
-        server = LinkServer({"echo": self._echo, "fail": self._fail, "hang": self._hang}, self._submit)
+        methods = {"echo": self._echo, "fail": self._fail, "hang": self._hang, "change": self._change}
+        server = LinkServer(methods, self._submit, abandonable={"hang"})
         self.servers.append(server)
         return server.link()
 
@@ -49,6 +52,10 @@ class Peer:
 
     async def _hang(self) -> None:
         await asyncio.Event().wait()
+
+    async def _change(self) -> None:
+        await self.go_on.wait()
+        self.changed = True
 
     def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> "Peer | None":
         if self.at_once:

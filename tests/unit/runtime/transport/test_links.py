@@ -99,13 +99,29 @@ async def test_several_connections_are_served_at_once():
             client.link.abort()
 
 
-async def test_one_who_gives_up_an_ask_ends_it_there_too():
+async def test_one_who_gives_up_an_ask_that_may_be_abandoned_ends_it_there_too():
     async with linked() as (peer, client):
         asked = asyncio.create_task(client.ask("hang", None))
         await until(lambda: peer.servers[0].under_way)
         asked.cancel()
         await until(lambda: not peer.servers[0].under_way)
         assert client.under_way == 0
+
+
+@pytest.mark.parametrize("leave", ["gives up", "dies"])
+async def test_any_other_ask_is_executed_to_its_end_whoever_waits(leave):
+    async with linked() as (peer, client):
+        asked = asyncio.create_task(client.ask("change", None))
+        await until(lambda: peer.servers[0].under_way)
+        if leave == "dies":
+            client.link.abort()
+        asked.cancel()
+        await asyncio.wait({asked})
+        await asyncio.sleep(0.01)
+        assert not peer.changed
+        peer.go_on.set()
+        await until(lambda: peer.changed)
+        await until(lambda: not peer.servers[0].under_way)
 
 
 async def test_a_forgotten_batch_is_answered_to_nobody():
