@@ -1,7 +1,6 @@
 """An event loop in a thread of its own, which goes on while the loop that serves callers is held up."""
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future  # noqa: TC003 -- the annotation of a function that others inspect
@@ -17,6 +16,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = uvloop.new_event_loop()
+        self._ended = False
         threading.Thread(target=self.loop.run_forever, name=name, daemon=True).start()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -28,9 +28,17 @@ class LoopThread:
         return await asyncio.wrap_future(self.begin(work))
 
     def end(self) -> None:
-        """Stop the loop. Callable more than once."""
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        """Cancel all tasks, and end the thread. Callable more than once."""
+        if not self._ended:
+            self._ended = True
+            self.begin(self._stop())
+
+    async def _stop(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.loop.stop()
 
 
 async def turn_of(loop: asyncio.AbstractEventLoop) -> None:
