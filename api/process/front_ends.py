@@ -15,6 +15,7 @@ from api.process import front_end_process
 from api.settings import Settings
 from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import methods_for_front_ends
+from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from engine.runtime.transport import tls
 from engine.runtime.transport.link_server import LinkServer
@@ -76,7 +77,9 @@ class FrontEnd:
         """Return once it serves requests. Raises FrontEndFailed."""
         serves = asyncio.ensure_future(self.serves.wait())
         ended = asyncio.ensure_future(self.process.wait())
-        await asyncio.wait({serves, ended}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
+        with suppress(TimeoutError):
+            first = asyncio.wait({serves, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await answer_within(first, _START_S)
         serves.cancel()
         ended.cancel()
         if not self.serves.is_set():

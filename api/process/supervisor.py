@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,11 +15,11 @@ import uvloop
 from api.http.app import Application
 from api.observability import logs
 from api.process.descriptors import raise_limit
+from api.process.environment import keep_needed
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
-from api.setting import PREFIX
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.cluster.node_trial import try_nodes
@@ -66,7 +65,7 @@ def run(settings: Settings, work: Work) -> None:
     """
     logs.set_up(settings)
     _interrupt_on_signals()
-    _clear_settings_from_environment()
+    keep_needed()
     raise_limit()
     with suppress(KeyboardInterrupt), listening(settings) as listeners:
         _refuse_folder(settings)
@@ -251,13 +250,6 @@ def _refuse_nodes(settings: Settings) -> None:
             _log.warning("%s", warning)
     except StorageError as error:
         raise StartError(str(error)) from None
-
-
-def _clear_settings_from_environment() -> None:
-    """Keep the settings, which may be secret, from child processes, which do not need them."""
-    for name in list(os.environ):
-        if name.startswith(PREFIX):
-            del os.environ[name]
 
 
 def _interrupt_on_signals() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.concurrency.background import Background
+from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import Held
@@ -104,8 +105,7 @@ class Adoption:
         worker = DetectorWorker(port, taken=1)
         port.reported = worker.reported
         try:
-            async with asyncio.timeout(_ANSWER_S):
-                held = await port.adopt()
+            held = await answer_within(port.adopt(), _ANSWER_S)
         except (ActorDied, TimeoutError) as error:
             _log.warning("the worker %s cannot be adopted, and is ended: %r", port.name, error)
             await port.end()

@@ -3,10 +3,11 @@
 import asyncio
 import errno
 import ssl
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.cluster.ray_calls import RayActor
+from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport import tls
@@ -21,18 +22,29 @@ _ATTEMPTS: Final = 3
 """After this many attempts in a row that fail because of this service alone, it gives up."""
 
 
+class Places(NamedTuple):
+    """Where a directory listens."""
+
+    address: Address
+    beats: Address
+    """Where a thread of its own answers beats, however busy the directory is."""
+
+
 class DirectoryReach:
-    """Connects to the directory of a data folder, which other services may be using."""
+    """Connects to the directory of a data folder, which other services may be using.
+
+    It judges the directory by whether that answers beats, and belongs on a loop that nothing else holds up.
+    """
 
     def __init__(self, silent_s: float) -> None:
         """A directory that has answered before counts as dead after `silent_s` without an answer."""
         self._silent_s = silent_s
-        self._answered: tuple[Any, Address] | None = None
-        """The actor and the address of the directory that has last answered here."""
+        self._answered: tuple[Any, Places] | None = None
+        """The actor and the places of the directory that has last answered here."""
         self._failed = 0
 
-    async def connect(self, actor: RayActor, node: str) -> tuple[Address, LinkClient]:
-        """Return the directory's address and a connection to it, for a service on a node.
+    async def connect(self, actor: RayActor, node: str) -> tuple[Places, LinkClient]:
+        """Return where the directory listens, and a connection for beats, for a service on a node.
 
         A directory that nobody can reach is ended, and ActorDied says that there may be another one soon. One
         that only this service cannot reach goes on for the others: behind a firewall, or with another
@@ -40,17 +52,17 @@ class DirectoryReach:
         """
         known = self._answered is not None and self._answered[0] == actor.actor
         try:
-            address = await self._address(actor)
+            places = await self._places(actor)
         except (OSError, ActorDied) as error:
             # Ray may take a minute to notice that it was lost with its node; until then it has the name.
             await actor.end()
             raise _away(error) from error
-        seen = address.seen_from(node)
+        seen = places.beats.seen_from(node)
         try:
             if seen.tls:
                 _check_certificates()
-            async with asyncio.timeout(self._silent_s if known else None):
-                client = await LinkClient.to(seen)
+            connecting = LinkClient.to(seen)
+            client = await (answer_within(connecting, self._silent_s) if known else connecting)
         except ssl.SSLError as error:
             raise Unreachable(
                 f"the certificates of this service and the directory at {seen.place} do not fit: {error}"
@@ -71,20 +83,20 @@ class DirectoryReach:
             self._failed = 0
             raise Unreachable(message) from error
         self._failed = 0
-        return address, client
+        return places, client
 
-    async def _address(self, actor: RayActor) -> Address:
+    async def _places(self, actor: RayActor) -> Places:
         """Return where the directory listens. Raises OSError, and ActorDied if it is dead."""
         if self._answered is not None and self._answered[0] == actor.actor:
             # Ray would wait for the answer of one that was lost with its node.
             return self._answered[1]
         async with asyncio.timeout(_ANSWER_S):
-            address: Address = await actor.ask("listen")
-        return address
+            _, beats = await actor.ask("listen_for_beats")
+            return Places(await actor.ask("listen"), beats)
 
-    def answered(self, actor: RayActor, address: Address) -> None:
-        """Note that the directory has answered this service."""
-        self._answered = actor.actor, address
+    def answered(self, actor: RayActor, places: Places) -> None:
+        """Note that the directory has answered this service. Callable from any thread."""
+        self._answered = actor.actor, places
 
 
 def _check_certificates() -> None:

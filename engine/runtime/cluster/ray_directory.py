@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -17,11 +18,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.catalogue.directory import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
-from engine.runtime.cluster.directory_reach import DirectoryReach
+from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.cluster.directory_watch import DirectoryWatch
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
+from engine.runtime.concurrency.loop_thread import LoopThread
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
@@ -36,7 +38,11 @@ _PREPARED_S: Final = 10.0
 
 
 class RayDirectory:
-    """Connects to the directory of a data folder."""
+    """Connects to the directory of a data folder, and replaces it if it is lost.
+
+    A thread of its own finds the directory and watches it. The loop that serves callers only talks to it:
+    that may be held up, and would take its own absence for the directory's silence.
+    """
 
     def __init__(self, settings: RuntimeSettings, shared_settings: Mapping[str, str]) -> None:
         """`shared_settings` are the settings that all services share; those of the first one are in force."""
@@ -64,10 +70,11 @@ class RayDirectory:
         """The node of the last directory, which may be gone with it."""
         self._getting: asyncio.Future[Any] | None = None
         self._preparing: asyncio.Future[None] | None = None
-        self._actor: RayActor | None = None
         self._reach = DirectoryReach(settings.node_timeout_s)
-        self._watch = DirectoryWatch(settings.node_timeout_s)
-        self._watching: asyncio.Task[None] | None = None
+        self._watch = DirectoryWatch(settings.node_timeout_s, settings.hung_s)
+        self._thread = LoopThread("directory watch")
+        self._found: _Found | None = None
+        """The directory that is watched."""
 
     async def connect(self) -> LinkClient:
         """Return a connection to the directory, which has the data folder open.
@@ -75,13 +82,10 @@ class RayDirectory:
         Starts it if there is none. Raises StorageError and Unreachable, and ActorDied if a later attempt may
         succeed.
         """
-        actor = self._actor = RayActor(await self._ensure_actor(), self._name)
         node = ray.get_runtime_context().get_node_id()
-        address, client = await self._reach.connect(actor, node)
-        self._lost_on = address.node
-        if self._watching is not None:
-            self._watching.cancel()
-        self._watching = asyncio.create_task(self._end_if_lost(actor, client))
+        found = await self._thread.call(self._find(node))
+        client = await LinkClient.to(found.places.address.seen_from(node))
+        found.served = client, asyncio.get_running_loop()
         try:
             folder: str = await client.ask("open", str, node)
             self._check_not_a_copy(folder)
@@ -90,11 +94,11 @@ class RayDirectory:
             client.link.abort()
             if isinstance(error, StorageError):
                 # Another process, perhaps on another node, may have more success.
-                await actor.end()
+                await found.actor.end()
             if isinstance(error, DetectorUnavailable):
                 raise ActorDied(error.message) from error
             raise
-        self._reach.answered(actor, address)
+        self._reach.answered(found.actor, found.places)
         return client
 
     def _check_not_a_copy(self, served: str) -> None:
@@ -123,10 +127,25 @@ class RayDirectory:
 
     async def end(self) -> None:
         """End the directory, which has saved everything."""
-        if self._watching is not None:
-            self._watching.cancel()
-        if self._actor is not None:
-            await self._actor.end()
+        if self._found is not None:
+            await self._found.actor.end()
+        self._thread.end()
+
+    # -- in the thread ---------------------------------------------------------------------------------------
+
+    async def _find(self, node: str) -> "_Found":
+        """Return the directory, which is watched from now on. Raises what `connect` raises."""
+        actor = RayActor(await self._ensure_actor(), self._name)
+        found = self._found
+        if found is not None and found.actor.actor == actor.actor and found.is_watched:
+            return found
+        places, beats = await self._reach.connect(actor, node)
+        self._lost_on = places.address.node
+        if found is not None:
+            found.watching.cancel()
+        found = self._found = _Found(actor, places)
+        found.watching = asyncio.create_task(self._end_if_lost(found, beats))
+        return found
 
     async def _ensure_actor(self) -> Any:
         """Return the actor. Concurrent callers share one question to Ray."""
@@ -163,13 +182,45 @@ class RayDirectory:
         self._getting = None
         mark_retrieved(getting)
 
-    async def _end_if_lost(self, actor: RayActor, client: LinkClient) -> None:
+    async def _end_if_lost(self, found: "_Found", beats: LinkClient) -> None:
         """End the directory if its process does not answer; another one replaces it."""
-        silent_s = await self._watch.until_lost(client, self._prepare)
-        if silent_s is not None:
-            _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
-            await actor.end()
-            client.link.abort()
+        try:
+            silent_s = await self._watch.until_lost(beats, self._prepare, found.needed)
+            if silent_s is not None:
+                _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
+                await found.actor.end()
+            found.disconnect()
+        finally:
+            beats.link.abort()
+
+
+class _Found:
+    """A directory that was found, and the connection of the loop that serves callers."""
+
+    watching: "asyncio.Task[None]"
+
+    def __init__(self, actor: RayActor, places: Places) -> None:
+        self.actor = actor
+        self.places = places
+        self.served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
+        """The connection to the directory, and the loop that has it; None until there is one."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the watch goes on."""
+        return self.needed() and not self.watching.done()
+
+    def needed(self) -> bool:
+        """Whether the directory has to be watched: the connection, once there is one, has not ended."""
+        return self.served is None or self.served[0].link.usable
+
+    def disconnect(self) -> None:
+        """End the connection."""
+        if self.served is not None:
+            client, loop = self.served
+            # The loop may be closed; then nobody needs the connection.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(client.link.abort)
 
 
 def _import_modules() -> None:

@@ -22,6 +22,11 @@ pytestmark = pytest.mark.ray
 BOOTSTRAP = "rd_" + secrets.token_urlsafe(32)
 KNOWN = secrets.token_hex(32)
 """A token of Ray's that others know, since it stands in the environment of whoever starts the service."""
+PLANTED = {
+    name: secrets.token_hex(16)
+    for name in ("AWS_SECRET_ACCESS_KEY", "https_proxy", "PGPASSWORD", "RAY_REDIS_PASSWORD", "PYTHON_SECRET")
+}
+"""Secrets in the shell of whoever starts the service."""
 IMPORTED = "imported"
 NOBODY = 65534
 UNAUTHENTICATED = "status 16"
@@ -61,6 +66,7 @@ def service() -> Iterator[Served]:
             "RAY_AUTH_TOKEN": KNOWN,
             "RULE_DETECTOR_BOOTSTRAP_TOKEN": BOOTSTRAP,
             "TMPDIR": str(temporary),
+            **PLANTED,
         }
         with served(folder, "--front-ends", "2", started_in=within, **opened) as running:
             running.token = BOOTSTRAP
@@ -193,10 +199,17 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
     assert any("api.process.front_end_process" in process_table.command(pid) for pid in below), (
         "front ends are among them"
     )
+    hidden = {BOOTSTRAP, KNOWN, *PLANTED.values()}
     for pid in below:
         inherited = process_table.environment(pid) + process_table.command(pid)
-        for secret in (BOOTSTRAP, KNOWN, token):
+        for secret in (*hidden, token):
             assert secret not in inherited, process_table.command(pid)
+    # Nor does Ray write one down.
+    written = [path for path in token_file(service).parent.rglob("*") if path.is_file()]
+    assert len(written) > 10
+    for path in written:
+        text = path.read_text("utf-8", "replace")
+        assert not [secret for secret in hidden if secret in text], path
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can try things as another user")

@@ -211,7 +211,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
 
 def test_a_signal_reaches_the_service_and_ray_ends_after_it(programs: dict[str, str]) -> None:
     log = Path(programs["LOG"])
-    running = subprocess.Popen(["sh", str(SERVE_IN_CLUSTER), "--port", "1"], env=programs)
+    running = subprocess.Popen([str(SERVE_IN_CLUSTER), "--port", "1"], env=programs)
     try:
         until_s = time.monotonic() + 60
         while not (log.exists() and "serve" in log.read_text()) and time.monotonic() < until_s:
@@ -230,7 +230,7 @@ def test_a_signal_reaches_the_service_and_ray_ends_after_it(programs: dict[str, 
 
 def test_the_status_of_a_service_that_ends_by_itself_is_passed_on(programs: dict[str, str]) -> None:
     (Path(programs["LOG"]).parent / "rule-detector").write_text("#!/bin/sh\nexit 3\n")
-    done = subprocess.run(["sh", str(SERVE_IN_CLUSTER)], env=programs, timeout=60, check=False)
+    done = subprocess.run([str(SERVE_IN_CLUSTER)], env=programs, timeout=60, check=False)
     assert done.returncode == 3
 
 

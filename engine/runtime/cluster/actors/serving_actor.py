@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 import ray
-import uvloop
 
 from engine.runtime.activation.detector_service import Node
+from engine.runtime.concurrency.loop_thread import LoopThread, turn_of
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import Transport
 from engine.runtime.transport import tls
@@ -28,11 +28,10 @@ class Serving:
 
     def __init__(self, name: str, link: Callable[[str], Link]) -> None:
         """`link` makes the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
-        self.loop = uvloop.new_event_loop()
+        self.loop = LoopThread(name).loop
         self._link = link
         self._listeners: list[Listener] = []
         self._address: Address | None = None
-        threading.Thread(target=self.loop.run_forever, name=name, daemon=True).start()
 
     def listen(self, transport: Transport, node: Node) -> Address:
         """Accept connections, and return the address: the same whenever it is asked. Raises OSError."""
@@ -67,9 +66,13 @@ class ServingActor(ABC):
         return self._serving.listen(self._transport, self._on_node())
 
     def listen_for_beats(self) -> tuple[str, Address]:
-        """Answer beats in a thread of their own; return the node's id and the address. Raises OSError."""
+        """Answer beats in a thread of their own; return the node's id and the address. Raises OSError.
+
+        A `beat` is answered while this process runs, and a `turn` once the loop that serves has turned.
+        """
         if self._beating is None:
-            self._beating = Serving("beats", lambda _: LinkServer({"beat": _beat}).link())
+            methods = {"beat": _beat, "turn": self._turn}
+            self._beating = Serving("beats", lambda _: LinkServer(methods).link())
         return self._on_node().id, self._beating.listen(self._transport, self.node)
 
     def watch(self) -> None:
@@ -86,6 +89,10 @@ class ServingActor(ABC):
     @abstractmethod
     def _link(self, transport: str) -> Link:
         """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+
+    async def _turn(self) -> int:
+        await turn_of(self._serving.loop)
+        return 0
 
     def _on_node(self) -> Node:
         if not self.node.id:

@@ -1,17 +1,18 @@
 """Tries to join a cluster, in a process that can be given up because Ray may hang for minutes."""
 
-import contextlib
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Final
 
 _REACH_S: Final = 5.0
 _AGAIN_S: Final = 1.0
+_LOOK_S: Final = 0.02
 _JOIN: Final = """
 import sys, ray
 ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
@@ -48,23 +49,37 @@ def try_joining(address: str, within_s: float) -> None:
 
 def _attempt(address: str, within_s: float) -> str | None:
     """Return why the cluster cannot be joined; None if it can."""
-    child = subprocess.Popen(  # noqa: S603 -- all ours
-        [sys.executable, "-P", "-c", _JOIN, address],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        # A Ctrl-C is for this process, which then ends the other one.
-        start_new_session=True,
-    )
-    try:
-        _, output = child.communicate(timeout=within_s)
-    except subprocess.TimeoutExpired:
-        return f"that takes longer than {within_s:.0f} s"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(  # noqa: S603 -- all ours
+            [sys.executable, "-P", "-c", _JOIN, address],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            # A Ctrl-C is for this process, which then ends the other one.
+            start_new_session=True,
+        )
+        try:
+            ended = _has_ended(child.pid, within_s)
+        finally:
+            # It is not reaped yet, so no other process group can have its number.
             os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    return None if child.returncode == 0 else _in_words(output.decode("utf-8", "replace"))
+            child.wait()
+        if not ended:
+            return f"that takes longer than {within_s:.0f} s"
+        if child.returncode == 0:
+            return None
+        errors.seek(0)
+        return _in_words(errors.read().decode("utf-8", "replace"))
+
+
+def _has_ended(child: int, within_s: float) -> bool:
+    """Wait for the end of a child, without reaping it; return whether it has ended."""
+    give_up_s = time.monotonic() + within_s
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > give_up_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 def _in_words(output: str) -> str:

@@ -5,8 +5,9 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,8 +21,8 @@ _KILLED_MOST_S: Final = 2.0
 _STOPPED: Final = "T"
 _ENDED: Final = "Z"
 
-_KILL_ORPHANS: Final = "trap '' TERM INT HUP; read line || kill -9 \"$@\" 2>/dev/null"
-"""A script that kills processes when its standard input ends without a line: then this process was killed.
+_ORPHAN_WATCH: Final = Path(__file__).with_name("orphan_watch.py")
+"""The program that kills Ray's processes if this one is killed.
 
 Ray's agents notice that the raylet has ended, but wait ten minutes for the control store to say so, and that
 has ended too.
@@ -43,7 +44,7 @@ class RayProcesses:
         self._others: list[_Process] = []
         self._earlier: set[int] = set()
         """The children that this process had before Ray was started."""
-        self._killer: subprocess.Popen[bytes] | None = None
+        self._orphan_watch: subprocess.Popen[bytes] | None = None
 
     @property
     def essential(self) -> dict[str, int]:
@@ -67,7 +68,7 @@ class RayProcesses:
         try:
             yield
         finally:
-            self._remember(_children(os.getpid()) - self._earlier)
+            self._remember(_held_children(os.getpid(), self._earlier))
             self._guard()
             # A signal that arrived meanwhile takes effect on unblocking, and must not meet Ray's handler,
             # which aborts.
@@ -82,10 +83,12 @@ class RayProcesses:
 
     def kill_started(self) -> None:
         """Kill what was started so far, and reap it."""
-        for pid in _children(os.getpid()) - self._earlier:
+        for process in _held_children(os.getpid(), self._earlier):
+            # Ray may have reaped it.
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                signal.pidfd_send_signal(process.descriptor, signal.SIGKILL)
+                os.waitid(os.P_PIDFD, process.descriptor, os.WEXITED)
+            os.close(process.descriptor)
 
     def end(self, shutdown: Callable[[], None]) -> bool:
         """End Ray by `shutdown` in bounded time, and kill what is left of it.
@@ -94,20 +97,17 @@ class RayProcesses:
         process after another and waits a second for each, starting with the raylet. Once the raylet has ended
         nobody needs the others, so they and its children are killed together.
         """
-        if self._killer is not None:
-            self._killer.communicate(b"\n")
+        if self._orphan_watch is not None:
+            self._orphan_watch.communicate(b"\n")
         raylet = self._essential.get(_RAYLET)
         if raylet is not None:
-            self._others += _held(_children(raylet.pid))
+            self._others += _children_of(raylet)
         thread = threading.Thread(target=shutdown, name="ray shutdown", daemon=True)
         thread.start()
         if raylet is None:
             thread.join(_SHUTDOWN_MOST_S)
         else:
-            # A pidfd is readable once its process has ended.
-            poll = select.poll()
-            poll.register(raylet.descriptor, select.POLLIN)
-            poll.poll(_SHUTDOWN_MOST_S * 1_000)
+            _has_ended(raylet, _SHUTDOWN_MOST_S)
         for process in (*self._essential.values(), *self._others):
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(process.descriptor, signal.SIGKILL)
@@ -117,14 +117,28 @@ class RayProcesses:
         return not thread.is_alive()
 
     def _guard(self) -> None:
-        """Have the raylet's children killed if this process is killed."""
-        if (raylet := self._essential.get(_RAYLET)) is not None:
-            pids = map(str, sorted(_children(raylet.pid)))
-            command = ["/bin/sh", "-c", _KILL_ORPHANS, "sh", *pids]
-            self._killer = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 -- all ours
+        """Have Ray's processes killed if this process is killed.
 
-    def _remember(self, pids: set[int]) -> None:
-        for process in _held(pids):
+        Ray has the raylet and the control store end with this process, and workers end with the raylet.
+        """
+        if (raylet := self._essential.get(_RAYLET)) is None:
+            return
+        agents = _children_of(raylet)
+        descriptors = [one.descriptor for one in (*self._essential.values(), *self._others, *agents)]
+        # -I and -S: without the environment and the packages that are installed, a Python takes less memory.
+        command = [sys.executable, "-I", "-S", str(_ORPHAN_WATCH), *map(str, descriptors)]
+        self._orphan_watch = subprocess.Popen(  # noqa: S603 -- all ours
+            command,
+            stdin=subprocess.PIPE,
+            pass_fds=descriptors,
+            # It must outlive what ends this process. SIGTERM and SIGINT are blocked here, and so there.
+            start_new_session=True,
+        )
+        for agent in agents:
+            os.close(agent.descriptor)
+
+    def _remember(self, processes: list["_Process"]) -> None:
+        for process in processes:
             program = _program(process.pid)
             if program in _ESSENTIAL:
                 self._essential[program] = process
@@ -138,25 +152,52 @@ class _Process(NamedTuple):
     """The pidfd; unlike the pid it is never reused for another process."""
 
 
-def _held(pids: set[int]) -> list[_Process]:
-    """Open pidfds of the processes that still exist; none if the system has no pidfds."""
+def _held_children(parent: int, but: Collection[int] = ()) -> list[_Process]:
+    """Open pidfds of the children of a living process; none if the system has no pidfds."""
     held: list[_Process] = []
     if hasattr(os, "pidfd_open"):
-        for pid in sorted(pids):
+        for pid in sorted(_children(parent).difference(but)):
             with contextlib.suppress(OSError):
-                held.append(_Process(pid, os.pidfd_open(pid)))
+                process = _Process(pid, os.pidfd_open(pid))
+                # The child may have ended before, and another process got its number.
+                if _parent(pid) == parent:
+                    held.append(process)
+                else:
+                    os.close(process.descriptor)
     return held
+
+
+def _children_of(parent: _Process) -> list[_Process]:
+    """Open pidfds of the children of a process; none if it has ended, since its number may be another's."""
+    children = _held_children(parent.pid)
+    if not _has_ended(parent, within_s=0.0):
+        return children
+    for child in children:
+        os.close(child.descriptor)
+    return []
+
+
+def _has_ended(process: _Process, within_s: float) -> bool:
+    """Wait for the end of a process; return whether it has ended."""
+    poll = select.poll()
+    # A pidfd is readable once its process has ended.
+    poll.register(process.descriptor, select.POLLIN)
+    return bool(poll.poll(within_s * 1_000))
 
 
 def _children(parent: int) -> set[int]:
     """Return the pids of a process's children; none without /proc."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The second field is the program's name in parentheses, which may contain anything.
-            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == parent:
-                found.add(int(path.parent.name))
-    return found
+    pids = (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat"))
+    return {pid for pid in pids if _parent(pid) == parent}
+
+
+def _parent(pid: int) -> int | None:
+    """Return the pid of a process's parent; None if the process was reaped."""
+    try:
+        # The second field is the program's name in parentheses, which may contain anything.
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _program(pid: int) -> str:

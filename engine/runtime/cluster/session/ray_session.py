@@ -22,6 +22,7 @@ os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 import ray
 from ray._private import parameter as ray_parameter
 from ray._private import services as ray_services
+from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 from ray.job_config import JobConfig
 
@@ -42,6 +43,7 @@ NAMESPACE: Final = "rule-detector"
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
 """Only objects larger than 100 KiB pass through it. This is close to Ray's minimum."""
 
+_ENTRYPOINT: Final = "rule-detector"
 _FOLDER_PREFIX: Final = "rd-ray-"
 _RAYS: Final = "ray"
 _TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
@@ -119,6 +121,8 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
         }
     else:
         try_joining(address, join_within_s)
+    # Otherwise Ray stores the command line of this process, which may have a token, in its list of jobs.
+    ray_utils.get_entrypoint_name = lambda: _ENTRYPOINT
     # Otherwise Ray prints on standard output that a worker was killed, whatever its other settings.
     ray_worker.print_to_stdstream = _log_message
     try:

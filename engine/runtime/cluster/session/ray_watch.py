@@ -2,14 +2,13 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
 _log = logging.getLogger(__name__)
 
 _ASK_S: Final = 1.0
-"""The interval between two queries."""
+"""The interval between two queries, and between two ticks."""
 _SILENT_S: Final = 3.0
 """After this long without an answer, Ray counts as silent."""
 
@@ -24,27 +23,24 @@ class RayGoneError(Exception):
 class RayWatch:
     """Queries Ray's control store once a second.
 
-    `ask` returns if there was an answer, and may raise or hang; RayGoneError says that none will come.
-    `stopped` returns the names of Ray's processes that a signal has stopped.
+    A second thread counts the seconds since the last answer. No clock tells them, because this process may
+    have been stopped or held up itself: then it has not asked. `ask` returns if there was an answer, and may
+    raise or hang; RayGoneError says that none will come. `stopped` returns the names of Ray's processes
+    that a signal has stopped.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[], object],
-        stopped: Callable[[], list[str]],
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, ask: Callable[[], object], stopped: Callable[[], list[str]]) -> None:
         self._ask = ask
         self._stopped = stopped
-        self._now_s = now_s
-        self._answered_at_s = now_s()
+        self._silent_ticks = 0
         self._ending = threading.Event()
         self.gone: str | None = None
         """Why this process cannot use its Ray ever again; None while it may."""
 
     def start(self) -> None:
         """Start querying."""
-        threading.Thread(target=self._run, name="ray watch", daemon=True).start()
+        for do, name in ((self.look, "ray watch"), (self.tick, "ray watch ticks")):
+            threading.Thread(target=self._run, args=(do,), name=name, daemon=True).start()
 
     def end(self) -> None:
         """Stop querying."""
@@ -52,8 +48,8 @@ class RayWatch:
 
     @property
     def silent_s(self) -> float:
-        """The time since the last answer."""
-        return self._now_s() - self._answered_at_s
+        """The time since the last answer, without that in which this process was held up."""
+        return self._silent_ticks * _ASK_S
 
     def problem(self) -> str | None:
         """Return what is wrong with Ray; None if nothing is known to be. Callable from any thread."""
@@ -70,8 +66,12 @@ class RayWatch:
         except Exception as error:  # noqa: BLE001 -- Ray raises a dozen kinds; none is a sign of life
             _log.debug("ray's control store did not answer: %s", error)
         else:
-            self._answered_at_s = self._now_s()
+            self._silent_ticks = 0
 
-    def _run(self) -> None:
+    def tick(self) -> None:
+        """Count one second without an answer."""
+        self._silent_ticks += 1
+
+    def _run(self, do: Callable[[], None]) -> None:
         while not self._ending.wait(_ASK_S):
-            self.look()
+            do()

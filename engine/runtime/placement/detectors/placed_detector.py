@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
+from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, DETECTORS_LOST
 from engine.runtime.contract.requests.calls import Held, Report
@@ -394,7 +395,6 @@ class PlacedDetector:
     async def _within(self, call: Awaitable[T], hung_s: float) -> T:
         """Await a worker's answer; after `hung_s` the worker counts as dead."""
         try:
-            async with asyncio.timeout(hung_s):
-                return await call
+            return await answer_within(call, hung_s)
         except TimeoutError:
             raise ActorDied(f"it has not answered for {hung_s:g} s") from None

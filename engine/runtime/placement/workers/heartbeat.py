@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from engine.runtime.concurrency.beats import Beats
+
 BEATS: Final = 4
 """A silent worker counts as dead after this many beats."""
 
@@ -15,19 +17,8 @@ _ACTIVATING_FACTOR: Final = 4
 all of its threads."""
 
 
-class Heartbeat:
-    """Counts the beats in a row that were not answered.
-
-    Beats are counted, not seconds, because this process may have been stopped itself. It then finds the
-    answer later.
-    """
-
-    def __init__(self) -> None:
-        self.missed = 0
-
-    def beat(self, *, answered: bool) -> None:
-        """Note whether the last beat has been answered when the next one is due."""
-        self.missed = 0 if answered else self.missed + 1
+class Heartbeat(Beats):
+    """The heartbeat of a worker."""
 
     @property
     def doubtful(self) -> bool:
@@ -38,34 +29,23 @@ class Heartbeat:
         """Whether the worker counts as dead."""
         return self.missed >= BEATS * (_ACTIVATING_FACTOR if activating else 1)
 
-    async def count(
+    async def watch(
         self,
         send: Callable[[], Coroutine[Any, Any, None]],
         beat_s: float,
         lost: Callable[[], bool],
         doubted: Callable[[], object],
     ) -> None:
-        """Send beats, one after another, until the worker counts as lost.
+        """Count beats as `count` does; `doubted` is called when doubt begins or ends."""
+        before = self.doubtful
 
-        `send` returns once there is an answer, and `doubted` is called when doubt begins or ends. Raises what
-        `send` raises.
-        """
-        sent: asyncio.Task[None] | None = None
-        try:
-            while not lost():
-                if sent is None or sent.done():
-                    sent = asyncio.create_task(send())
+        def counted() -> None:
+            nonlocal before
+            if self.doubtful is not before:
                 before = self.doubtful
-                await asyncio.wait({sent}, timeout=beat_s)
-                if sent.done():
-                    sent.result()
-                    await asyncio.sleep(beat_s)
-                self.beat(answered=sent.done())
-                if self.doubtful is not before:
-                    doubted()
-        finally:
-            if sent is not None:
-                sent.cancel()
+                doubted()
+
+        await self.count(send, beat_s, lost, counted)
 
 
 class AvoidedNodes:

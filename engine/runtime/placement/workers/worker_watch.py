@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
@@ -46,15 +47,13 @@ class WorkerWatch:
     async def _ping(self, worker: DetectorWorker) -> None:
         """Detect that the event loop of a worker hangs, for example in a call to a disk."""
         hung_s = self._settings.hung_s
+        turns = Beats()
         try:
-            while True:
-                await asyncio.sleep(hung_s / 2)
-                async with asyncio.timeout(hung_s):
-                    await worker.port.ping()
-        except TimeoutError:
-            self._found_dead(worker, f"has not answered for {hung_s:g} s")
+            await turns.count(worker.port.ping, hung_s / BEATS, lambda: turns.missed >= BEATS)
         except ActorDied as error:
             self._found_dead(worker, f"cannot be reached: {error}")
+        else:
+            self._found_dead(worker, f"has not answered for {hung_s:g} s")
 
     async def _count_beats(self, worker: DetectorWorker) -> None:
         """Detect that a worker was stopped, or that its node was stopped or cut off."""
@@ -66,7 +65,7 @@ class WorkerWatch:
             return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
 
         try:
-            await worker.heartbeat.count(worker.port.beat, timeout_s / BEATS, lost, self._doubted)
+            await worker.heartbeat.watch(worker.port.beat, timeout_s / BEATS, lost, self._doubted)
         except ActorDied as error:
             self._found_dead(worker, f"cannot be reached: {error}")
         else:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.cluster import directory_reach
-from engine.runtime.cluster.directory_reach import DirectoryReach
+from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.frames import TOKEN_BYTES
@@ -39,9 +39,9 @@ class Directory:
         self.asked.append(method)
         if not self.answers:
             await asyncio.Event().wait()
-        if method == "listen" and isinstance(self.address, Exception):
+        if method.startswith("listen") and isinstance(self.address, Exception):
             raise self.address
-        return self.address if method == "listen" else 4711
+        return {"listen": self.address, "listen_for_beats": ("node", self.address)}.get(method, 4711)
 
     async def end(self) -> None:
         self.ended += 1
@@ -92,7 +92,7 @@ async def test_a_directory_that_does_not_answer_ray_either_is_ended(monkeypatch:
 async def test_a_directory_that_has_answered_here_or_cannot_listen_is_ended() -> None:
     reach, directory = DirectoryReach(SILENT_S), refusing()
     assert isinstance(directory.address, Address)
-    reach.answered(directory, directory.address)
+    reach.answered(directory, Places(directory.address, directory.address))
     directory.answers = False
     assert isinstance(await attempt(reach, directory), ActorDied)
     assert directory.ended == 1
@@ -110,7 +110,7 @@ async def test_a_service_that_lacks_descriptors_ends_no_directory(monkeypatch: p
     monkeypatch.setattr(LinkClient, "to", full)
     reach, directory = DirectoryReach(SILENT_S), refusing()
     assert isinstance(directory.address, Address)
-    reach.answered(directory, directory.address)  # type: ignore[arg-type]
+    reach.answered(directory, Places(directory.address, directory.address))  # type: ignore[arg-type]
     assert "Too many open files" in str(await attempt(reach, directory))
     assert directory.ended == 0
 
@@ -121,7 +121,7 @@ async def test_a_stopped_directory_that_has_answered_here_is_ended_soon() -> Non
         directory = Directory(Address(stopped.getsockname(), b"t" * TOKEN_BYTES))
         assert isinstance(directory.address, Address)
         reach = DirectoryReach(0.05)
-        reach.answered(directory, directory.address)
+        reach.answered(directory, Places(directory.address, directory.address))
         async with asyncio.timeout(3):
             assert isinstance(await attempt(reach, directory), ActorDied)
         assert directory.ended == 1
@@ -146,7 +146,7 @@ async def test_a_service_with_a_wrong_certificate_ends_no_directory(
         for name, value in wrong.items():
             monkeypatch.setenv(name, value)
         reach, directory = DirectoryReach(SILENT_S), Directory(listener.address)
-        reach.answered(directory, listener.address)
+        reach.answered(directory, Places(listener.address, listener.address))
         errors = [await attempt(reach, directory) for _ in range(3)]
         assert isinstance(errors[-1], Unreachable)
         assert all("certificate" in str(error) for error in errors)

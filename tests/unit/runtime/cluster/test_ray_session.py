@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
 from engine.runtime.cluster.session import ray_session as cluster
@@ -25,6 +26,24 @@ def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(monkeypatch: pytest.
         cluster.start("127.0.0.1:1")
     assert seen["configure_logging"] is False
     assert seen["log_to_driver"] is False
+
+
+def test_ray_does_not_learn_the_command_line_which_may_have_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stores that in its list of jobs, for whoever asks."""
+    secret = "a" * 32
+    monkeypatch.setattr("psutil.Process.cmdline", lambda _: ["rule-detector", "--bootstrap-token", secret])
+    monkeypatch.setattr(ray_utils, "get_entrypoint_name", ray_utils.get_entrypoint_name)
+    seen = []
+
+    def init(**_: Any) -> None:
+        seen.append(ray_utils.get_entrypoint_name())
+        raise RuntimeError("that is enough")
+
+    monkeypatch.setattr(cluster.ray, "init", init)
+    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
+    with pytest.raises(ClusterError, match="that is enough"):
+        cluster.start("127.0.0.1:1")
+    assert seen == ["rule-detector"]
 
 
 def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(

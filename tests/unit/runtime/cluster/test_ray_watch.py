@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,13 +21,12 @@ from tests.local_runtime.service import until
 
 
 class Ray:
-    """Something that answers or does not, and a clock."""
+    """Something that answers or does not."""
 
     def __init__(self) -> None:
         self.answers = True
         self.stopped: list[str] = []
-        self.now_s = 0.0
-        self.watch = RayWatch(self.ask, lambda: self.stopped, lambda: self.now_s)
+        self.watch = RayWatch(self.ask, lambda: self.stopped)
 
     def ask(self) -> None:
         if not self.answers:
@@ -34,7 +34,7 @@ class Ray:
 
     def passes(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.now_s += 1.0
+            self.watch.tick()
             self.watch.look()
 
 
@@ -76,18 +76,47 @@ def test_a_ray_that_will_never_answer_is_told_with_the_reason():
 
 
 async def test_a_question_that_hangs_keeps_nobody_waiting():
-    now_s, asked = 0.0, threading.Event()
+    asked = threading.Event()
 
     def ask() -> None:
         asked.set()
         threading.Event().wait()
 
-    watch = RayWatch(ask, list, lambda: now_s)
+    watch = RayWatch(ask, list)
     watch.start()
     await until(asked.is_set)
-    now_s = 60.0
+    for _ in range(60):
+        watch.tick()
     assert "does not answer" in str(watch.problem())
     watch.end()
+
+
+WATCHING = """
+import time
+from engine.runtime.cluster.session.ray_watch import RayWatch
+watch = RayWatch(lambda: time.sleep(0.5), list)
+watch.start()
+print("begun", flush=True)
+while True:
+    if problem := watch.problem():
+        print(problem, flush=True)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.storm
+def test_the_time_in_which_the_service_was_stopped_itself_is_no_silence_of_ray():
+    with subprocess.Popen([sys.executable, "-c", WATCHING], stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        try:
+            assert watching.stdout.readline() == b"begun\n"
+            watching.send_signal(signal.SIGSTOP)
+            time.sleep(4)
+            watching.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+        finally:
+            watching.kill()
+        assert watching.stdout.read() == b""
 
 
 # -- its processes -------------------------------------------------------------------------------------------

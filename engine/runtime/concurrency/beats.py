@@ -1,0 +1,81 @@
+"""Judges whether another process or loop is silent, by a loop that may be held up itself.
+
+What is counted are beats, not seconds: a process that was stopped, or whose loop was held up, finds late what
+had come in time, and must not take its own absence for the silence of others.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_BEATS: Final = 12
+"""The beats of `answer_within`."""
+
+
+class Beats:
+    """Counts the beats in a row that were not answered."""
+
+    def __init__(self) -> None:
+        self.missed = 0
+
+    def beat(self, *, answered: bool) -> None:
+        """Note whether the last beat has been answered when the next one is due."""
+        self.missed = 0 if answered else self.missed + 1
+
+    async def count(
+        self,
+        send: Callable[[], Coroutine[Any, Any, None]],
+        beat_s: float,
+        lost: Callable[[], bool],
+        counted: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Send beats, one after another, until `lost` says that what answers them counts as lost.
+
+        `send` returns once there is an answer, and `counted` is called after each beat. Raises what `send`
+        raises.
+        """
+        sent: asyncio.Task[None] | None = None
+        try:
+            while not lost():
+                if sent is None or sent.done():
+                    sent = asyncio.create_task(send())
+                held_up = await _one_beat(sent, beat_s)
+                if sent.done():
+                    sent.result()
+                    await asyncio.sleep(beat_s)
+                elif held_up:
+                    continue
+                self.beat(answered=sent.done())
+                counted()
+        finally:
+            if sent is not None:
+                sent.cancel()
+
+
+async def answer_within(call: Awaitable[T], most_s: float) -> T:
+    """Await an answer for some time, without counting what this loop was held up. Raises TimeoutError."""
+    asked = asyncio.ensure_future(call)
+    left = _BEATS
+    try:
+        while left and not asked.done():
+            left -= not await _one_beat(asked, most_s / _BEATS)
+        if not asked.done():
+            raise TimeoutError
+        return asked.result()
+    finally:
+        if not asked.done():
+            asked.cancel()
+            await asyncio.wait({asked})
+
+
+async def _one_beat(asked: asyncio.Future[Any], beat_s: float) -> bool:
+    """Wait for an answer for one beat; return whether this loop was held up for another one meanwhile.
+
+    Then it has not read yet what came in that time.
+    """
+    loop = asyncio.get_running_loop()
+    late_s = loop.time() + 2 * beat_s
+    await asyncio.wait({asked}, timeout=beat_s)
+    return loop.time() >= late_s
