@@ -15,7 +15,7 @@ from api.server.http1.exchange import Exchange, connection_scope, refusal
 from api.server.http1.request_head import RequestError
 from api.server.http1.request_ids import request_id
 from api.server.http1.request_reader import RequestReader
-from api.server.read_ahead import READ_BUFFER, READ_BYTES, UNCOUNTED_BYTES
+from api.server.read_ahead import READ_BUFFER, UNCOUNTED_BYTES
 from api.server.sender import Sender
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._limit = limit
         self._ahead = limit.ahead
+        self._heads = limit.heads
         self._ahead_bytes = 0
         """How many bytes are counted as read ahead on this connection."""
         self._app = app
@@ -90,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_amid_head = False
         self._is_reading = True
         self._waits_turn = False
-        """Whether reading is paused, because the caller has sent much and others have their turn."""
+        """Whether what was read last waits to be understood, because others have their turn."""
         self._is_at_eof = False
         """Whether the caller has closed its sending half."""
         self._is_lost = False
@@ -144,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
                 await exchange.run(self._app, exchange.scope(self._scope, state))
                 self._exchange = None
                 self._go_on_after(exchange)
-            elif self._is_at_eof or self._is_lost:
+            elif (self._is_at_eof and not self._waits_turn) or self._is_lost:
                 return
             else:
                 await self._change()
@@ -171,31 +172,36 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take what the transport has read."""
         self._data_received(bytes(READ_BUFFER[:nbytes]))
-        if nbytes == READ_BYTES and not self._limit.turns.take(self, nbytes):
-            self._waits_turn = True
-            self._regulate()
 
     def turn_has_come(self) -> None:
         """Called when others who send much have had their turn."""
         self._waits_turn = False
-        self._regulate()
+        self._advance()
+        self._tell()
 
     def _data_received(self, data: bytes) -> None:
+        # Reading takes much less time than understanding what was read, and the loop reads all connections
+        # in one turn.
+        if len(data) > UNCOUNTED_BYTES and not self._waits_turn:
+            self._waits_turn = not self._limit.turns.take(self, len(data))
         exchange = self._exchange
         is_late = exchange is not None and exchange.body_is_whole and exchange.closes
         if is_late or self._sender.is_over:
             self._late_bytes += len(data)
             if self._late_bytes > _LATE_BYTES_MAX and self._sender.is_over:
                 self._sender.close()
-            return
-        self._reader.add(data)
-        self._advance()
+        else:
+            self._reader.add(data)
+        if self._waits_turn:
+            self._regulate()
+        elif self._reader.unread_bytes:
+            self._advance()
 
     def _advance(self) -> None:
         """Read what has arrived, as far as the request under way allows."""
         reader = self._reader
         try:
-            while reader.unread and not self._sender.is_over:
+            while reader.unread_bytes and not self._sender.is_over:
                 exchange = self._exchange
                 if exchange is None:
                     if not self._begin():
@@ -215,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the next request if its head has arrived."""
         head = self._reader.read_head()
         if head is None:
-            if self._reader.unread and not self._is_amid_head:
+            if self._reader.unread_bytes and not self._is_amid_head:
                 self._wait(HEAD_S)
                 self._is_amid_head = True
             return False
@@ -223,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_amid_head = False
         self._requests += 1
         exchange = self._exchange = Exchange(head, request_id(head.headers), self, self._sender)
-        if head.expects_continue and not (self._reader.unread or exchange.body_is_whole):
+        if head.expects_continue and not (self._reader.unread_bytes or exchange.body_is_whole):
             self._sender.send(_CONTINUE)
         if self._is_at_eof:
             self._disconnect(exchange)
@@ -233,10 +239,10 @@ class Connection(asyncio.BufferedProtocol):
     def _regulate(self) -> None:
         """Stop or resume reading: a caller who sends faster than the application receives has to wait."""
         exchange = self._exchange
-        held = len(self._reader.unread) + (0 if exchange is None else exchange.waiting_bytes)
+        held = self._reader.unread_bytes + (0 if exchange is None else exchange.waiting_bytes)
         if held > UNCOUNTED_BYTES or self._ahead_bytes:
             self._count(held)
-        # A head is read on until it is complete.
+        # A head is read on until it is complete, or loses its memory.
         has_room = exchange is None or held < self._ahead.connection_bytes_max or self._sender.is_over
         reads = has_room and not self._waits_turn
         if reads != self._is_reading and not self._transport.is_closing():
@@ -250,6 +256,12 @@ class Connection(asyncio.BufferedProtocol):
         counted = held if held > UNCOUNTED_BYTES else 0
         self._ahead.change(counted - self._ahead_bytes)
         self._ahead_bytes = counted
+        self._heads.hold(self, counted if self._is_amid_head and not self._waits_turn else 0)
+
+    def lose_head(self) -> None:
+        """Called when the memory of an unfinished head goes to others."""
+        self._reader.drop()
+        self._end_idle()
 
     def body_taken(self) -> None:
         """Called when the application has received all that had arrived of a body."""

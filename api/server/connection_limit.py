@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from api.server.read_ahead import ReadAhead
+from api.server.read_ahead import ReadAhead, UnfinishedHeads
 from api.server.reading_turns import ReadingTurns
 
 _log = logging.getLogger(__name__)
@@ -16,6 +16,9 @@ _WARN_AGAIN_S: Final = 60.0
 
 AHEAD_BYTES_MAX_OF_ALL: Final = 32 * 1024 * 1024
 """How much is read ahead on all connections together, unless the settings say otherwise."""
+
+_HEADS_SHARE: Final = 4
+"""The share of unfinished heads in what is read ahead is 1 / _HEADS_SHARE."""
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
@@ -33,6 +36,7 @@ class ConnectionLimit:
         assert connections_max > 0, "at least one connection is served"
         self.connections_max = connections_max
         self.ahead = ReadAhead(ahead_bytes_max)
+        self.heads = UnfinishedHeads(ahead_bytes_max // _HEADS_SHARE)
         self.turns = ReadingTurns()
         self._unauthenticated: dict[Slot, None] = {}
         """The connections that have not authenticated, in order of arrival."""

@@ -12,6 +12,7 @@ from hypercorn.config import Config
 from api.server.asgi import App
 from api.server.connection import Connection
 from api.server.connection_limit import ConnectionLimit
+from api.server.http1.request_head import TARGET_BYTES_MAX
 from api.settings import Settings
 
 REFUSALS_S: Final = 1.0
@@ -45,8 +46,8 @@ async def serve(
 
 
 def head_bytes_max(settings: Settings) -> int:
-    """Return the size up to which the application validates headers. Above it the server refuses them."""
-    return 4 * settings.max_header_bytes
+    """Return the maximum size of a head. The application judges the size of its headers alone."""
+    return TARGET_BYTES_MAX + settings.max_header_bytes
 
 
 def server_config(settings: Settings) -> Config:

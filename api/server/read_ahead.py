@@ -1,6 +1,6 @@
 """Bytes read ahead of the application: one limit over all connections of a front end."""
 
-from typing import Final
+from typing import Final, Protocol
 
 AHEAD_BYTES_MAX: Final = 256 * 1024
 """The most bytes that are read ahead on a connection, give or take one read.
@@ -38,3 +38,37 @@ class ReadAhead:
 
     def _buffer(self) -> memoryview:
         return READ_BUFFER if self.held_bytes + READ_BYTES <= self.bytes_max else _SHORT_BUFFER
+
+
+class Unfinished(Protocol):
+    """A connection whose request has an unfinished head."""
+
+    def lose_head(self) -> None:
+        """Called when the memory of its head goes to others."""
+
+
+class UnfinishedHeads:
+    """Keeps the unfinished heads within `bytes_max` over all connections. Short ones are not counted.
+
+    Past it the oldest lose their memory: a head is complete soon after its first byte, unless its caller is
+    slow on purpose.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.held_bytes = 0
+        self._held: dict[Unfinished, int] = {}
+        """What each connection holds, the oldest first."""
+
+    def hold(self, connection: Unfinished, bytes_: int) -> None:
+        """Have a connection hold that much from now on; 0 once its head is complete."""
+        before = self._held.get(connection, 0)
+        if bytes_:
+            self._held[connection] = bytes_
+        elif before:
+            del self._held[connection]
+        self.held_bytes += bytes_ - before
+        while self.held_bytes > self.bytes_max:
+            oldest = next(iter(self._held))
+            self.held_bytes -= self._held.pop(oldest)
+            oldest.lose_head()

@@ -10,6 +10,8 @@ from engine.language.condition import Scalar
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
+PARAMETERS_MAX: Final = 64
+"""The most parameters of a query; no operation takes a quarter of them."""
 _SHOWN_CHARS: Final = 80
 
 
@@ -20,6 +22,8 @@ def read_query(taken: type[Q], query: bytes) -> Q:
     """
     given: dict[str, str] = {}
     repeated: set[str] = set()
+    if query.count(b"&") >= PARAMETERS_MAX:
+        raise RequestRefusal(1006, f"the query has more than {PARAMETERS_MAX} parameters")
     for name, text in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name in given:
             repeated.add(name)

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
-from urllib.parse import unquote
 
 from api.schema.envelope import Headers
 from api.server.asgi import App, Message
@@ -97,15 +96,17 @@ class Exchange:
             await self.respond(response.status, response.own_headers(), response.body)
 
     def scope(self, connection: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ASGI scope of the request, given the scope and state of its connection."""
+        """Return the ASGI scope of the request, given the scope and state of its connection.
+
+        Its path is as the caller has sent it: the application decodes the escapes, once and in its own way.
+        """
         head = self.head
         path, _, query = head.target.partition(b"?")
-        text = path.decode("ascii")
         return {
             **connection,
             "http_version": head.version.decode("ascii"),
             "method": head.method.decode("ascii"),
-            "path": unquote(text) if "%" in text else text,
+            "path": path.decode("ascii"),
             "raw_path": path,
             "query_string": query,
             "headers": head.headers,

@@ -12,16 +12,25 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 Header = tuple[bytes, bytes]
 
 BAD_REQUEST: Final = 400
+TARGET_TOO_LONG: Final = 414
 TOO_LARGE: Final = 431
 _NOT_IMPLEMENTED: Final = 501
 _VERSION_NOT_SUPPORTED: Final = 505
 
+TARGET_BYTES_MAX: Final = 8 * 1024
+"""The longest target, which is the path and the query."""
+FIELDS_MAX: Final = 256
+"""The most header fields. Reading one takes as long as reading a hundred bytes."""
+
+_LINE_BYTES_MAX: Final = TARGET_BYTES_MAX + 256
+"""The bytes after which a request line has ended, or its target is too long; no method is that long."""
 _HEAD_END: Final = b"\r\n\r\n"
 _BARE_HEAD_END: Final = re.compile(rb"\n\r?\n")
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)++")
 _REQUEST_LINE: Final = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n"  # RFC 9112, 3
 )
+_CLOSE: Final = re.compile(rb"(?:^|,)[ \t]*+close[ \t]*+(?:,|$)", re.IGNORECASE)
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
 """Replaces the request line for llhttp, which knows only some methods and forms of targets."""
 
@@ -60,36 +69,57 @@ class _Fields:
         self.headers.append((name.lower(), value.rstrip(b" \t")))
 
 
-def skip_empty_lines(data: bytes) -> bytes:
-    """Return the data without empty lines before a request, which servers ignore (RFC 9112, 2.2)."""
-    lines = _EMPTY_LINES.match(data)
-    return data[lines.end() :] if lines else data
+def skip_empty_lines(data: bytes | bytearray, begin: int = 0) -> int:
+    """Return where the empty lines before a request end, which servers ignore (RFC 9112, 2.2)."""
+    lines = _EMPTY_LINES.match(data, begin)
+    return lines.end() if lines else begin
 
 
-def read_head(data: bytes, bytes_max: int) -> tuple[RequestHead, int] | None:
-    """Return the head at the beginning of the data and its length; None if it is incomplete.
+def read_head(
+    data: bytes | bytearray, bytes_max: int, begin: int = 0, searched: int = 0
+) -> tuple[RequestHead, int] | None:
+    """Return the head at `begin` and its length; None if it is incomplete.
 
-    Raises RequestError if no request can begin like this, or if the head is longer than `bytes_max`.
+    An incomplete head is searched for its end only from `searched` on, the length of the data at the last
+    call. Raises RequestError if no request can begin like this, or if the head is longer than `bytes_max`.
     """
-    end = data.find(_HEAD_END)
-    size = end + len(_HEAD_END) if end >= 0 else len(data)
+    end = data.find(_HEAD_END, max(begin, searched - len(_HEAD_END) + 1))
+    size = (end + len(_HEAD_END) if end >= 0 else len(data)) - begin
     if size > bytes_max:
-        raise RequestError(TOO_LARGE)
+        raise RequestError(TARGET_TOO_LONG if _line_is_too_long(data, begin) else TOO_LARGE)
     if end < 0:
-        begins_otherwise = data < b"!" and data not in {b"", b"\r"}
-        if begins_otherwise or _BARE_HEAD_END.search(data):
-            raise RequestError(BAD_REQUEST)
+        _check_begun(data, begin, max(begin, searched))
         return None
-    line = _REQUEST_LINE.match(data)
+    head = bytes(memoryview(data)[begin : begin + size])
+    line = _REQUEST_LINE.match(head)
     if line is None:
         raise RequestError(BAD_REQUEST)
     method, target, version = line.groups()
     if version not in {b"1.1", b"1.0"}:
         raise RequestError(_VERSION_NOT_SUPPORTED)
-    return _head(method, target, version, _header_fields(data[line.end() : size])), size
+    if len(target) > TARGET_BYTES_MAX:
+        raise RequestError(TARGET_TOO_LONG)
+    return _head(method, target, version, _header_fields(head[line.end() :])), size
+
+
+def _check_begun(data: bytes | bytearray, begin: int, searched: int) -> None:
+    """Raise RequestError if no head can continue the data."""
+    begun = bytes(data[begin : begin + 2])
+    begins_otherwise = begun < b"!" and begun not in {b"", b"\r"}
+    if begins_otherwise or _BARE_HEAD_END.search(data, max(begin, searched - 2)):
+        raise RequestError(BAD_REQUEST)
+    if searched <= begin + _LINE_BYTES_MAX and _line_is_too_long(data, begin):
+        raise RequestError(TARGET_TOO_LONG)
+
+
+def _line_is_too_long(data: bytes | bytearray, begin: int) -> bool:
+    end = begin + _LINE_BYTES_MAX
+    return len(data) > end and data.find(b"\n", begin, end) < 0
 
 
 def _header_fields(lines: bytes) -> list[Header]:
+    if lines.count(b"\n") > FIELDS_MAX + 1:
+        raise RequestError(TOO_LARGE)
     fields = _Fields()
     try:
         HttpRequestParser(fields).feed_data(LINE_11 + lines)
@@ -132,4 +162,4 @@ def _count(headers: list[Header], wanted: bytes) -> int:
 
 def _says_close(headers: list[Header]) -> bool:
     options = b",".join(value for name, value in headers if name == b"connection")
-    return any(option.strip().lower() == b"close" for option in options.split(b","))
+    return _CLOSE.search(options) is not None

@@ -22,28 +22,53 @@ class RequestReader:
     """Reads one request after another; `head_bytes_max` limits a head, and the framing of a chunked body."""
 
     def __init__(self, head_bytes_max: int) -> None:
-        self.unread = b""
-        """The bytes that have arrived and are not read yet."""
+        self._data: bytes | bytearray = b""
+        """What has arrived. It grows in place, so that pieces of any size cost no more than their bytes."""
+        self._at = 0
+        """The position in `_data` up to which it is read."""
+        self._searched = 0
+        """The position in `_data` up to which there is no end of a head."""
         self._head_bytes_max = head_bytes_max
         self._chunks: ChunkedBody | None = None
         self._body_left = 0
 
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes have arrived and are not read yet."""
+        return len(self._data) - self._at
+
     def add(self, data: bytes) -> None:
         """Take what has arrived."""
-        self.unread += data
+        if not self.unread_bytes:
+            self._data = data
+            return
+        if isinstance(self._data, bytes):
+            self._data = bytearray(self._data)
+        if 2 * self._at > len(self._data):
+            del self._data[: self._at]
+            self._searched = max(0, self._searched - self._at)
+            self._at = 0
+        self._data += data
 
     def drop(self) -> None:
         """Drop what was not read."""
-        self.unread = b""
+        self._data = b""
+        self._at = self._searched = 0
+
+    def _read_to(self, end: int) -> None:
+        self._at = end
+        if end == len(self._data):
+            self.drop()
 
     def read_head(self) -> RequestHead | None:
         """Return the head of the next request; None if it is incomplete. Raises RequestError."""
-        self.unread = skip_empty_lines(self.unread)
-        found = read_head(self.unread, self._head_bytes_max)
+        self._read_to(skip_empty_lines(self._data, self._at))
+        found = read_head(self._data, self._head_bytes_max, self._at, self._searched)
         if found is None:
+            self._searched = len(self._data)
             return None
         head, size = found
-        self.unread = self.unread[size:]
+        self._read_to(self._at + size)
         self._chunks = ChunkedBody(self._head_bytes_max) if head.body_bytes is None else None
         self._body_left = head.body_bytes or 0
         return head
@@ -54,13 +79,14 @@ class RequestReader:
         Raises RequestError.
         """
         if self._chunks is not None:
-            body, size, is_whole = self._chunks.read(self.unread)
+            body, end, is_whole = self._chunks.read(self._data, self._at)
         else:
-            body = self.unread[: self._body_left]
-            size = len(body)
-            self._body_left -= size
+            end = min(self._at + self._body_left, len(self._data))
+            piece = self._data[self._at : end]
+            body = bytes(piece)
+            self._body_left -= len(body)
             is_whole = not self._body_left
-        self.unread = self.unread[size:]
+        self._read_to(end)
         return body, is_whole
 
 
@@ -91,13 +117,12 @@ class ChunkedBody:
         self._framing_bytes = 0
         self._last_two = b""
 
-    def read(self, data: bytes) -> tuple[bytes, int, bool]:
-        """Return the part of the body in the data, how much of the data was used, and whether it is the last.
+    def read(self, data: bytes | bytearray, at: int = 0) -> tuple[bytes, int, bool]:
+        """Return the part of the body in the data from `at` on, where it ends, and whether it is the last.
 
         Raises RequestError if a chunked body cannot continue like this.
         """
         body = self._body
-        at = 0
         with memoryview(data) as view:
             while at < len(data) and not body.is_whole:
                 # llhttp would read past the end of the body, so it gets no more than may belong to it.
@@ -115,7 +140,7 @@ class ChunkedBody:
         body.pieces.clear()
         return found, at, body.is_whole
 
-    def _piece_end(self, data: bytes, at: int) -> int:
+    def _piece_end(self, data: bytes | bytearray, at: int) -> int:
         """Return the end of the next empty line, where the body may end, or of the data."""
         seam = self._last_two + data[at : at + 2]
         end = seam.find(_EMPTY_LINE)

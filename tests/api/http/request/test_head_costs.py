@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from urllib.parse import unquote
 
 import pytest
 
+from api.http.request import head as request_head
 from api.http.request.head import canonical_path, media_type_of
-from api.http.request.query import read_key, read_query
+from api.http.request.query import PARAMETERS_MAX, read_key, read_query
 from api.http.router import Router
 from api.schema.envelope import RequestRefusal
 from api.schema.messages.state import StateQuery
@@ -34,7 +36,7 @@ def query(given: bytes) -> None:
 
 def head(given: bytes) -> None:
     with suppress(RequestError):
-        read_head(skip_empty_lines(given), HEAD_BYTES_MAX)
+        read_head(given, HEAD_BYTES_MAX, skip_empty_lines(given))
 
 
 def route(given: bytes) -> None:
@@ -69,6 +71,9 @@ SHAPES: dict[str, tuple[str, bytes, bytes, bytes]] = {
     "a number": ("query", b"limit=", b"9", b""),
     "escapes of a parameter": ("query", b"prefix=", b"%61", b""),
     "ampersands": ("query", b"", b"&", b""),
+    "few parameters of one name": ("query", b"a&" * 50, b"%61", b""),
+    "many segments with escapes": ("path", b"/", b"%41/", b""),
+    "few segments with escapes": ("path", b"/a/" * 5, b"%41", b""),
     "digits of a key": ("key", b'{"a": ', b"9", b"}"),
     "depth of a key": ("key", b"", b'{"a":', b""),
     "escapes of a key": ("key", b'{"a": "', rb"\"", b""),
@@ -92,6 +97,38 @@ def test_a_head_is_read_in_time_that_is_linear_in_its_bytes(shape: str) -> None:
         PARTS[part](start + unit * (size // len(unit)) + end)
 
     assert grows_linearly(work, HEAD_BYTES_MAX // 4 - 100)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"/" + b"%41/" * 2_000, b"/api/detectors/" + b"%41" * 2_600, b"//%41" * 1_500]
+)
+def test_the_segments_of_a_path_are_decoded_at_most_once_and_only_a_few(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+
+    def noted(segment: str) -> str:
+        decoded.append(segment)
+        return unquote(segment)
+
+    monkeypatch.setattr(request_head, "unquote", noted)
+    canonical_path(sent)
+    assert len(decoded) <= 17
+    assert sum(len(segment) for segment in decoded) <= len(sent)
+
+
+def test_a_path_of_more_segments_than_any_is_not_decoded() -> None:
+    most = b"/%41" * 16
+    assert canonical_path(most) == "/A" * 16
+    assert canonical_path(most + b"/%41") == "/%41" * 17
+    assert max(operation.path.count("/") for operation in OPERATIONS) < 16
+
+
+def test_a_query_has_so_many_parameters_and_no_more() -> None:
+    assert read_query(StateQuery, b"x&" * (PARAMETERS_MAX - 1) + b"limit=7").limit == 7
+    with pytest.raises(RequestRefusal, match="more than 64 parameters") as caught:
+        read_query(StateQuery, b"x&" * PARAMETERS_MAX + b"limit=7")
+    assert caught.value.code == 1006
 
 
 def test_what_is_not_a_key_is_refused_by_what_it_is() -> None:

@@ -276,7 +276,7 @@ async def test_a_connection_is_read_no_further_ahead_than_the_application_receiv
         await asyncio.sleep(0.1)
         left_bytes = connection.writer.transport.get_write_buffer_size()
         exchange = serving[-1]._exchange
-        ahead = len(serving[-1]._reader.unread) + (exchange.waiting_bytes if exchange is not None else 0)
+        ahead = serving[-1]._reader.unread_bytes + (exchange.waiting_bytes if exchange is not None else 0)
         connection.writer.transport.abort()
         go.set()
         assert left_bytes > 10_000_000, "it waits with the caller"
