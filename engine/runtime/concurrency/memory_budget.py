@@ -88,7 +88,8 @@ class MemoryBudget:
         """
         if self.has_room(bytes_):
             return True
-        self._drop_unread(bytes_)
+        if self._drop_unread(bytes_):
+            self._go_on()
         if self.has_room(bytes_) or (is_small and self.held + bytes_ <= self.bytes_max):
             return True
         self.refused += 1
@@ -103,6 +104,11 @@ class MemoryBudget:
         """Count that many bytes of requests more; fewer if negative."""
         self.requests += more_bytes
         self._changed()
+
+    def hold_answer(self, bytes_: int) -> None:
+        """Count that many bytes of answers more, for which there is room."""
+        self.answers += bytes_
+        self._most_bytes = max(self._most_bytes, self.held)
 
     def answer(self, bytes_: int, come: Callable[[], None]) -> "AnswerRoom":
         """Call `come` as soon as there is room for an answer, whose bytes count from then until its release.
@@ -132,9 +138,8 @@ class MemoryBudget:
             while self.public > self.bytes_max // _PUBLIC_SHARE and len(self._unread_public) > 1:
                 self._drop(next(iter(self._unread_public)))
         else:
-            self.answers += unread.bytes
+            self.hold_answer(unread.bytes)
             self._unread[unread] = None
-            self._changed()
         return unread
 
     def take_counts(self) -> dict[str, int]:
@@ -157,10 +162,8 @@ class MemoryBudget:
         """Have the answers come for which there is room."""
         while self._waiting:
             wanted = self._waiting[0].wanted
-            if not self._fits(wanted):
-                self._drop_unread(wanted)
-                if not self._fits(wanted):
-                    break
+            if not self._fits(wanted) and not (self._drop_unread(0) and self._fits(wanted)):
+                break
             self._waiting.popleft().enter()
         if self._waiting and self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
@@ -172,12 +175,18 @@ class MemoryBudget:
     def _fits(self, bytes_: int) -> bool:
         return self.held + bytes_ <= self._answers_bytes_max or not self.answers
 
-    def _drop_unread(self, bytes_: int) -> None:
-        """Close connections that read nothing, the longest first, until that many bytes have room."""
+    def _drop_unread(self, bytes_: int) -> bool:
+        """Close connections that read nothing, the longest first, until that many bytes have room.
+
+        They have it beside the answer that waits for room. Returns whether any connection was closed.
+        """
         now_s = self.clock_s()
         if now_s - self._scanned_s < _SCAN_S:
-            return
+            return False
         self._scanned_s = now_s
+        before = self.dropped
+        if self._waiting:
+            bytes_ += self._waiting[0].wanted
         for unread in list(self._unread):
             if self.held + bytes_ <= self._work_bytes_max:
                 break
@@ -186,6 +195,7 @@ class MemoryBudget:
                 self._unread[unread] = None
             elif now_s - unread.since_s >= UNREAD_S:
                 self._drop(unread)
+        return self.dropped > before
 
     def _drop(self, unread: "UnreadAnswer") -> None:
         self.dropped += 1
@@ -217,7 +227,7 @@ class AnswerRoom:
     def enter(self) -> None:
         """Take the room that it waited for."""
         self.bytes, self.wanted = self.wanted, 0
-        self._budget.answers += self.bytes
+        self._budget.hold_answer(self.bytes)
         self._come()
 
     def grow(self, bytes_: int) -> bool:
@@ -225,7 +235,7 @@ class AnswerRoom:
         if not self._budget.find_room(bytes_, is_small=self.bytes + bytes_ <= SMALL_BYTES_MAX):
             return False
         self.bytes += bytes_
-        self._budget.answers += bytes_
+        self._budget.hold_answer(bytes_)
         return True
 
     def release(self) -> None:
