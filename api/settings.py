@@ -24,7 +24,7 @@ _OF_EACH_SERVICE: Final = frozenset(
         *("log_format", "log_level", "access_log", "slow_request_ms"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
         *("max_header_bytes", "max_body_bytes", "max_batch_body_bytes"),
-        *("max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
+        *("max_memory_mb", "max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
     }
 )
 """The settings that each service has for itself. Services on one data folder share all others."""
@@ -152,6 +152,12 @@ class Settings:
     )
     max_body_bytes: int = _setting(_MIB, "The maximum size of a request's body, in bytes.")
     max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.")
+    max_memory_mb: int = _setting(
+        1024,
+        "The memory of each front end for bodies, waiting requests and unread answers together, in MiB. "
+        "Beyond it, new requests get 1401, and connections whose answers are not read are closed.",
+        least=16,
+    )
     max_reading_bytes: int = _setting(
         256 * _MIB,
         "The memory for the bodies that are being read, in bytes, in equal parts for all front ends of a "
@@ -256,6 +262,10 @@ class Settings:
                 f"max_reading_bytes: {self.max_reading_bytes}, for {self.front_ends} front ends, is below "
                 f"twice max_batch_body_bytes ({self.max_batch_body_bytes}) for each"
             )
+        # Both count twice: they are copied when they are sent or decoded.
+        for name in ("max_batch_body_bytes", "max_answer_bytes"):
+            if self.max_memory_mb * _MIB < 4 * (size := getattr(self, name)):
+                defects.append(f"max_memory_mb: {self.max_memory_mb} MiB is below four times {name} ({size})")
         if defects:
             raise SettingsError(*defects)
 
@@ -290,6 +300,7 @@ class Settings:
             snapshots_kept=self.snapshots_kept,
             waiting_max=self.max_waiting,
             waiting_bytes_max=self.max_waiting_bytes,
+            memory_bytes_max=self.max_memory_mb * _MIB,
             answers_kept_bytes_max=self.max_answers_kept_bytes,
             spares=self.spares,
         )

@@ -28,7 +28,8 @@ class Application:
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         deadline_s = settings.deadline_s + timeout.BACKSTOP_S
-        self.memory = memory = BodyMemory(settings.bodies_bytes_max)
+        self.budget = fleet.memory
+        self.memory = memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
         self._fleet = fleet
         self._metrics = RequestMetrics()
         self._discard = BodyDiscard(settings.max_discard_bytes)
@@ -62,6 +63,8 @@ class Application:
 
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
+        for cause, count in self.budget.take_counts().items():
+            self._metrics.count_cause(cause, count)
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 

@@ -93,7 +93,7 @@ class SlowPath:
         if operation is not None:
             arguments |= self._arguments(operation, head, media_type)
             if operation.is_evaluation:
-                # The bounded queue of the detector counts the body from here on.
+                # The queue of the detector counts the body from here on.
                 reservation.release()
         return QuartCall(self.router.quart, scope, path, Match(route.rule, arguments), reservation)
 

@@ -12,6 +12,7 @@ from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FolderFigures,
     Measured,
+    MemoryFigures,
     WorkerFigures,
 )
 from engine.runtime.contract.measurements.measures import HISTOGRAMS
@@ -112,6 +113,9 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
             values[worker.address,].append(gauge.of(worker))
         combined = {node: gauge.combine(numbers) for node, numbers in values.items()}
         yield _labelled(GaugeMetricFamily(prefix + name, gauge.meaning, labels=["node"]), combined)
+    meaning = "What front ends hold for their callers, by kind: bodies, requests and answers."
+    held = GaugeMetricFamily(f"{prefix}front_end_held_bytes", meaning, labels=["kind"])
+    yield _labelled(held, _held(cluster))
     meaning = "The longest delay of an event loop in the last fifteen seconds, by the kind of process."
     lag = GaugeMetricFamily(f"{prefix}event_loop_lag_seconds", meaning, labels=["process"])
     yield _labelled(lag, _lags(cluster))
@@ -126,6 +130,13 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
     if cluster.folder is not None:
         for name, (meaning, of_folder) in _FOLDER.items():
             yield GaugeMetricFamily(prefix + name, meaning, value=of_folder(cluster.folder))
+
+
+def _held(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
+    return {
+        (kind,): sum(getattr(one.memory_bytes, kind) for one in cluster.front_ends)
+        for kind in MemoryFigures.__struct_fields__
+    }
 
 
 def _lags(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:

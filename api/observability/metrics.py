@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from api.observability.cluster_metrics import cluster_families, cumulative
-from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
+from api.observability.request_metrics import BOUNDS_S, CAUSES, OUT_OF_MEMORY, REQUESTS, SECONDS, WITHIN
 from engine.runtime.broker.broker import Status
 from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
 from engine.runtime.contract.measurements.figures import ClusterFigures
@@ -63,6 +63,7 @@ class _Families(Collector):
             value=status.front_end_counts.get((FRONT_ENDS_LOST,), 0),
         )
         yield self._requests()
+        yield self._out_of_memory()
         yield self._times()
         yield from cluster_families(self.cluster, PREFIX)
 
@@ -75,6 +76,16 @@ class _Families(Collector):
         for name, value in sorted(self.status.front_end_counts.items()):
             if name[0] == REQUESTS:
                 family.add_metric(name[1:], value)
+        return family
+
+    def _out_of_memory(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}front_end_out_of_memory",
+            f"Events because a front end had no memory left: {'; '.join(map(': '.join, CAUSES.items()))}.",
+            labels=("cause",),
+        )
+        for cause in CAUSES:
+            family.add_metric([cause], self.status.front_end_counts.get((OUT_OF_MEMORY, cause), 0))
         return family
 
     def _times(self) -> Metric:

@@ -13,6 +13,14 @@ SECONDS: Final = "seconds"
 WITHIN: Final = "within"
 """The count of requests by operation and the index of their histogram bucket, not cumulative."""
 
+CAUSES: Final = {
+    "no_room": "work was refused with 1401",
+    "unread": "a connection was closed because its answers were not read",
+}
+"""What happens where the memory of a front end is used up."""
+OUT_OF_MEMORY: Final = "out_of_memory"
+"""The count of these by cause."""
+
 CALLER_GONE: Final = 499
 """The status that counts requests whose caller left before the end of the response. It is never sent."""
 
@@ -27,12 +35,17 @@ class RequestMetrics:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
         self._within: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS_S) + 1))
         self._seconds: dict[str, float] = defaultdict(float)
+        self._causes: dict[str, int] = defaultdict(int)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         """Count a finished request."""
         self._requests[operation, status] += 1
         self._within[operation][bisect_left(BOUNDS_S, seconds)] += 1
         self._seconds[operation] += seconds
+
+    def count_cause(self, cause: str, count: int) -> None:
+        """Count what happened because the memory was used up; one of CAUSES."""
+        self._causes[cause] += count
 
     def take(self) -> Counts:
         """Return the counts since the last call."""
@@ -42,6 +55,9 @@ class RequestMetrics:
         for operation, within in self._within.items():
             taken |= {(WITHIN, operation, str(bound)): count for bound, count in enumerate(within) if count}
             taken[SECONDS, operation] = self._seconds[operation]
+        for cause, count in self._causes.items():
+            taken[OUT_OF_MEMORY, cause] = count
+        self._causes.clear()
         self._requests.clear()
         self._within.clear()
         self._seconds.clear()

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Final
 
 from api.http.app import Application
-from api.http.body.memory import BodyMemory
 from api.process.allocator import trim
 from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import head_bytes_max, serve, server_config
 from api.settings import Settings
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.process.collector import settle
 
@@ -38,7 +38,7 @@ async def serve_on(
     `grace_s()` seconds to finish. Those that have not finished by then are refused.
     """
     config = server_config(settings)
-    limit = ConnectionLimit(connections_max(settings), settings.ahead_bytes_max)
+    limit = ConnectionLimit(connections_max(settings), settings.ahead_bytes_max, app.budget)
     # The server takes over the descriptor and closes it.
     config.bind = [f"fd://{listener.detach()}"]
 
@@ -54,7 +54,7 @@ async def serve_on(
         refusal = asyncio.get_running_loop().call_later(grace_s(), app.refuse_all)
 
     settle()
-    background = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_report_regularly(app))]
+    background = [asyncio.create_task(_trim_on(app.budget)), asyncio.create_task(_report_regularly(app))]
     try:
         await serve(app, config, until_ended, limit, head_bytes_max=head_bytes_max(settings))
     finally:
@@ -72,8 +72,8 @@ async def _report_regularly(app: Application) -> None:
             await app.report()
 
 
-async def _trim_on(memory: BodyMemory) -> None:
-    """Return memory to the system after many bodies were read at once."""
+async def _trim_on(memory: MemoryBudget) -> None:
+    """Return memory to the system after much was held at once."""
     while True:
         await asyncio.sleep(_TRIM_S)
         if memory.take_fallen() >= _TRIM_BYTES:

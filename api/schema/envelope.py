@@ -61,8 +61,8 @@ CODES: Final[dict[int, Code]] = {
     1400: Code(409, "A count limit is reached, or the answer to a batch is full."),
     1401: Code(
         429,
-        "Too many requests wait for this detector, too many answers are kept for it, or too much is being "
-        "read; nothing was done. See `Retry-After`.",
+        "Too many requests wait for this detector, too many answers are kept for it, or a front end has no "
+        "memory left for the request; nothing was done. See `Retry-After`.",
     ),
     1402: Code(422, "The event's timestamp is too late or too far ahead."),
     1500: Code(500, "An internal error; the log repeats the reference in the message."),

@@ -138,6 +138,7 @@ CLUSTER: Final[dict[str, Any]] = {
             "waiting_s": 0.002,
             "directory_answer_age_s": 0.4,
             "loop_lag_s": 0.001,
+            "memory_bytes": {"bodies": 200_000, "requests": 1_200, "answers": 0},
         }
     ],
     "workers": [

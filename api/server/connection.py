@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._state = state
         self._streams = reader, writer
         self._transport = cast("asyncio.Transport", writer.transport)
-        self._sender = Sender(loop, self._transport)
+        self._sender = Sender(loop, self._transport, limit.memory)
         self._reader = RequestReader(head_bytes_max)
         self._idle = IdleTimeout(loop, self._end_idle)
         self._slot: Slot
@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
     async def run(self) -> None:
         """Serve until either side ends the connection."""
         self._task = asyncio.current_task()
-        self._slot = self._limit.enter(self._transport.abort, self._end_if_quiet)
+        self._slot = self._sender.caller = self._limit.enter(self._transport.abort, self._end_if_quiet)
         self._wait(HEAD_S)
         try:
             with suppress(OSError):

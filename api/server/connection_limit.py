@@ -8,6 +8,7 @@ from typing import Final
 
 from api.server.read_ahead import ReadAhead, UnfinishedHeads
 from api.server.reading_turns import ReadingTurns
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
 
@@ -19,6 +20,9 @@ AHEAD_BYTES_MAX_OF_ALL: Final = 32 * 1024 * 1024
 
 _HEADS_SHARE: Final = 4
 """The share of unfinished heads in what is read ahead is 1 / _HEADS_SHARE."""
+
+MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""What callers may have a front end hold, unless the settings say otherwise."""
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
@@ -32,10 +36,16 @@ class ConnectionLimit:
     without a token who opens any number of connections evicts only others without one.
     """
 
-    def __init__(self, connections_max: int, ahead_bytes_max: int = AHEAD_BYTES_MAX_OF_ALL) -> None:
+    def __init__(
+        self,
+        connections_max: int,
+        ahead_bytes_max: int = AHEAD_BYTES_MAX_OF_ALL,
+        memory: MemoryBudget | None = None,
+    ) -> None:
         assert connections_max > 0, "at least one connection is served"
         self.connections_max = connections_max
-        self.ahead = ReadAhead(ahead_bytes_max)
+        self.memory = MemoryBudget(MEMORY_BYTES_MAX) if memory is None else memory
+        self.ahead = ReadAhead(ahead_bytes_max, self.memory)
         self.heads = UnfinishedHeads(ahead_bytes_max // _HEADS_SHARE)
         self.turns = ReadingTurns()
         self._unauthenticated: dict[Slot, None] = {}
@@ -110,9 +120,12 @@ class Slot:
     """Aborts the connection."""
     end_if_idle: Callable[[], None]
     """Closes the connection soon if it is idle."""
+    is_authenticated: bool = False
+    """Whether a request on the connection had a valid token."""
 
     def mark_authenticated(self) -> None:
         """Mark the connection as having an authenticated request under way, until `set_idle`."""
+        self.is_authenticated = True
         self._limit.exempt(self)
 
     def set_idle(self) -> None:

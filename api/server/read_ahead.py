@@ -2,6 +2,8 @@
 
 from typing import Final, Protocol
 
+from engine.runtime.concurrency.memory_budget import MemoryBudget
+
 AHEAD_BYTES_MAX: Final = 256 * 1024
 """The most bytes that are read ahead on a connection, give or take one read.
 
@@ -20,8 +22,9 @@ _SHORT_BUFFER: Final = READ_BUFFER[:UNCOUNTED_BYTES]
 class ReadAhead:
     """Keeps the bytes that are read ahead of the application within `bytes_max` over all connections."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, budget: MemoryBudget) -> None:
         self.bytes_max = bytes_max
+        self._budget = budget
         self.held_bytes = 0
         self.buffer = self._buffer()
         """Where the next read goes. It is short while another long one could exceed the limit."""
@@ -29,6 +32,7 @@ class ReadAhead:
     def change(self, more_bytes: int) -> None:
         """Count that many bytes more; fewer if negative."""
         self.held_bytes += more_bytes
+        self._budget.change_bodies(more_bytes)
         self.buffer = self._buffer()
 
     @property

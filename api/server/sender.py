@@ -2,10 +2,11 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from api.server.connection_timeouts import StallWatch
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
 """How long the caller has to close the connection after the last response; then the service does."""
@@ -13,8 +14,16 @@ LINGER_S = 1.0
 JOINED_BYTES_MAX: Final = 64 * 1024
 """Up to this size, joining head and body costs less than sending them separately."""
 
-_UNSENT_BYTES = 64 * 1024
-"""How much may be unsent in the transport before a sender waits."""
+_UNSENT_BYTES = 8 * 1024
+"""How much may be unsent in the transport before a sender waits, and the memory budget counts it."""
+
+
+class Caller(Protocol):
+    """What is known of the caller."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether a request on the connection had a valid token."""
 
 
 @dataclass(eq=False)
@@ -23,6 +32,8 @@ class Sender:
 
     _loop: asyncio.AbstractEventLoop
     _transport: asyncio.Transport
+    _memory: MemoryBudget
+    caller: Caller = field(init=False)
     _held: bytes = b""
     """The head of a response, held back to be sent with its body in the same round of the loop."""
     _flushing: asyncio.Handle | None = None
@@ -77,10 +88,12 @@ class Sender:
         """Wait while too much is unsent."""
         if self._writable is not None:
             watch = StallWatch(self._loop, self._transport)
+            unread = self._memory.sending(self._transport, is_public=not self.caller.is_authenticated)
             try:
                 await asyncio.shield(self._writable)
             finally:
                 watch.end()
+                unread.release()
 
     def end(self) -> None:
         """Send nothing more, and close when the caller has closed, or a little later.

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.broker import Counts, Status
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.measurements.counters import COUNTERS
 from engine.runtime.contract.measurements.figures import ClusterFigures, ProcessFigures
 from engine.runtime.contract.requests.operations import Operation
@@ -24,6 +25,7 @@ class ScriptedFleet:
 
     def __init__(self) -> None:
         self.answers: Answering = self._nothing
+        self.memory = MemoryBudget(1024 * 1024 * 1024)
         self.operations: list[Operation] = []
         self.under_way = 0
         self.cancelled = 0

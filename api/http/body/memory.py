@@ -1,4 +1,4 @@
-"""The memory of the bodies being read: one limit over all connections of a front end."""
+"""The memory of the bodies being read: one limit over all connections, within the front end's budget."""
 
 import time
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Bodies up to this size have a share of their own, so that large bodies cannot starve them."""
@@ -23,7 +24,7 @@ _RETRY_AFTER_S: Final = 1
 
 
 class BodyMemory:
-    """Keeps the bodies being read within `bytes_max` bytes together.
+    """Keeps the bodies being read within `bytes_max` bytes together, and within what the budget has left.
 
     Received bytes count, not announced ones. When a body needs memory and none is left, others lose theirs
     and are refused: first those that have stalled, then those that arrive too slowly, then the youngest,
@@ -31,14 +32,12 @@ class BodyMemory:
     sending, and the oldest bodies always complete.
     """
 
-    def __init__(self, bytes_max: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bytes_max: int, budget: MemoryBudget, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         small = bytes_max // _SMALL_SHARE
-        self.small = _Share(small, clock_s)
-        self.large = _Share(bytes_max - small, clock_s)
-
-    def take_fallen(self) -> int:
-        """Return by how many bytes the memory has fallen below its peak since the last call."""
-        return self.small.take_fallen() + self.large.take_fallen()
+        self.small = _Share(small, budget, clock_s, is_small=True)
+        self.large = _Share(bytes_max - small, budget, clock_s, is_small=False)
 
     @property
     def held_bytes(self) -> int:
@@ -97,10 +96,10 @@ class _Share:
     """The memory that all small bodies, or all large ones, have together."""
 
     bytes_max: int
+    budget: MemoryBudget
     clock_s: Callable[[], float]
+    is_small: bool
     held_bytes: int = 0
-    _most_bytes: int = 0
-    """The peak since the last `take_fallen`."""
     _by_age: dict[Reservation, None] = field(default_factory=dict)
     """The reservations that may be lost, oldest first."""
     _by_progress: dict[Reservation, None] = field(default_factory=dict)
@@ -117,18 +116,14 @@ class _Share:
         self._by_progress.pop(reservation, None)
         self._by_progress[reservation] = None
         more = bytes_ - reservation.held
-        if self.held_bytes + more > self.bytes_max and not self._make_room(reservation, more, now_s):
+        has_room = self.held_bytes + more <= self.bytes_max or self._make_room(reservation, more, now_s)
+        if not has_room or not self.budget.find_room(more, is_small=self.is_small):
             self.release(reservation)
             reservation.is_lost = True
             raise no_room()
         self.held_bytes += more
         reservation.held = bytes_
-        self._most_bytes = max(self._most_bytes, self.held_bytes)
-
-    def take_fallen(self) -> int:
-        """Return by how many bytes the memory has fallen below its peak since the last call."""
-        most, self._most_bytes = self._most_bytes, self.held_bytes
-        return most - self.held_bytes
+        self.budget.change_bodies(more)
 
     def exempt(self, reservation: Reservation) -> None:
         """Exempt a reservation from losing its memory."""
@@ -138,8 +133,10 @@ class _Share:
     def release(self, reservation: Reservation) -> None:
         """Give back the memory of a reservation."""
         self.exempt(reservation)
-        self.held_bytes -= reservation.held
-        reservation.held = 0
+        released, reservation.held = reservation.held, 0
+        if released:
+            self.held_bytes -= released
+            self.budget.change_bodies(-released)
 
     def _make_room(self, reservation: Reservation, more: int, now_s: float) -> bool:
         """Take memory from others until there is room. Return whether there is."""

@@ -10,7 +10,7 @@ from typing import Final
 from api.http.authentication import Authenticator
 from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_reader import NdjsonReader
+from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
 from api.server.asgi import CallerGone, Receive, Send
@@ -24,6 +24,9 @@ from engine.runtime.contract.requests.operations import evaluate_lines
 
 TOKEN_CHECK_S: Final = 0.2
 """The interval between two checks of the tokens of open streams. A revocation takes up to 0.5 s to arrive."""
+
+_RESULTS_BYTES: Final = 1024 * 1024
+"""After results, so many lines are evaluated together that theirs have about this size."""
 
 _START: Final = {
     "type": "http.response.start",
@@ -97,8 +100,8 @@ def _shutting_down() -> DetectorUnavailable:
 class NdjsonStream:
     """One stream. The lines that arrive while a batch is evaluated become the next batch: one operation.
 
-    A stream holds at most three batches: one whose results are being sent, one being evaluated, one being
-    read. If the caller does not take results, the stream stops reading.
+    A stream holds at most two batches: one that is being evaluated or whose results are being sent, and one
+    being read. If the caller does not take results, nothing more is evaluated, and then nothing more is read.
     """
 
     streams: NdjsonStreams
@@ -123,7 +126,7 @@ class NdjsonStream:
             async with asyncio.TaskGroup() as tasks:
                 reading = tasks.create_task(reader.read())
                 await send(_START)
-                await self._answer(reader, send, tasks)
+                await self._answer(reader, send)
                 reading.cancel()
         except* CallerGone:
             gone = True
@@ -136,25 +139,23 @@ class NdjsonStream:
         else:
             await self.streams.discard.finish(receive, send, 0 if reader.is_lost else reader.patience_left_s)
 
-    async def _answer(self, reader: NdjsonReader, send: Send, tasks: asyncio.TaskGroup) -> None:
+    async def _answer(self, reader: NdjsonReader, send: Send) -> None:
         done = 0
         closing = b""
-        sending: asyncio.Task[None] | None = None
+        lines = LINES_MAX
         try:
             while batch := await reader.take():
                 while batch:
                     reader.check()
-                    results, count = await self._evaluate(batch)
+                    results, count = await self._evaluate(batch[:lines])
                     batch = batch[count:]
                     done += count
-                    if sending is not None:
-                        await sending
-                    # The next batch is evaluated meanwhile.
-                    sending = tasks.create_task(self._send_results(results, reader, send))
+                    # Results are sent before the next ones are made. The system takes those of a caller who
+                    # reads, so that both go on at once; a caller who does not read gets no more.
+                    lines = max(1, min(LINES_MAX, count * _RESULTS_BYTES // max(1, len(results))))
+                    await self._send_results(results, reader, send)
         except Exception as error:  # noqa: BLE001 -- the status is sent, so the last line reports the error
             closing = b',"errors":' + encode_entries(tuple(entries_of(error)))
-        if sending is not None:
-            await sending
         await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
 
     async def _evaluate(self, batch: list[bytes | None]) -> tuple[bytes, int]:

@@ -14,13 +14,7 @@ async def read_body(receive: Receive, bytes_max: int, reservation: Reservation) 
     Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: `BodyDiscard`
     reads the rest. Raises CallerGone if the connection ends first.
     """
-    message = await receive()
-    if message.get("more_body", False):
-        return await read_rest(message, receive, bytes_max, reservation)
-    # Most bodies arrive in one piece, and need no reservation because nothing more is awaited.
-    body = part_of(message)
-    _check_size(len(body), bytes_max)
-    return body
+    return await read_rest(await receive(), receive, bytes_max, reservation)
 
 
 async def read_rest(message: Message, receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:

@@ -22,7 +22,7 @@ from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract.errors import no_such_token
+from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable, no_such_token
 from engine.runtime.contract.requests import operations
 
 T = TypeVar("T")
@@ -91,12 +91,12 @@ class Handlers:
 
     async def list_detectors(self, query: catalogue.DetectorsQuery) -> Response:
         if query == catalogue.DetectorsQuery():
-            return success(await _listed(await self._fleet.detectors()))
+            return await self._listed(await self._fleet.detectors())
         after, most = _given(query.after), _given(query.limit) or catalogue.PAGE_MAX
         page = await self._fleet.detectors_page(after, most)
         if page is None:
             raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
-        return success(await _listed(page))
+        return await self._listed(page)
 
     async def create_detector(self, body: bytes) -> Response:
         wanted = await self._decode(body, catalogue.NewDetector)
@@ -216,6 +216,26 @@ class Handlers:
         reasons = (*status.reasons, *status.problems) if has_token else (_NOT_READY,)
         return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
 
+    async def _listed(self, entries: Sequence[tuple[str, str]]) -> Response:
+        """Return a list of detectors, yielding to other tasks between its pieces.
+
+        Raises DetectorUnavailable 1401 if there is no memory for it.
+        """
+        room = self._fleet.memory.render()
+        pieces = []
+        try:
+            for begin in range(0, len(entries), _PIECE):
+                piece = [catalogue.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
+                pieces.append(msgspec.json.encode(piece)[1:-1])
+                # It is there three times when it is put together.
+                if not room.grow(3 * len(pieces[-1])):
+                    message = "there is no memory for the list beside the requests of others; ask for pages"
+                    raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
+                await asyncio.sleep(0)
+            return success(b"[" + b",".join(pieces) + b"]")
+        finally:
+            room.release()
+
     async def _call(self, detector_id: str, operation: operations.Operation) -> Response:
         return answered(await self._fleet.call(detector_id, operation))
 
@@ -229,16 +249,6 @@ class Handlers:
 
 def _success(result: Any) -> Response:
     return success(msgspec.json.encode(result))
-
-
-async def _listed(entries: Sequence[tuple[str, str]]) -> bytes:
-    """Return a list of detectors as JSON, yielding to other tasks between its pieces."""
-    pieces = []
-    for begin in range(0, len(entries), _PIECE):
-        piece = [catalogue.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
-        pieces.append(msgspec.json.encode(piece)[1:-1])
-        await asyncio.sleep(0)
-    return b"[" + b",".join(pieces) + b"]"
 
 
 def _given(value: T | msgspec.UnsetType) -> T | None:

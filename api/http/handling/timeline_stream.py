@@ -100,8 +100,12 @@ class TimelineStream:
                 await send(_event(b'{"errors":' + errors + b"}"))
                 return
             moments = msgspec.json.decode(found, type=Continuation).moments
-            await send(_event(found) if moments or after is None else _NOTHING_NEW)
+            event = _event(found) if moments or after is None else _NOTHING_NEW
             after = moments[-1].number if moments else after or 0
+            # While it is not read, it is there once, and nothing more is asked for.
+            del found, moments
+            await send(event)
+            del event
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._ended.wait()

@@ -12,11 +12,13 @@ from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEnt
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FrontEndFigures,
+    MemoryFigures,
     NodeFigures,
     ProcessFigures,
     WorkerFigures,
@@ -47,7 +49,8 @@ class Fleet:
         """Start with an empty cache. With `shared`, other front ends change tokens and catalogue too."""
         self.broker = broker
         self._settings = settings
-        self.channels = Channels(settings, broker.route, connect)
+        self.memory = MemoryBudget(settings.memory_bytes_max)
+        self.channels = Channels(settings, broker.route, connect, self.memory)
         self._shared = shared
         self._cache = CatalogueCache(broker, settings)
         self._lag = LoopLag()
@@ -134,6 +137,7 @@ class Fleet:
             waiting_s,
             self._cache.directory_answer_age_s,
             self._lag.longest_s,
+            MemoryFigures(self.memory.bodies, self.memory.requests, self.memory.answers),
         )
 
     async def add_counts(self, counted: Counts) -> None:

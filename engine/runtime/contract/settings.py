@@ -51,6 +51,8 @@ class RuntimeSettings:
     waiting_max: int = 10_000
     """Requests that wait for one detector."""
     waiting_bytes_max: int = 64 * 1024 * 1024
+    memory_bytes_max: int = 1024 * 1024 * 1024
+    """What a front end may hold for its callers: bodies, requests and answers together."""
     batch_operations_max: int = 1_000
     batch_bytes_max: int = 4 * 1024 * 1024
     """The size of operations sent together; a single operation may be larger."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from engine.runtime.transport.frames import MESSAGES, FrameReader, Garbage, pieces
-from engine.runtime.transport.messages import Answered, Batch, Message, encode
+from engine.runtime.transport.messages import Answered, Batch, Message, bytes_of, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,5 +137,5 @@ def _bytes_of(message: Message) -> int:
         case Batch():
             return sum(len(operation.payload) for operation in message.operations)
         case Answered():
-            return sum(len(getattr(answer, "result", b"")) for answer in message.answers)
+            return bytes_of(message.answers)
     return 0

@@ -15,10 +15,12 @@ from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import (
+    Announced,
     Answered,
     Ask,
     Batch,
     Failed,
+    Fetch,
     Moved,
     Note,
     Refusing,
@@ -35,7 +37,15 @@ T = TypeVar("T")
 Settled = Callable[[Response | None], None]
 """Takes the response to a batch; None if the connection ended before there was one."""
 
+Room = Callable[[int, Callable[[], None]], Callable[[], None]]
+"""Calls back once there is room for that many bytes of answers. Returns what gives the room back."""
+
 _ENDED: Final = "its connection ended"
+
+
+def _at_once(_bytes: int, fetch: Callable[[], None]) -> Callable[[], None]:
+    fetch()
+    return lambda: None
 
 
 class LinkClient:
@@ -48,8 +58,12 @@ class LinkClient:
         """Called with the notes of the other process."""
         self.ended: Callable[[], None] = lambda: None
         """Called once when the connection has ended."""
+        self.room: Room = _at_once
+        """Asked for room before announced answers are fetched."""
         self._open: dict[int, Settled] = {}
         self._numbers = 0
+        self._rooms: dict[int, Callable[[], None]] = {}
+        """What gives back the room for announced answers, by the numbers of their batches."""
 
     @classmethod
     async def to(cls, address: Address) -> Self:
@@ -85,11 +99,19 @@ class LinkClient:
     def withdraw(self, number: int) -> None:
         """Drop a batch or ask: its caller is gone."""
         if self._open.pop(number, None) is not None:
+            self._give_back(number)
             self.link.send(Withdraw(number))
 
     def forget(self, number: int) -> None:
         """Ignore the response to a batch."""
         self._open.pop(number, None)
+        if self.is_announced(number):
+            self._give_back(number)
+            self.link.send(Withdraw(number))
+
+    def is_announced(self, number: int) -> bool:
+        """Whether the answers to a batch are announced, and have not come yet."""
+        return number in self._rooms
 
     def note(self, name: str, body: bytes = b"") -> None:
         """Send a note; does nothing if the other process is gone."""
@@ -123,6 +145,8 @@ class LinkClient:
 
     def abandon(self) -> None:
         """Settle everything unanswered as if the connection had ended."""
+        for number in list(self._rooms):
+            self._give_back(number)
         pending, self._open = self._open, {}
         for settled in pending.values():
             settled(None)
@@ -135,8 +159,26 @@ class LinkClient:
         for message in messages:
             if isinstance(message, Note):
                 self.noted(message)
+            elif isinstance(message, Announced):
+                self._announced(message)
             elif (settled := self._open.pop(message.number, None)) is not None:
                 settled(message)
+                if self._rooms:
+                    # Who waits for the answers counts them from their next turn on.
+                    asyncio.get_running_loop().call_soon(self._give_back, message.number)
+
+    def _announced(self, message: Announced) -> None:
+        number = message.number
+        if number not in self._open:
+            self.link.send(Withdraw(number))
+            return
+        # There may be room at once, or only after others have read their answers.
+        self._rooms[number] = lambda: None
+        self._rooms[number] = self.room(message.bytes, lambda: self.link.send(Fetch(number), at_once=True))
+
+    def _give_back(self, number: int) -> None:
+        if (release := self._rooms.pop(number, None)) is not None:
+            release()
 
     def _lost(self) -> None:
         self.abandon()
@@ -152,5 +194,5 @@ def error_in(response: Response) -> Exception:
             return DetectorUnavailable(response.code, response.message, response.retry_after_s)
         case Failed():
             return decode_failure(response.failure)
-        case Answered() | Returned() | Moved() | Note():
+        case Answered() | Returned() | Moved() | Note() | Announced():
             raise AssertionError("it carries none")

@@ -15,10 +15,13 @@ from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.operations import Reply
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import (
+    ANNOUNCED_BYTES,
+    Announced,
     Answered,
     Ask,
     Batch,
     Failed,
+    Fetch,
     Moved,
     Note,
     Refusing,
@@ -27,6 +30,7 @@ from engine.runtime.transport.messages import (
     Returned,
     Unavailable,
     Withdraw,
+    bytes_of,
     encoder,
     requests,
 )
@@ -79,6 +83,8 @@ class LinkServer:
         self._batches: dict[int, Released] = {}
         self._asks: dict[int, tuple[str, asyncio.Task[None]]] = {}
         """The methods and the tasks of unanswered asks, by their numbers."""
+        self._announced: dict[int, Answered] = {}
+        """The answers that are sent once they are fetched, by the numbers of their batches."""
         self.heard = 0
         """How often messages arrived."""
 
@@ -130,6 +136,9 @@ class LinkServer:
                     self._begin(message)
                 case Withdraw():
                     self._withdraw(message.number)
+                case Fetch():
+                    if (answered := self._announced.pop(message.number, None)) is not None:
+                        self._send(answered, at_once=True)
                 case Ask():
                     task = asyncio.create_task(self._answer(message))
                     self._asks[message.number] = message.method, task
@@ -150,10 +159,14 @@ class LinkServer:
             if isinstance(outcome, Reply)
             else _raised(number, outcome)
         )
+        if isinstance(message, Answered) and (size := bytes_of(message.answers)) > ANNOUNCED_BYTES:
+            self._announced[number] = message
+            message = Announced(number, size)
         # Without batches there are no more answers that could go in the same frame.
         self._send(message, at_once=not self._batches)
 
     def _withdraw(self, number: int) -> None:
+        self._announced.pop(number, None)
         if (request := self._batches.pop(number, None)) is not None:
             request.release()
         method, task = self._asks.get(number, ("", None))
@@ -174,6 +187,7 @@ class LinkServer:
 
     def _lost(self) -> None:
         self._link = None
+        self._announced.clear()
         for number in [*self._batches, *self._asks]:
             self._withdraw(number)
         self._when_lost()

@@ -91,14 +91,35 @@ class Moved(msgspec.Struct, frozen=True, array_like=True, tag=10):
     number: int
 
 
-Request = Batch | Withdraw | Ask | Note
+class Announced(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """The answers to a Batch are there, and are so large that they are sent only once they are fetched."""
+
+    number: int
+    bytes: int
+
+
+class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Send the answers to that Batch, which were announced."""
+
+    number: int
+
+
+Request = Batch | Withdraw | Ask | Note | Fetch
 """What the connecting end sends."""
-Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note
+Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note | Announced
 """What the accepting end sends."""
 Message = Request | Response
+
+ANNOUNCED_BYTES: Final = 1024 * 1024
+"""Answers above this size are announced."""
 
 encoder: Final = msgspec.msgpack.Encoder()
 requests: Final = msgspec.msgpack.Decoder(list[Request])
 responses: Final = msgspec.msgpack.Decoder(list[Response])
 encode: Final[Callable[[Sequence[Message]], Payload]] = encoder.encode
 """Encodes messages as the payload of a frame."""
+
+
+def bytes_of(answers: Sequence[Answer]) -> int:
+    """Return the approximate size of answers: that of their results."""
+    return sum([len(getattr(answer, "result", b"")) for answer in answers])

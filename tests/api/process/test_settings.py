@@ -48,6 +48,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "max_ahead_ms": (0, None),
     "keep_alive_s": (0.1, None),
     "max_header_bytes": (1024, None),
+    "max_memory_mb": (16, None),
     "max_reading_bytes": (1024 * 1024, None),
     "max_discard_bytes": (0, None),
     "max_body_depth": (4, 200),
@@ -178,6 +179,11 @@ def test_an_empty_variable_is_not_set() -> None:
         (
             {"max_reading_bytes": str(8 * MIB)},
             "max_reading_bytes: 8388608, for 1 front ends, is below twice max_batch_body_bytes",
+        ),
+        ({"max_memory_mb": "255"}, "max_memory_mb: 255 MiB is below four times max_answer_bytes (67108864)"),
+        (
+            {"max_memory_mb": "63", "max_answer_bytes": "9"},
+            "max_memory_mb: 63 MiB is below four times max_batch_body_bytes (16777216)",
         ),
         ({"front_ends": 9}, "max_reading_bytes: 268435456, for 9 front ends, is below twice"),
     ],

@@ -10,6 +10,7 @@ from typing import Final
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.channels.detector_channel import DetectorChannel, Locate
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.calls import LEFT
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
@@ -28,8 +29,11 @@ _CHECKS_PER_TIMEOUT: Final = 4
 class Channels:
     """Passes operations on to detectors. For one event loop."""
 
-    def __init__(self, settings: RuntimeSettings, locate: Locate, connect: Connect) -> None:
+    def __init__(
+        self, settings: RuntimeSettings, locate: Locate, connect: Connect, memory: MemoryBudget
+    ) -> None:
         self._settings = settings
+        self._memory = memory
         self._locate = locate
         self._connect = connect
         self._loop = asyncio.get_running_loop()
@@ -100,7 +104,7 @@ class Channels:
         if self._next_check is None:
             self._check_routes()
         channel = self._channels[detector_id] = DetectorChannel(
-            detector_id, self._settings, self._locate, self._reach
+            detector_id, self._settings, self._locate, self._reach, self._memory
         )
         return channel
 
@@ -129,9 +133,14 @@ class Channels:
         finally:
             del self._connecting[route.worker]
         self._clients[route.worker] = client
+        client.room = self._room
         client.noted = lambda note: self._noted(client, note)
         client.ended = lambda: self._ended(route.worker, client)
         return client
+
+    def _room(self, bytes_: int, fetch: Callable[[], None]) -> Callable[[], None]:
+        # While a message is decoded, its bytes are there twice.
+        return self._memory.answer(2 * bytes_, fetch).release
 
     def _noted(self, client: LinkClient, note: Note) -> None:
         if note.name == LEFT:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.channels.mailbox import Mailbox, Request
+from engine.runtime.broker.channels.mailbox import COPIES, Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import (
     STARTING,
     DetectorUnavailable,
@@ -45,15 +46,25 @@ class DetectorChannel:
     certainly not been started: it can be refused, expire, or go to another worker.
     """
 
-    def __init__(self, detector_id: str, settings: RuntimeSettings, locate: Locate, reach: Reach) -> None:
+    def __init__(
+        self,
+        detector_id: str,
+        settings: RuntimeSettings,
+        locate: Locate,
+        reach: Reach,
+        memory: MemoryBudget,
+    ) -> None:
         self.detector_id = detector_id
         self._settings = settings
         self._locate = locate
         self._reach = reach
         self._loop = asyncio.get_running_loop()
-        self._mailbox = Mailbox(settings)
+        self._memory = memory
+        self._mailbox = Mailbox(settings, memory)
         self._outcomes = Outcomes(detector_id, settings, self._mailbox)
         self._in_flight: list[Request] = []
+        self._in_flight_bytes = 0
+        """What the batch in flight counts in the memory of the front end."""
         self._number = 0
         """The number of the batch in flight."""
         self._sent_at_s = 0.0
@@ -110,7 +121,8 @@ class DetectorChannel:
         """Note that an activation is over. Its batch was not started if it is unanswered."""
         if epoch == self._epoch and self._client is not None:
             client, self._client = self._client, None
-            if self._in_flight:
+            # What is announced was executed: its answer waits for room here, and still comes.
+            if self._in_flight and not client.is_announced(self._number):
                 client.forget(self._number)
                 self._settle(epoch, Moved(self._number))
             self._leave(epoch)
@@ -168,6 +180,8 @@ class DetectorChannel:
             return
         for request in batch:
             request.sent += 1
+        self._in_flight_bytes = COPIES * sum([len(request.operation.payload) for request in batch])
+        self._memory.requests += self._in_flight_bytes
         epoch = self._epoch
         self._number = client.send(
             lambda response: self._settle(epoch, response), epoch, [one.operation for one in batch]
@@ -226,6 +240,8 @@ class DetectorChannel:
     def _settle(self, epoch: int, response: Response | None) -> None:
         """Answer the batch in flight, and send the next one."""
         batch, self._in_flight = self._in_flight, []
+        self._memory.change_requests(-self._in_flight_bytes)
+        self._in_flight_bytes = 0
         if not self._outcomes.settle(batch, response):
             self._leave(epoch)
         self._go_on()

@@ -4,11 +4,16 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from engine.evaluation.wire.events import Answer
+from engine.runtime.concurrency.memory_budget import SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
-from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation
 from engine.runtime.contract.settings import RuntimeSettings
+
+COPIES: Final = 2
+"""A request counts this often in the memory of the front end, because sending it copies it."""
 
 _GONE_MAX = 64
 _NOTHING = Operation("", b"")
@@ -51,8 +56,9 @@ class Mailbox:
     A request whose future is done is never taken. It stops counting once it is released.
     """
 
-    def __init__(self, settings: RuntimeSettings) -> None:
+    def __init__(self, settings: RuntimeSettings, memory: MemoryBudget) -> None:
         self._settings = settings
+        self._memory = memory
         self._queue: deque[Request] = deque()
         self._count = 0
         self._bytes = 0
@@ -66,7 +72,7 @@ class Mailbox:
         return self._bytes
 
     def admit(self, request: Request) -> None:
-        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox is full."""
+        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full."""
         size = len(request.operation.payload)
         # A request larger than the bound is admitted alone; otherwise it could never be served.
         too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
@@ -76,6 +82,8 @@ class Mailbox:
                 f"{self._count} requests wait for this detector already; this one was not executed",
                 retry_after_s=1.0,
             )
+        if not self._memory.has_room(COPIES * size):
+            self._find_room(request.operation, size)
         request.mailbox = self
         self._enter(request)
         self._queue.append(request)
@@ -132,13 +140,23 @@ class Mailbox:
         self._queue.clear()
         return taken
 
+    def _find_room(self, operation: Operation, size: int) -> None:
+        is_small = size <= SMALL_BYTES_MAX and operation.kind not in ANSWERS_MUCH
+        if not self._memory.find_room(COPIES * size, is_small=is_small):
+            message = "there is no memory for the request beside those of others; it was not executed"
+            raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
+
     def _enter(self, request: Request) -> None:
+        size = len(request.operation.payload)
         request.waits = True
         self._count += 1
-        self._bytes += len(request.operation.payload)
+        self._bytes += size
+        self._memory.requests += COPIES * size
 
     def _leave(self, request: Request) -> None:
         if request.waits:
+            size = len(request.operation.payload)
             request.waits = False
             self._count -= 1
-            self._bytes -= len(request.operation.payload)
+            self._bytes -= size
+            self._memory.requests -= COPIES * size

@@ -81,6 +81,16 @@ class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     ] = 0.0
 
 
+class MemoryFigures(msgspec.Struct, frozen=True):
+    """What a front end holds for its callers, within `--max-memory-mb`."""
+
+    bodies: Annotated[int, Meta(description="Bytes of bodies that are being read.")] = 0
+    requests: Annotated[
+        int, Meta(description="Bytes of requests for detectors, each twice because sending copies it.")
+    ] = 0
+    answers: Annotated[int, Meta(description="Bytes of answers that are not read yet.")] = 0
+
+
 class FrontEndFigures(msgspec.Struct, frozen=True):
     """A front end."""
 
@@ -91,6 +101,7 @@ class FrontEndFigures(msgspec.Struct, frozen=True):
         float, Meta(description="Seconds since the directory last answered about tokens and detectors.")
     ]
     loop_lag_s: Annotated[float, Meta(description="The longest delay of its event loop in the last seconds.")]
+    memory_bytes: MemoryFigures = MemoryFigures()
 
 
 class NodeFigures(msgspec.Struct, frozen=True):

@@ -43,6 +43,9 @@ READS: Final = frozenset(
 )
 """The kinds that do not change the detector."""
 
+ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE_EXPLAINED}
+"""The kinds whose answers may be much larger than the request."""
+
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
 

@@ -16,6 +16,7 @@ from api.process import front_end
 from api.schema.envelope import RequestRefusal
 from api.server.asgi import Message
 from api.settings import Settings
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from tests.api.scripted import ScriptedFleet
 
 MIB = 1024 * 1024
@@ -28,7 +29,8 @@ class World:
 
     def __init__(self, bytes_max: int = MEMORY_BYTES) -> None:
         self.now_s = 100.0
-        self.memory = BodyMemory(bytes_max, lambda: self.now_s)
+        self.budget = MemoryBudget(4 * bytes_max, lambda: self.now_s)
+        self.memory = BodyMemory(bytes_max, self.budget, lambda: self.now_s)
         self.lost: list[Reservation] = []
 
     def reserve(self, announced: int | None = MIB) -> Reservation:
@@ -197,10 +199,10 @@ def test_the_work_for_each_piece_does_not_grow_with_the_bodies(monkeypatch: pyte
 
 def test_how_far_the_memory_has_fallen_is_told_once(world: World) -> None:
     reservation = world.holding(MIB)
-    assert world.memory.take_fallen() == 0
+    assert world.budget.take_fallen() == 0
     reservation.release()
-    assert world.memory.take_fallen() == MIB
-    assert world.memory.take_fallen() == 0
+    assert world.budget.take_fallen() == MIB
+    assert world.budget.take_fallen() == 0
 
 
 @pytest.mark.parametrize("front_ends", [1, 2, 8])
@@ -251,7 +253,7 @@ async def test_the_heap_is_trimmed_after_many_bodies_were_read_and_not_otherwise
     monkeypatch.setattr(front_end, "_TRIM_S", 0.001)
     monkeypatch.setattr(front_end, "trim", trimmed)
     world = World(256 * MIB)
-    trimming = asyncio.create_task(front_end._trim_on(world.memory))
+    trimming = asyncio.create_task(front_end._trim_on(world.budget))
     for held, expected in ((10 * MIB, 0), (100 * MIB, 1), (0, 1)):
         reservation = world.holding(held, 200 * MIB)
         await asyncio.sleep(0.02)

@@ -11,8 +11,13 @@ from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.http.body.reading import CallerGone, Message
 from engine.language.diagnostics import Refusal
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 
 LINE_BYTES = 100_000
+
+
+def _memory(bytes_max: int) -> BodyMemory:
+    return BodyMemory(bytes_max, MemoryBudget(1 << 30))
 
 
 class Body:
@@ -42,7 +47,7 @@ class Body:
 async def reading(
     body: Body, line_bytes_max: int = LINE_BYTES, patience_s: float = 5, memory: BodyMemory | None = None
 ) -> AsyncIterator[NdjsonReader]:
-    lines = NdjsonReader(body, line_bytes_max, patience_s, memory or BodyMemory(100_000_000))
+    lines = NdjsonReader(body, line_bytes_max, patience_s, memory or _memory(100_000_000))
     task = asyncio.create_task(lines.read())
     yield lines
     task.cancel()
@@ -256,10 +261,10 @@ async def test_whoever_was_not_listened_to_was_not_silent() -> None:
 
 
 async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> None:
-    lines = NdjsonReader(Body([b"a\n"], goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
+    lines = NdjsonReader(Body([b"a\n"], goes=True), LINE_BYTES, 1, _memory(100_000_000))
     with pytest.raises(CallerGone):
         await lines.read()
-    lines = NdjsonReader(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
+    lines = NdjsonReader(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1, _memory(100_000_000))
     task = asyncio.create_task(lines.read())
     await asyncio.sleep(0.01)
     assert not task.done()
@@ -272,7 +277,7 @@ async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> No
 
 
 async def test_memory_is_charged_for_what_is_held_as_long_as_it_is() -> None:
-    memory = BodyMemory(1_000_000)
+    memory = _memory(1_000_000)
 
     def are_held(lines: NdjsonReader, bytes_: int) -> bool:
         return lines.held_bytes == memory.held_bytes == bytes_
@@ -301,7 +306,7 @@ async def test_memory_is_charged_for_what_is_held_as_long_as_it_is() -> None:
 
 
 async def test_lines_for_which_there_is_no_memory_are_lost() -> None:
-    async with reading(Body([b"a\n" + b"x" * 2_000]), memory=BodyMemory(4_000)) as lines:
+    async with reading(Body([b"a\n" + b"x" * 2_000]), memory=_memory(4_000)) as lines:
         await asyncio.sleep(0.01)
         assert (lines.is_lost, lines.held_bytes) == (True, 0)
         with pytest.raises(Refusal) as caught:
@@ -314,7 +319,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.memory = BodyMemory(160_000, lambda: self.now_s)
+        self.memory = BodyMemory(160_000, MemoryBudget(1 << 30), lambda: self.now_s)
 
     def has_room_for_another(self) -> bool:
         other = self.memory.reserve(None, lambda _: None)
@@ -372,7 +377,8 @@ async def test_who_waits_for_lines_hears_that_they_are_given_up() -> None:
 
 async def test_a_message_without_more_is_the_last() -> None:
     messages = iter([{"type": "http.request", "body": b"a"}])
-    lines = NdjsonReader(lambda: asyncio.sleep(0, next(messages)), 10, 5, BodyMemory(1_000))
+    memory = _memory(1_000)
+    lines = NdjsonReader(lambda: asyncio.sleep(0, next(messages)), 10, 5, memory)
     reading_all = asyncio.create_task(lines.read())
     assert (await lines.take(), await lines.take()) == ([b"a"], [])
     assert 4 < lines.patience_left_s <= 5

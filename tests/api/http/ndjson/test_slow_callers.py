@@ -13,6 +13,7 @@ from api.http.body.ndjson_stream import NdjsonStreams
 from api.server import connection_timeouts
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.ndjson.streams import echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
@@ -85,7 +86,7 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         scripted,  # type: ignore[arg-type]
         BodyDiscard(1),
         authenticator=Authenticator(scripted, None),
-        memory=BodyMemory(100_000_000),
+        memory=BodyMemory(100_000_000, MemoryBudget(1 << 30)),
         deadline_s=1,
     )
     opened = streams.open(DETECTOR, f"Bearer {TOKEN}".encode())

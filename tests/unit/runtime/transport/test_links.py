@@ -134,6 +134,50 @@ async def test_a_forgotten_batch_is_answered_to_nobody():
         assert await client.ask("echo", int, 1) == 1
 
 
+async def test_large_answers_stay_with_the_worker_until_there_is_room() -> None:
+    async with linked() as (_, client):
+        asked: list[tuple[int, Callable[[], None]]] = []
+        released: list[int] = []
+
+        def room(bytes_: int, fetch: Callable[[], None]) -> Callable[[], None]:
+            asked.append((bytes_, fetch))
+            return lambda: released.append(bytes_)
+
+        client.room = room
+        large, small = sent(client, b"ab" * LARGE), sent(client, b"ab")
+        assert (await small).answers == [Done(b"ba")]
+        await until(lambda: asked)
+        assert client.is_announced(1)
+        assert not large.done()
+        assert await client.ask("echo", int, 1) == 1
+        ((size, fetch),) = asked
+        assert size == 2 * LARGE
+        fetch()
+        assert (await large).answers == [Done(b"ba" * LARGE)]
+        await until(lambda: released == [size])
+        assert not client.is_announced(1)
+
+
+@pytest.mark.parametrize("ends", ["forgotten", "withdrawn", "lost"])
+async def test_announced_answers_that_nobody_waits_for_are_dropped_at_both_ends(ends: str) -> None:
+    async with linked() as (peer, client):
+        released: list[int] = []
+        client.room = lambda bytes_, _: lambda: released.append(bytes_)
+        answer = sent(client, b"ab" * LARGE)
+        await until(lambda: client.is_announced(1))
+        match ends:
+            case "forgotten":
+                client.forget(1)
+            case "withdrawn":
+                client.withdraw(1)
+            case _:
+                client.link.abort()
+                assert await answer is None
+        assert released == [2 * LARGE]
+        assert not client.is_announced(1)
+        await until(lambda: not peer.servers[0]._announced)
+
+
 def test_every_cut_of_frames_yields_exactly_the_whole_ones():
     frames = [(MESSAGES, b""), (WELCOME, b"abc"), (MESSAGES, b"x" * 20)]
     whole = b"".join(b"".join(pieces(*frame)) for frame in frames)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -19,7 +20,7 @@ SETTINGS = RuntimeSettings(
 
 @pytest.fixture
 async def waiting():
-    return Mailbox(SETTINGS)
+    return Mailbox(SETTINGS, MemoryBudget(SETTINGS.memory_bytes_max))
 
 
 def request(payload: bytes = b"x", deadline_s: float = 1.0) -> Request:

@@ -9,6 +9,7 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
+from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.operations import Crash, Operation
@@ -25,7 +26,7 @@ UNKNOWN = (1502, "the detector's process died; whether the event was evaluated i
 
 @pytest.fixture
 async def mailbox():
-    return Mailbox(SETTINGS)
+    return Mailbox(SETTINGS, MemoryBudget(SETTINGS.memory_bytes_max))
 
 
 @pytest.fixture

@@ -1,0 +1,277 @@
+"""One budget for the memory that callers occupy in a front end: bodies, requests and answers together."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+SMALL_BYTES_MAX: Final = 64 * 1024
+"""Work up to this size finds room where larger work finds none."""
+
+UNREAD_S: Final = 5.0
+"""An answer of which nothing is read for this long is dropped with its connection if room is needed."""
+
+_SCAN_S: Final = 0.1
+"""The interval between two searches for answers that nobody reads."""
+_LOOK_S: Final = 0.25
+"""The interval at which waiting answers have that search repeated."""
+_PUBLIC_SHARE: Final = 16
+"""The share of answers to callers without a token, beside the budget, is 1 / _PUBLIC_SHARE of it."""
+
+
+class Connection(Protocol):
+    """What is needed of the transport of a connection."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return how much is unsent."""
+
+    def abort(self) -> None:
+        """End the connection at once."""
+
+
+@dataclass(eq=False)
+class MemoryBudget:
+    """Keeps what callers make a front end hold within `bytes_max` bytes.
+
+    New work may take three quarters of it, and answers one eighth more, so that work under way always ends.
+    The last eighth is for small requests: nobody who holds the rest keeps them out. Past that, new work is
+    refused before anything is done for it. An answer that is there is delivered to everyone who reads it.
+    """
+
+    bytes_max: int
+    clock_s: Callable[[], float] = time.monotonic
+    bodies: int = 0
+    """Bytes of bodies that are being read, or for which a handler waits."""
+    requests: int = 0
+    """Bytes of the requests for detectors that wait or are in flight, each twice: sending it copies it."""
+    answers: int = 0
+    """Bytes of answers, from their arrival in this process until the system has taken them."""
+    public: int = 0
+    """The same of answers to callers without a token."""
+    refused: int = 0
+    """How much work was refused since `take_counts`."""
+    dropped: int = 0
+    """How many connections were closed because of unread answers since `take_counts`."""
+    _work_bytes_max: int = field(init=False)
+    _answers_bytes_max: int = field(init=False)
+    _waiting: "deque[AnswerRoom]" = field(default_factory=deque)
+    """The answers that wait for room, in order."""
+    _unread: "dict[UnreadAnswer, None]" = field(default_factory=dict)
+    """The answers that are being sent, longest without progress first."""
+    _unread_public: "dict[UnreadAnswer, None]" = field(default_factory=dict)
+    _scanned_s: float = -_SCAN_S
+    _looking: asyncio.TimerHandle | None = None
+    _most_bytes: int = 0
+    """The peak since the last `take_fallen`."""
+
+    def __post_init__(self) -> None:
+        self._work_bytes_max = self.bytes_max // 4 * 3
+        self._answers_bytes_max = self.bytes_max // 8 * 7
+
+    @property
+    def held(self) -> int:
+        """The bytes that count."""
+        return self.bodies + self.requests + self.answers
+
+    def has_room(self, bytes_: int) -> bool:
+        """Whether new work may take that many bytes without anybody's loss."""
+        return (
+            self.bodies + self.requests + self.answers + bytes_ <= self._work_bytes_max and not self._waiting
+        )
+
+    def find_room(self, bytes_: int, *, is_small: bool) -> bool:
+        """Return whether new work may take that many bytes; answers that nobody reads are dropped for it.
+
+        `is_small` says that the work is a small request with a small answer.
+        """
+        if self.has_room(bytes_):
+            return True
+        if self._drop_unread(bytes_):
+            self._go_on()
+        if self.has_room(bytes_) or (is_small and self.held + bytes_ <= self.bytes_max):
+            return True
+        self.refused += 1
+        return False
+
+    def change_bodies(self, more_bytes: int) -> None:
+        """Count that many bytes of bodies more; fewer if negative."""
+        self.bodies += more_bytes
+        self._changed()
+
+    def change_requests(self, more_bytes: int) -> None:
+        """Count that many bytes of requests more; fewer if negative."""
+        self.requests += more_bytes
+        self._changed()
+
+    def hold_answer(self, bytes_: int) -> None:
+        """Count that many bytes of answers more, for which there is room."""
+        self.answers += bytes_
+        self._most_bytes = max(self._most_bytes, self.held)
+
+    def answer(self, bytes_: int, come: Callable[[], None]) -> "AnswerRoom":
+        """Call `come` as soon as there is room for an answer, whose bytes count from then until its release.
+
+        Whatever its size, an answer comes if it is the only one.
+        """
+        room = AnswerRoom(self, come)
+        room.wanted = bytes_
+        self._waiting.append(room)
+        self._go_on()
+        return room
+
+    def render(self) -> "AnswerRoom":
+        """Return the room for an answer that is made piece by piece. It has none yet."""
+        return AnswerRoom(self)
+
+    def sending(self, connection: Connection, *, is_public: bool) -> "UnreadAnswer":
+        """Count what is unsent on a connection until it is released: its caller has not read it.
+
+        Public answers are those to callers without a token. They have a little room of their own, and the
+        oldest goes as soon as it is used up.
+        """
+        unread = UnreadAnswer(self, connection, self.clock_s(), is_public=is_public)
+        if is_public:
+            self.public += unread.bytes
+            self._unread_public[unread] = None
+            while self.public > self.bytes_max // _PUBLIC_SHARE and len(self._unread_public) > 1:
+                self._drop(next(iter(self._unread_public)))
+        else:
+            self.hold_answer(unread.bytes)
+            self._unread[unread] = None
+        return unread
+
+    def take_counts(self) -> dict[str, int]:
+        """Return what was refused and dropped since the last call."""
+        counts = {"no_room": self.refused, "unread": self.dropped}
+        self.refused = self.dropped = 0
+        return {cause: count for cause, count in counts.items() if count}
+
+    def take_fallen(self) -> int:
+        """Return by how many bytes the memory has fallen below its peak since the last call."""
+        most, self._most_bytes = self._most_bytes, self.held
+        return max(0, most - self.held)
+
+    def _changed(self) -> None:
+        self._most_bytes = max(self._most_bytes, self.held)
+        if self._waiting:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Have the answers come for which there is room."""
+        while self._waiting:
+            wanted = self._waiting[0].wanted
+            if not self._fits(wanted) and not (self._drop_unread(0) and self._fits(wanted)):
+                break
+            self._waiting.popleft().enter()
+        if self._waiting and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self._go_on()
+
+    def _fits(self, bytes_: int) -> bool:
+        return self.held + bytes_ <= self._answers_bytes_max or not self.answers
+
+    def _drop_unread(self, bytes_: int) -> bool:
+        """Close connections that read nothing, the longest first, until that many bytes have room.
+
+        They have it beside the answer that waits for room. Returns whether any connection was closed.
+        """
+        now_s = self.clock_s()
+        if now_s - self._scanned_s < _SCAN_S:
+            return False
+        self._scanned_s = now_s
+        before = self.dropped
+        if self._waiting:
+            bytes_ += self._waiting[0].wanted
+        for unread in list(self._unread):
+            if self.held + bytes_ <= self._work_bytes_max:
+                break
+            if unread.progresses(now_s):
+                del self._unread[unread]
+                self._unread[unread] = None
+            elif now_s - unread.since_s >= UNREAD_S:
+                self._drop(unread)
+        return self.dropped > before
+
+    def _drop(self, unread: "UnreadAnswer") -> None:
+        self.dropped += 1
+        # Not `release`, which would have waiting answers come amid the search.
+        self._forget(unread)
+        unread.connection.abort()
+
+    def _forget(self, unread: "UnreadAnswer") -> None:
+        if unread.is_public:
+            self.public -= unread.bytes
+            self._unread_public.pop(unread, None)
+        else:
+            self.answers -= unread.bytes
+            self._unread.pop(unread, None)
+        unread.bytes = 0
+
+
+@dataclass(slots=True, eq=False)
+class AnswerRoom:
+    """The room of one answer in the budget."""
+
+    _budget: MemoryBudget
+    _come: Callable[[], None] = lambda: None
+    wanted: int = 0
+    """The bytes that it waits for."""
+    bytes: int = 0
+    """The bytes that it has."""
+
+    def enter(self) -> None:
+        """Take the room that it waited for."""
+        self.bytes, self.wanted = self.wanted, 0
+        self._budget.hold_answer(self.bytes)
+        self._come()
+
+    def grow(self, bytes_: int) -> bool:
+        """Take that many bytes more; return whether they were there."""
+        if not self._budget.find_room(bytes_, is_small=self.bytes + bytes_ <= SMALL_BYTES_MAX):
+            return False
+        self.bytes += bytes_
+        self._budget.hold_answer(bytes_)
+        return True
+
+    def release(self) -> None:
+        """Give the room back, or wait no more."""
+        budget = self._budget
+        if self.wanted:
+            budget._waiting.remove(self)  # noqa: SLF001 -- both are parts of one thing
+            self.wanted = 0
+        budget.answers -= self.bytes
+        self.bytes = 0
+        budget._changed()  # noqa: SLF001
+
+
+class UnreadAnswer:
+    """What is unsent on a connection, because its caller has not read it."""
+
+    def __init__(
+        self, budget: MemoryBudget, connection: Connection, now_s: float, *, is_public: bool
+    ) -> None:
+        self._budget = budget
+        self.connection = connection
+        self.is_public = is_public
+        self.bytes = self._left = connection.get_write_buffer_size()
+        """What counts: the system takes an answer in parts, but all of it is kept until its end."""
+        self.since_s = now_s
+        """When something was read last, as far as that is known."""
+
+    def progresses(self, now_s: float) -> bool:
+        """Return whether something was read since the last look."""
+        left = self.connection.get_write_buffer_size()
+        if left >= self._left:
+            return False
+        self._left, self.since_s = left, now_s
+        return True
+
+    def release(self) -> None:
+        """Count it no more: all is sent, or the caller is gone."""
+        self._budget._forget(self)  # noqa: SLF001 -- both are parts of one thing
+        self._budget._changed()  # noqa: SLF001
