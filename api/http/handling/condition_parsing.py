@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -22,6 +22,12 @@ _WRONG_SHAPE: Final = 1001
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 """A string or a punctuation mark of JSON. An unterminated string is one token too: otherwise each quote in it
 would start another attempt, and the search would be quadratic in the size of the body."""
+
+
+class _Rest(ConditionToParse):
+    """The body without its condition."""
+
+    condition: Any
 
 
 def parse_condition(body: bytes, limits: Limits) -> bytes:
@@ -57,7 +63,7 @@ def _condition_in(body: bytes, limits: Limits) -> bytes:
     """
     start, end = _span(body)
     rest = body[:start] + b"null" + body[end:] if start < end else body
-    decode(rest, ConditionToParse, limits)
+    decode(rest, _Rest, limits)
     source = body[start:end].strip(b" \t\r\n")
     _check_grammar(source)
     return source
@@ -89,12 +95,16 @@ def _span(body: bytes) -> tuple[int, int]:
 def _check_grammar(source: bytes) -> None:
     """Raise Refusal 1000 unless this is grammatical JSON, whatever its numbers, surrogates and depth."""
     try:
-        # The value of an integer is skipped: it may have thousands of digits.
-        json.loads(source.decode(), parse_int=lambda _: None, parse_constant=_refuse_constant)
+        # The values of numbers are skipped: they can take long.
+        json.loads(source.decode(), parse_int=_skipped, parse_float=_skipped, parse_constant=_refuse_constant)
     except RecursionError:
         return
     except ValueError:
         raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is malformed")) from None
+
+
+def _skipped(_: str) -> None:
+    pass
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.evaluation.wire.numbers import are_costly, decode_by_hand, without_strings
 from engine.evaluation.wire.violations import shape_refusal
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -49,28 +50,36 @@ def decode(
     not computed.
     """
     check_count(body, limits.body_values_max)
+    value: T | None = None
     try:
         with without_collector(body):
-            value: T | None = None
-            if narrow is not None:
+            if not are_costly(body):
+                # The decoder checks all duplicates of a member. In a document only the last is left, which
+                # counts.
                 with suppress(msgspec.ValidationError):
-                    value = _decoder(narrow).decode(body)  # type: ignore[arg-type]  # a type is hashable
+                    value = _decoded(body, type_, narrow)
             if value is None:
-                value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # as above
-    except msgspec.ValidationError as error:
-        document = _untyped(body)
-        _check_depth(body, limits.body_depth_max)
-        check_digits(body, limits.digits_max)
-        # The decoder checks all duplicates of a member. The document has only the last, and that one counts.
-        if (value_of_last := converted(document, type_)) is not None:
-            return value_of_last
-        raise shape_refusal(document, type_, str(error)) from None
+                document = decode_by_hand(body)
     except (ValueError, RecursionError) as error:
         raise _unreadable(body, error) from None
+    if value is None:
+        try:
+            value = msgspec.convert(document, type_)
+        except msgspec.ValidationError as error:
+            _check_depth(body, limits.body_depth_max)
+            check_digits(body, limits.digits_max)
+            raise shape_refusal(document, type_, str(error)) from None
     if nesting_at_most(value, body) > limits.body_depth_max:
         _check_depth(body, limits.body_depth_max)
     check_digits(body, limits.digits_max)
     return value
+
+
+def _decoded(body: bytes, type_: type[T], narrow: type[T] | None) -> T:
+    if narrow is not None:
+        with suppress(msgspec.ValidationError):
+            return _decoder(narrow).decode(body)  # type: ignore[no-any-return, arg-type]  # a type is hashable
+    return _decoder(type_).decode(body)  # type: ignore[no-any-return, arg-type]  # as above
 
 
 def containers_in(body: bytes) -> int:
@@ -105,14 +114,6 @@ def converted(document: object, type_: type[T]) -> T | None:
         return None
 
 
-def _untyped(body: bytes) -> object:
-    """Decode a body without a type. Raises Refusal 1000 if it is not JSON."""
-    try:
-        return msgspec.json.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(body, error) from None
-
-
 def _unreadable(body: bytes, error: Exception) -> Refusal:
     """Return the Refusal for a body that is not JSON. Some of the decoder's own messages would mislead."""
     match error:
@@ -139,17 +140,22 @@ def _invalid_at(body: bytes) -> int:
 def _breaks_off_at_a_surrogate(body: bytes) -> bool:
     """Return whether an unpaired surrogate, not truncation, stopped the decoder."""
     try:
-        json.loads(body)
+        # Numbers are skipped: they can take long.
+        json.loads(body, parse_int=_skipped, parse_float=_skipped)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _skipped(_: str) -> None:
+    pass
 
 
 def check_count(body: bytes, values_max: int) -> None:
     """Raise Refusal 1000 if the decoded body would take too much memory."""
     # A value and the separator after it take at least two bytes.
     if len(body) > 2 * values_max and _values_at_most(body) > values_max:
-        bare = _without_strings(body)
+        bare = without_strings(body)
         # Empty arrays and objects that are written without blanks hold no value.
         if _values_at_most(bare) - bare.count(b"[]") - bare.count(b"{}") > values_max:
             raise too_many_values(values_max)
@@ -173,7 +179,7 @@ def check_digits(body: bytes, digits_max: int) -> None:
     """Raise Refusal 1000 if valid JSON has an integer of too many digits."""
     # A cheap test that ordinary bodies pass comes first.
     if _has_digits(body, digits_max):
-        for number in _NUMBER.finditer(_without_strings(body)):
+        for number in _NUMBER.finditer(without_strings(body)):
             whole, fraction, exponent = number.groups()
             if fraction is None and exponent is None and len(whole) > digits_max:
                 raise Refusal(Entry(1000, f"the body holds an integer of more than {digits_max} digits"))
@@ -195,16 +201,9 @@ def _has_digits(body: bytes, digits_max: int) -> bool:
 
 def _deeper_than(body: bytes, depth_max: int) -> bool:
     """Return whether valid JSON nests deeper than `depth_max`."""
-    brackets = _without_strings(body).translate(_AS_STEPS, _NOT_BRACKETS)
+    brackets = without_strings(body).translate(_AS_STEPS, _NOT_BRACKETS)
     # Removing the innermost pairs a few times is cheap and leaves little of most bodies.
     taken = min(_PASSES, depth_max)
     for _ in range(taken):
         brackets = brackets.replace(_PAIR, b"\0").translate(None, b"\0")
     return max(accumulate(array("b", brackets), initial=0)) > depth_max - taken
-
-
-def _without_strings(body: bytes) -> bytes:
-    """Return valid JSON without its strings. Every unescaped quote starts or ends one."""
-    if b"\\" in body:
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(body.split(b'"')[::2])

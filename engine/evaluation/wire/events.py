@@ -12,6 +12,7 @@ from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.facts.values import Event
 from engine.evaluation.wire.bodies import LARGE_BYTES, check_count, check_digits, containers_in, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
+from engine.evaluation.wire.numbers import are_costly
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
@@ -102,7 +103,7 @@ Answer = Done | Refused
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
-    if len(body) < LARGE_BYTES and limits.body_depth_max >= FLAT_EVALUATE_DEPTH:
+    if len(body) < LARGE_BYTES and limits.body_depth_max >= FLAT_EVALUATE_DEPTH and not are_costly(body):
         # What `decode` does besides takes longer than decoding such a body.
         check_count(body, limits.body_values_max)
         try:

@@ -14,6 +14,7 @@ from engine.evaluation.wire.events import (
     decode_evaluate,
     event_in,
 )
+from engine.evaluation.wire.numbers import are_costly
 from engine.evaluation.wire.results import results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -33,7 +34,7 @@ def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
         with suppress(ValueError, RecursionError, Refusal), without_collector(body):
             check_count(body, limits.body_values_max)
             check_digits(body, limits.digits_max)
-            flat = FLAT_EVALUATE.decode_lines(body)
+            flat = [] if are_costly(body) else FLAT_EVALUATE.decode_lines(body)
             if len(flat) == len(lines):
                 return [*flat]
     return [_decoded(line, limits) for line in lines]
