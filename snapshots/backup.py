@@ -1,12 +1,13 @@
 """Copies a folder while its owner goes on writing to it, so that a recovery can use the copy."""
 
+import os
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
 from snapshots.errors import NothingUsable, StorageError
-from snapshots.files import Files, RealFiles, storage_errors, write_all
+from snapshots.files import Files, RealFiles, open_regular, storage_errors, write_all
 from snapshots.format.file_names import listing
 
 _TRIES: Final = 100
@@ -22,6 +23,8 @@ def copy_folder(folder: Path, target: Path, files: Files | None = None) -> int:
     folder has no snapshot or has gone.
     """
     files = files or RealFiles()
+    if folder.is_symlink():
+        raise StorageError(f"{folder} is a symbolic link, and must not be")
     with storage_errors(f"{folder} cannot be copied to {target}"), ExitStack() as opened:
         sources = _open_all(folder, files, opened)
         files.make_folder(target)
@@ -46,7 +49,7 @@ def _open_all(folder: Path, files: Files, opened: ExitStack) -> dict[str, IO[byt
         sources: dict[str, IO[bytes]] = {}
         with ExitStack() as stack, suppress(FileNotFoundError):
             for name in names:
-                sources[name] = stack.enter_context((folder / name).open("rb"))
+                sources[name] = stack.enter_context(os.fdopen(open_regular(folder / name), "rb"))
             # If a file was removed meanwhile, a snapshot that replaces it may be missing here.
             if set(names) <= set(files.names(folder)):
                 opened.push(stack.pop_all())

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
@@ -179,15 +180,25 @@ class RealFiles(Files):
             return []
 
     def read(self, path: Path) -> bytes:
-        start = _read_start(path, _SHORT_BYTES)
-        if len(start) < _SHORT_BYTES:
-            return start
-        # A buffer would only be copied: everything is read at once.
-        with FileIO(path) as file:
-            return file.readall()
+        descriptor = open_regular(path)
+        try:
+            start = os.read(descriptor, _SHORT_BYTES)
+            if len(start) < _SHORT_BYTES:
+                return start
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            # A buffer would only be copied: everything is read at once.
+            with FileIO(descriptor, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(descriptor)
 
     def read_start(self, path: Path, bytes_: int) -> bytes:
-        return _read_start(path, bytes_)
+        # Each activation reads several, and a file object takes longer than its read.
+        descriptor = open_regular(path)
+        try:
+            return os.read(descriptor, bytes_)
+        finally:
+            os.close(descriptor)
 
     def changed_us(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000
@@ -280,13 +291,22 @@ def write_all(file: OpenFile, data: bytes) -> None:
         rest = rest[taken:]
 
 
-def _read_start(path: Path, bytes_: int) -> bytes:
-    # Each activation reads several, and a file object takes longer than its read.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def open_regular(path: Path) -> int:
+    """Open a file for reading, and return the descriptor. Raises OSError, also for what is no regular file.
+
+    Whoever made the folder, such as a stranger's backup, could have put a symbolic link to any file of this
+    user there, or a pipe, which would block whoever opens it.
+    """
     try:
-        return os.read(descriptor, bytes_)
-    finally:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError(errno.ELOOP, "it is a symbolic link, and must not be", str(path)) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return descriptor
 
 
 def _write_all_at(descriptor: int, offset: int, data: bytes) -> None:

@@ -5,13 +5,14 @@ from typing import Any, Final
 import click
 
 from api.cli.check import check
-from api.cli.demo import demo
 from api.cli.explain import explain
 from api.cli.failures import CommandError
 from api.cli.inspection.command import inspect
+from api.cli.printing.terminal import escaping_streams
 from api.cli.replaying.command import replay
 from api.cli.running.backup import backup, restore
 from api.cli.running.cluster import cluster
+from api.cli.running.demo import demo
 from api.cli.running.moving import drain, move, undrain
 from api.cli.running.retry import retry
 from api.cli.running.serve import serve
@@ -45,6 +46,11 @@ class _Headed(click.Group):
             with formatter.section(heading):
                 formatter.write_dl([(one.name or "", one.get_short_help_str(100)) for one in commands])
 
+    def main(self, *args: Any, **given: Any) -> Any:
+        """Run the program, and escape all that it prints, messages about wrong usage included."""
+        with escaping_streams():
+            return super().main(*args, **given)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command. Ctrl-C ends it silently: a command that follows a stream ends in no other way."""
         try:
@@ -57,7 +63,12 @@ class _Headed(click.Group):
 
 @click.group(
     cls=_Headed,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        # Otherwise click would remove control sequences, where it does not write to a terminal.
+        "color": True,
+    },
     epilog="Start with `rule-detector demo`. `rule-detector COMMAND --help` explains each command.",
 )
 @click.version_option(package_name="rule-detector", prog_name="rule-detector")

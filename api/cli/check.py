@@ -10,6 +10,7 @@ import msgspec
 
 from api.cli.counted import counted
 from api.cli.failures import CommandError
+from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import named_conditions, read_text
 from engine.language.diagnostics import Refusal
@@ -83,6 +84,7 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
 
 def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, ...]) -> bool:
     """Print one condition with its warnings, or its defects; return whether it is valid."""
+    name = on_one_line(name)
     try:
         condition = parse(text, DEFAULT_LIMITS)
     except Refusal as refusal:

@@ -11,7 +11,7 @@ class CommandError(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message."""
         for line in self.message.splitlines():
-            click.echo(f"rule-detector: {line}", file, err=True)
+            click.echo(f"rule-detector: {line}", file, err=True, color=True)
 
 
 def warn(message: str) -> None:

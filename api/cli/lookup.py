@@ -64,24 +64,41 @@ def _with_id_or_name(things: list[N], wanted: str, kind: str) -> N | None:
 def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]) -> list[str]:
     """Create the rules that the detector does not have yet, and return their ids. On an error, none is left.
 
-    Drafts are created after the other rules. Raises ServiceError, which names a rule that was refused, that
+    They get priorities in the order of the file, but a draft comes after the rule that it is a draft of.
+
+    Raises ServiceError, which names a rule that was refused, that
     exists in another form, or that is a draft of a rule that does not exist.
     """
     created: list[str] = []
     stored = client.send(calls.list_rules(detector_id))
     ids = {rule.name: rule.id for rule in stored}
-    for wanted in sorted(_missing(stored, conditions), key=lambda one: one.members.draft_of is not None):
+    for wanted in _in_order(_missing(stored, conditions)):
         try:
             added = client.send(_addition(detector_id, wanted, ids))
+            created.append(added.id)
+            if wanted.members.enabled is False:
+                client.send(calls.change_rule(detector_id, added.id, enabled=False))
         except ServiceError as error:
             for rule_id in created:
                 client.send(calls.remove_rule(detector_id, rule_id))
             raise ServiceError(
                 f"`{wanted.name}`: {error}", status=error.status, entries=error.entries
             ) from None
-        created.append(added.id)
         ids[wanted.name] = added.id
     return created
+
+
+def _in_order(rules: Sequence[NamedCondition]) -> list[NamedCondition]:
+    """Return rules so that each draft comes after its rule, otherwise as they are."""
+    places = {rule.name: place for place, rule in enumerate(rules)}
+
+    def place_of(rule: NamedCondition) -> tuple[int, bool]:
+        of = rule.members.draft_of
+        own = places[rule.name]
+        after = own if of is None else places.get(of, own)
+        return max(own, after), after > own
+
+    return sorted(rules, key=place_of)
 
 
 def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) -> Call[Identified]:
@@ -125,6 +142,7 @@ def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str])
     of = None if rule.draft_of is None else names.get(rule.draft_of)
     pairs = [
         ("notify", members.notify, rule.notify),
+        ("enabled", members.enabled, rule.enabled),
         ("shadow", members.shadow, rule.shadow),
         ("draftOf", members.draft_of, of),
     ]

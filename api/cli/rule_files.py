@@ -2,15 +2,17 @@
 
 import re
 import sys
-from collections.abc import Hashable
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import msgspec
-import yaml
 
 from api.cli.failures import CommandError
-from api.cli.rule_members import RuleMembers, draft_defects, members_of
+from api.cli.rule_documents import document_of
+from api.cli.rule_members import RuleMembers, draft_defects, listed_rules, members_of
+from engine.evaluation.rules import check_name
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
@@ -20,10 +22,7 @@ from engine.language.text.parser import parse
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
 """Matches the beginning of a line that continues the condition of the line before."""
 
-_YAML_HINTS: Final = {
-    "mapping values are not allowed": "; quote a name or condition with `: `",
-    "expected '<document start>'": "; expected one mapping `name: condition`",
-}
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class RuleFileError(CommandError):
@@ -40,21 +39,6 @@ class NamedCondition(NamedTuple):
     members: RuleMembers
 
 
-class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys, of which the last one would silently win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"`{key.value}` is defined twice", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def entries_of(text: str, source: str) -> dict[str, str]:
     """Return name and condition text of each entry, without parsing the conditions. Raises RuleFileError."""
     return {name: rule.condition for name, rule in _rules_of(text, source).items()}
@@ -66,13 +50,14 @@ def _rules_of(text: str, source: str) -> dict[str, RuleMembers]:
         raise RuleFileError(f"{source}: expected a mapping `name: condition`")
     found: dict[str, RuleMembers] = {}
     defects: list[str] = []
-    for name, given in document.items():
+    for name, given in _entries(document, source):
         if not isinstance(name, str):
             defects.append(f"{source}: `{name}`: a rule's name must be text; quote it")
             continue
         try:
+            check_name(name)
             found[name] = members_of(given)
-        except ValueError as error:
+        except (ValueError, Refusal) as error:
             defects.append(f"{source}: `{name}`: {error}")
     defects += [f"{source}: `{name}`: {said}" for name, said in draft_defects(found)]
     if defects:
@@ -80,19 +65,23 @@ def _rules_of(text: str, source: str) -> dict[str, RuleMembers]:
     return found
 
 
+def _entries(document: dict[object, object], source: str) -> Iterable[tuple[object, object]]:
+    """Return the names and the rules of a document. Raises RuleFileError."""
+    match document:
+        case {"rules": list() as listed} if len(document) == 1:
+            try:
+                return listed_rules(listed)
+            except ValueError as error:
+                raise RuleFileError(f"{source}: {error}") from None
+        case _:
+            return document.items()
+
+
 def _document(text: str, source: str) -> object:
-    # YAML 1.1 reads `1e3` as text, so JSON is read as JSON.
-    if text.lstrip().startswith("{"):
-        try:
-            return cast("object", msgspec.json.decode(text))
-        except (ValueError, RecursionError) as error:
-            if source.endswith(".json"):
-                reason = str(error).removeprefix("JSON is malformed: ").lower()
-                raise RuleFileError(f"{source}: not JSON: {reason}") from None
     try:
-        return cast("object", yaml.load(text, Loader=_Loader))  # noqa: S506 -- a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise RuleFileError(f"{source}: {_yaml_reason(error)}") from None
+        return document_of(text, is_json=source.endswith(".json"))
+    except ValueError as error:
+        raise RuleFileError(f"{source}: {error}") from None
 
 
 def conditions_of(text: str, source: str) -> list[NamedCondition]:
@@ -116,10 +105,16 @@ def read_rules(path: str) -> list[NamedCondition]:
 
 
 def read_text(path: str) -> str:
-    """Return the text of the file at `path`; `-` is standard input. Raises RuleFileError."""
+    """Return the text of the file at `path`, which may be a pipe; `-` is standard input.
+
+    Raises RuleFileError.
+    """
     shown = "standard input" if path == "-" else path
     try:
-        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            raw = file.read(FILE_BYTES_MAX + 1)
+        if len(raw) > FILE_BYTES_MAX:
+            raise RuleFileError(f"{shown}: it has more than {FILE_BYTES_MAX >> 20} MiB")
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RuleFileError(f"{shown}: byte {error.start} is not valid UTF-8") from None
@@ -129,7 +124,7 @@ def read_text(path: str) -> str:
 
 def named_conditions(text: str, file: str) -> dict[str, str]:
     """Return the conditions of a file by rule name or line. Raises RuleFileError."""
-    if file.lower().endswith((".yaml", ".yml", ".json")) and not _is_condition(text):
+    if _is_export(text) or (is_rule_file(file) and not _is_condition(text)):
         return entries_of(text, file)
     conditions: dict[str, str] = {}
     start = 0
@@ -146,21 +141,32 @@ def named_conditions(text: str, file: str) -> dict[str, str]:
     return conditions
 
 
+def is_rule_file(path: str) -> bool:
+    """Whether a path is named like a file of rules."""
+    return path.lower().endswith((".yaml", ".yml", ".json"))
+
+
 def _is_condition(text: str) -> bool:
     """Return whether a text is one condition as JSON, not rules: its only member is a condition's."""
+    only = _only_member(text)
+    return only is not None and only[0] in FORMS
+
+
+def _is_export(text: str) -> bool:
+    """Return whether a text is the JSON of `rules list`."""
+    match _only_member(text):
+        case ("rules", list()):
+            return True
+        case _:
+            return False
+
+
+def _only_member(text: str) -> tuple[str, object] | None:
+    """Return the name and value of the only member of a JSON object; None for any other text."""
+    if not text.lstrip().startswith("{"):
+        return None
     try:
         document = msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and len(document) == 1 and next(iter(document)) in FORMS
-
-
-def _yaml_reason(error: Exception) -> str:
-    match error:
-        case yaml.MarkedYAMLError(problem=str(problem), problem_mark=yaml.Mark() as mark):
-            hint = next((said for start, said in _YAML_HINTS.items() if problem.startswith(start)), "")
-            return f"line {mark.line + 1}, column {mark.column + 1}: {problem}{hint}"
-        case RecursionError():
-            return "it is nested too deeply"
-        case _:
-            return str(error).lower()
+        return None
+    return next(iter(document.items())) if isinstance(document, dict) and len(document) == 1 else None

@@ -1,4 +1,4 @@
-"""The members of a rule in a file: its condition, and whether it notifies, is a shadow rule, or a draft."""
+"""The members of a rule in a file: its condition, and how it acts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ import msgspec
 
 from engine.language.diagnostics import nearest, quoted
 
-_NOTHING_ELSE: Final = "a rule has `condition`, `notify`, `shadow` and `draftOf`"
+_NOTHING_ELSE: Final = "a rule has `condition`, `notify`, `enabled`, `shadow` and `draftOf`"
 
 
 class RuleMembers(msgspec.Struct, frozen=True):
@@ -17,12 +17,16 @@ class RuleMembers(msgspec.Struct, frozen=True):
     condition: str
     """The condition as it is sent to the service: text or JSON."""
     notify: bool | None = None
+    enabled: bool | None = None
     shadow: bool | None = None
     draft_of: str | None = msgspec.field(name="draftOf", default=None)
     """The name of the rule that this one is a draft of, which makes it a shadow rule."""
 
 
 MEMBERS: Final = frozenset(RuleMembers.__struct_encode_fields__)
+
+_GIVEN_BY_SERVICE: Final = frozenset({"id", "detectorId", "priority"})
+"""Members of a rule in the service's lists that a new rule gets anew."""
 
 
 def members_of(given: object) -> RuleMembers:
@@ -38,6 +42,28 @@ def members_of(given: object) -> RuleMembers:
             raise ValueError("expected a condition as text or as an object")
 
 
+def listed_rules(listed: list[object]) -> list[tuple[object, object]]:
+    """Return the names and the rules of a list as the service gives it. Raises ValueError."""
+    places: dict[object, int] = {}
+    names: dict[object, object] = {}
+    for place, one in enumerate(listed, 1):
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            raise ValueError(f"rules: number {place} has no `name`")  # noqa: TRY004 -- about a file
+        first = places.setdefault(one["name"], place)
+        if first != place:
+            raise ValueError(f"rules: number {first} and number {place} are both named {quoted(one['name'])}")
+        names[one.get("id")] = one["name"]
+    return [(one["name"], _unlisted(one, names)) for one in listed if isinstance(one, dict)]
+
+
+def _unlisted(one: dict[str, Any], names: Mapping[object, object]) -> dict[str, Any]:
+    """Return a rule of a list as it stands in a file, where a draft names its rule."""
+    rule = {name: value for name, value in one.items() if name != "name" and name not in _GIVEN_BY_SERVICE}
+    if isinstance(rule.get("draftOf"), str):
+        rule["draftOf"] = names.get(rule["draftOf"], rule["draftOf"])
+    return rule
+
+
 def _read(given: dict[str, Any]) -> RuleMembers:
     unknown = [str(name) for name in given if name not in MEMBERS]
     if unknown:
@@ -47,14 +73,16 @@ def _read(given: dict[str, Any]) -> RuleMembers:
     condition = given.get("condition")
     if not isinstance(condition, str | dict):
         raise ValueError("condition: expected text or an object")  # noqa: TRY004 -- about a file
-    notify, shadow, draft_of = (given.get(name) for name in ("notify", "shadow", "draftOf"))
-    for name, value in (("notify", notify), ("shadow", shadow)):
+    notify, enabled, shadow, draft_of = (
+        given.get(name) for name in ("notify", "enabled", "shadow", "draftOf")
+    )
+    for name, value in (("notify", notify), ("enabled", enabled), ("shadow", shadow)):
         if not isinstance(value, bool | None):
             raise ValueError(f"{name}: expected true or false")  # noqa: TRY004 -- about a file
     if draft_of is not None and not (isinstance(draft_of, str) and draft_of):
         raise ValueError("draftOf: expected the name of a rule")
     text = condition if isinstance(condition, str) else _json(condition)
-    found = RuleMembers(text, notify, shadow, draft_of)
+    found = RuleMembers(text, notify, enabled, shadow, draft_of)
     if found.draft_of is None:
         return found
     if found.shadow is False:

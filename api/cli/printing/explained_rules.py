@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.times import iso
 from api.client import ExplainedNode, ExplainedRule
 
@@ -13,7 +14,7 @@ _SECONDS_AN_HOUR = 3_600
 
 def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
     """Yield the lines about a rule at an event, whose time is given in microseconds."""
-    yield f"{rule.name}: {'fires' if rule.verdict else 'does not fire'}"
+    yield f"{on_one_line(rule.name)}: {'fires' if rule.verdict else 'does not fire'}"
     yield from node_lines(rule.node, time_us, "  ")
     fires = "it would not fire" if rule.verdict else "it would fire"
     match rule.why_not:
@@ -44,7 +45,7 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
         parts.append(node.note)
     if not node.verdict and len(parts) == 1 and not node.nodes:
         parts.append("missing")
-    yield "; ".join(parts)
+    yield on_one_line("; ".join(parts))
     for inner in node.nodes:
         yield from node_lines(inner, time_us, indent + "  ")
 

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 
 from api.cli.printing.tables import print_table
-from engine.language.diagnostics import printable
+from api.cli.printing.terminal import on_one_line
 
 output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "-o",
@@ -34,7 +34,7 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
 
 def value_text(value: object) -> str:
     """Return a value on one line: a string as it is, any other value as JSON."""
-    return printable(
+    return on_one_line(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
     )
 

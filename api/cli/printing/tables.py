@@ -4,25 +4,25 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from engine.language.diagnostics import printable
+from api.cli.printing.terminal import on_one_line
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
     """Print rows under a header. On a terminal, a row whose second cell is `0` is dim.
 
-    Control characters are replaced, because cells may hold what callers sent.
+    Cells may hold what callers sent: control characters are escaped, and nothing in them is markup.
     """
-    rows = [[printable(cell) for cell in row] for row in rows]
+    rows = [[on_one_line(cell) for cell in row] for row in rows]
     if console.is_terminal:
         table = Table()
         for name in header:
             justify: Literal["left", "right"] = "right" if name in COUNTS else "left"
             table.add_column(name, overflow="fold", no_wrap=name.endswith(" at"), justify=justify)
         for row in rows:
-            table.add_row(*map(escape, row), style="dim" if row[1] == "0" else None)
+            table.add_row(*map(Text, row), style="dim" if row[1] == "0" else None)
         console.print(table)
         return
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]

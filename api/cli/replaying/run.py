@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console
 
 from api.cli.printing.tables import print_table
+from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.replaying.feeding import Feeding
@@ -57,4 +58,5 @@ class Replay:
 
 
 def _tell_first(firing: Firing) -> None:
-    click.echo(f"`{firing.name}` fires first at {iso(firing.first.time_us)}, {firing.first.place}", err=True)
+    name, place = on_one_line(firing.name), on_one_line(firing.first.place)
+    click.echo(f"`{name}` fires first at {iso(firing.first.time_us)}, {place}", err=True)

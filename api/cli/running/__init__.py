@@ -1,1 +1,1 @@
-"""The commands for operators."""
+"""Commands that run a service, and those for its operators."""

@@ -43,13 +43,13 @@ def restore(data: Path, source: Path) -> None:
     The backup lacks the events that were evaluated after it was made. An idempotency key that was used since
     then counts as new.
     """
-    _copy(source, data, "restored")
+    _copy(source, data, "restored", is_backup=True)
 
 
-def _copy(source: Path, target: Path, done: str) -> None:
+def _copy(source: Path, target: Path, done: str, *, is_backup: bool = False) -> None:
     from engine.runtime.catalogue.backup import copy_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
 
-    copied = copy_data_folder(source, target)
+    copied = copy_data_folder(source, target, is_backup=is_backup)
     click.echo(f"{target}: {done} {counted(copied.detectors, 'detector')}, {copied.file_bytes / 1e6:.1f} MB.")
     for damage in copied.damage:
         warn(damage)

@@ -9,7 +9,7 @@ import msgspec
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, yes_option
-from api.cli.rule_files import conditions_of, read_rules
+from api.cli.rule_files import conditions_of, is_rule_file, read_rules, read_text
 from api.client import Client, Rule, calls
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
@@ -28,7 +28,10 @@ def rules() -> None:
 @detector_option
 @service_and_output_options
 def list_(*, client: Client, detector: str, output: str) -> None:
-    """List the rules, by priority."""
+    """List the rules, by priority.
+
+    With -o json, `check` and `rules add` read the list as a file of rules.
+    """
     found = client.send(calls.list_rules(find_detector(client, detector).id))
     show(output, {"rules": found}, HEADER, map(_row, found))
 
@@ -57,13 +60,19 @@ Examples:
 def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -> None:
     """Add the rules of a FILE, or one rule.
 
-    FILE has rules as `name: condition`, in YAML or JSON; - is standard input.
+    FILE has rules as `name: condition`, in YAML or JSON, or is what `rules list -o json` printed; - is
+    standard input.
 
     Rules that the detector already has are left alone. If one rule is refused, none is added.
     """
     match given:
         case [file]:
             wanted = read_rules(file)
+        case [file, _] if is_rule_file(file) or Path(file).is_file():
+            raise click.UsageError(
+                f"`{file}` is a file of rules: give it alone, as in `rules add {file} --detector …`. "
+                "For one rule, give its NAME and its CONDITION."
+            )
         case [name, condition]:
             wanted = conditions_of(msgspec.json.encode({name: condition}).decode(), "the rule")
         case _:
@@ -103,7 +112,7 @@ def change(
     if condition is not None and condition_file is not None:
         raise click.UsageError("`--condition` and `--condition-file` exclude each other.")
     if condition_file is not None:
-        condition = condition_file.read_text("utf-8")
+        condition = read_text(str(condition_file))
     if (name, condition, notify, shadow) == (None, None, None, None):
         raise click.UsageError("Nothing to change: give `--name`, `--condition`, `--notify` or `--shadow`.")
     detector_id = find_detector(client, detector).id

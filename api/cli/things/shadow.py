@@ -12,8 +12,9 @@ from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
-from api.cli.printing.output import show, tell, value_text
+from api.cli.printing.output import show, tell, value_text, yes_option
 from api.cli.recordings.times import iso
+from api.cli.rule_files import read_text
 from api.client import Client, Comparison, Difference, Example, Rule, calls
 
 _NAME_CHARS_MAX: Final = 255
@@ -43,6 +44,7 @@ Examples:
 @click.option("--explain", is_flag=True, help="Print why only one fired, if that was kept.")
 @click.option("--promote", is_flag=True, help="Exchange rule and draft, each with all that it remembers.")
 @click.option("--discard", is_flag=True, help="Remove the draft.")
+@yes_option
 @service_and_output_options
 def shadow(
     *,
@@ -55,6 +57,7 @@ def shadow(
     explain: bool,
     promote: bool,
     discard: bool,
+    yes: bool,
     output: str,
 ) -> None:
     """Compare a rule with a draft of it over real events, before the draft takes its place.
@@ -74,7 +77,7 @@ def shadow(
     detector_id = find_detector(client, detector).id
     found = find_rule(client, detector_id, rule)
     if draft_file is not None:
-        draft = draft_file.read_text("utf-8")
+        draft = read_text(str(draft_file))
     if draft is not None:
         _put_draft(client, detector_id, found, draft, output)
         return
@@ -89,6 +92,8 @@ def shadow(
         said = f"`{found.name}` acts by its draft from now on. The draft is the old condition."
         tell(output, promoted, said)
     elif discard:
+        if not yes:
+            click.confirm(f"Remove the draft of `{found.name}` with its history?", abort=True, err=True)
         removed = client.send(calls.remove_rule(detector_id, there.id))
         tell(output, removed, f"The draft of `{found.name}` is removed.")
     elif follow:
@@ -135,7 +140,7 @@ def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
 
 def _line(heading: str, example: Example) -> str:
     at = iso(round(example.timestamp_ms * 1_000))
-    key = "".join(f"  {name}={value_text(value)}" for name, value in example.key.items())
+    key = "".join(f"  {value_text(name)}={value_text(value)}" for name, value in example.key.items())
     return f"{heading}  {at}{key}  {json.dumps(example.fields, ensure_ascii=False, allow_nan=False)}"
 
 

@@ -1,9 +1,8 @@
 """`rule-detector try`: runs rules over recorded events in this process, without a service."""
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import click
@@ -130,8 +129,9 @@ def trial(
         except KeyboardInterrupt:
             # A live pipe has no other end.
             failure, interrupted = None, True
-    if failure and not run.events:
-        raise CommandError(failure)
+        if failure and not run.events:
+            # A file for the firings stays what it was.
+            raise CommandError(failure)
     _report(run, mismatches, console, compared=old is not None)
     if failure or run.refused:
         refusals = [f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()]
@@ -187,26 +187,13 @@ def _explain(
         raise CommandError(failure or f"no event is at line {line}")
 
 
-@contextlib.contextmanager
-def _output(form: str, target: str | None, shown_max: int, *, compared: bool) -> Iterator[output.Take]:
-    """Yield the output of a form. Fails if its file cannot be written."""
-    try:
-        opened = click.open_file(target or "-", "w", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{target}: {(error.strerror or str(error)).lower()}") from None
-    with opened as file:
-        write = partial(click.echo, file=file)
-        match form:
-            case "json":
-                yield output.json_output(write)
-            case "csv":
-                yield output.csv_output(write)
-            case "parquet":
-                assert target is not None, "checked before"
-                with output.parquet_output(target) as take:
-                    yield take
-            case _:
-                yield output.text_output(write, shown_max, compared=compared)
+def _output(
+    form: str, target: str | None, shown_max: int, *, compared: bool
+) -> AbstractContextManager[output.Take]:
+    """Return the output of a form, to a file or to standard output. Raises CommandError when entered."""
+    if target is not None:
+        return output.file_output(form, target, shown_max, compared=compared)
+    return nullcontext(output.form_output(form, click.echo, shown_max, compared=compared))
 
 
 def _warnings(run: Trial) -> Iterator[str]:

@@ -6,12 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import PurePath
-from typing import Any, Final
+from typing import IO, Any, Final, cast
+
+import click
 
 from api.cli.failures import CommandError
 from api.cli.printing.output import value_text
+from api.cli.printing.terminal import EscapingStream, on_one_line
 from api.cli.recordings.times import iso
+from api.cli.trying.output_file import output_file
 from api.cli.trying.trial import NEW, OLD, Firing, Tally
 
 FORMS: Final = ("table", "json", "csv", "parquet")
@@ -33,9 +38,10 @@ def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool)
             return
         mark = f"{_MARKS[firing.version]} " if compared else ""
         key = f"  {key_text(firing)}" if firing.key else ""
-        write(f"{mark}{iso(firing.event.time_us)}  {firing.rule}{key}  {short_place(firing)}")
+        rule = on_one_line(firing.rule)
+        write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {short_place(firing)}")
         if shown[name] == shown_max:
-            write(f"  `{firing.rule}`: further firings are only counted (--show)")
+            write(f"  `{rule}`: further firings are only counted (--show)")
 
     return take
 
@@ -68,20 +74,50 @@ def csv_output(write: Callable[[str], None]) -> Take:
 
 
 @contextmanager
-def parquet_output(path: str) -> Iterator[Take]:
-    """Write a table of all firings at the end. Needs pyarrow."""
+def file_output(form: str, path: str, shown_max: int, *, compared: bool) -> Iterator[Take]:
+    """Write the firings in a form to a file. Raises CommandError if that cannot be."""
+    if form == "parquet":
+        write_table = _parquet_writer()
+        with output_file(path) as file:
+            rows: list[list[Any]] = []
+            yield lambda firing: rows.append(as_cells(firing))
+            write_table(rows, file)
+        return
+    with output_file(path) as file:
+        text = io.TextIOWrapper(file, "utf-8")
+        echo = partial(click.echo, file=cast("IO[str]", EscapingStream(text)))
+        yield form_output(form, echo, shown_max, compared=compared)
+        text.flush()
+        text.detach()
+
+
+def form_output(form: str, write: Callable[[str], None], shown_max: int, *, compared: bool) -> Take:
+    """Write the firings in a form of text."""
+    match form:
+        case "json":
+            return json_output(write)
+        case "csv":
+            return csv_output(write)
+        case _:
+            return text_output(write, shown_max, compared=compared)
+
+
+def _parquet_writer() -> Callable[[list[list[Any]], IO[bytes]], None]:
+    """Return the function that writes rows as a table. Raises CommandError where pyarrow is missing."""
     try:
         import pyarrow as pa  # noqa: PLC0415 -- optional
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
         raise CommandError("Parquet needs the package pyarrow: pip install pyarrow") from None
-    rows: list[list[Any]] = []
-    yield lambda firing: rows.append(as_cells(firing))
-    types = [pa.timestamp("us", tz="UTC"), *[pa.string()] * 4, pa.int64()]
-    fields = list(zip(COLUMNS, types, strict=True))
-    columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
-    arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, fields, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), path)
+
+    def write(rows: list[list[Any]], file: IO[bytes]) -> None:
+        types = [pa.timestamp("us", tz="UTC"), *[pa.string()] * 4, pa.int64()]
+        fields = list(zip(COLUMNS, types, strict=True))
+        columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+        arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, fields, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), file)
+
+    return write
 
 
 COLUMNS: Final = ("time", "rule", "version", "keys", "file", "line")
@@ -109,12 +145,12 @@ def as_cells(firing: Firing) -> list[Any]:
 
 def key_text(firing: Firing) -> str:
     """Return the key as `ip=192.0.2.7`."""
-    return " ".join(f"{name}={value_text(value)}" for name, value in firing.key.items())
+    return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in firing.key.items())
 
 
 def short_place(firing: Firing) -> str:
     """Return file and line; the file's folders would fill the line."""
-    return f"{PurePath(firing.event.source).name}, line {firing.event.line}"
+    return f"{on_one_line(PurePath(firing.event.source).name)}, line {firing.event.line}"
 
 
 def summary(tally: Tally, *, compared: bool) -> tuple[str, ...]:

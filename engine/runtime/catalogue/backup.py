@@ -29,8 +29,13 @@ class Copied:
     """Why a recovery would refuse a folder, for each such one; those without a snapshot are not copied."""
 
 
-def copy_data_folder(source: Path, target: Path, files: Files | None = None) -> Copied:
+def copy_data_folder(
+    source: Path, target: Path, files: Files | None = None, *, is_backup: bool = False
+) -> Copied:
     """Copy a data folder to a new or empty folder, durably. The source may be in use.
+
+    A backup may come from a stranger, so nothing in it may be a symbolic link. In the data folder of a
+    service, `detectors` may lead to another disk.
 
     Every detector is copied as it was at some moment during the call. The copy has no id: it is another
     folder. The catalogue gets its name last, so a copy whose process was killed has none; a copy that fails
@@ -39,6 +44,8 @@ def copy_data_folder(source: Path, target: Path, files: Files | None = None) -> 
     files = files or RealFiles()
     if not (source / "directory").is_dir():
         raise StorageError(f"{source} is no data folder: there is no folder {source / 'directory'}")
+    if is_backup and (source / "detectors").is_symlink():
+        raise StorageError(f"{source / 'detectors'} is a symbolic link, and must not be")
     if target.resolve().is_relative_to(source.resolve()):
         raise StorageError(f"{target} is in {source}, which is to be copied")
     with storage_errors(f"{source} cannot be copied to {target}"):

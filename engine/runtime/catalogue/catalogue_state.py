@@ -1,11 +1,12 @@
 """The directory's persistent state, tokens and the catalogue of detectors, and its changes."""
 
+import re
 from typing import Final, assert_never
 
 import msgspec
 
 from engine.runtime.contract.catalogue_changes import StoredToken
-from snapshots.errors import NewerFormat
+from snapshots.errors import Damaged, NewerFormat
 from snapshots.takeover.recovered import Recovered
 
 STATE_VERSION: Final = 2
@@ -65,6 +66,8 @@ class DetectorPurged(msgspec.Struct, frozen=True, array_like=True, tag="detector
 
 Change = TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved | DetectorPurged
 
+_ID: Final = re.compile("[0-9a-f]{32}")
+
 _decode: Final = msgspec.msgpack.Decoder(Change).decode
 
 
@@ -111,7 +114,19 @@ def apply(change: Change, state: CatalogueState) -> None:
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:
-    """Return the state that a folder holds. Raises NewerFormat."""
+    """Return the state that a folder holds. Raises NewerFormat; Damaged if no service wrote it so."""
+    try:
+        state = _recovered(recovered)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"the catalogue of detectors cannot be read: {str(error).lower()}") from None
+    for one in (*state.detectors, *state.removed):
+        if not _ID.fullmatch(one):
+            # It names a folder, perhaps one outside of the data folder: a backup may be a stranger's.
+            raise Damaged(f"the catalogue has a detector with the id {one!r:.80}, which no service gives")
+    return state
+
+
+def _recovered(recovered: Recovered) -> CatalogueState:
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
     if snapshot.version > STATE_VERSION:

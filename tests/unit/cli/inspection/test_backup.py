@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import errno
 import json
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,12 @@ from click.testing import CliRunner, Result
 from api.cli import main
 from api.cli.inspection.data_folder import read_data_folder
 from engine.runtime.catalogue.backup import copy_data_folder
+from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
 from engine.runtime.catalogue.directory import opened_offline
 from engine.runtime.contract.requests.operations import add_rule, evaluate, rules
 from snapshots.errors import NothingUsable, StorageError
+from snapshots.folders import create_folder
+from snapshots.format.file_names import listing
 from tests.faulty_files import Died, FaultyFiles
 from tests.local_runtime.service import LocalService, local_service
 
@@ -121,6 +126,79 @@ def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, t
     assert refused.exit_code == 1
     assert "is no data folder" in refused.stderr
     assert not (tmp_path / "backup").exists()
+
+
+def odd_files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Put, one after another, something that is no regular file in the place of each file of a folder."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock"):
+        aside = path.rename(folder.parent / "aside")
+        path.symlink_to(aside)
+        yield path, "it is a symbolic link, and must not be"
+        path.unlink()
+        os.mkfifo(path)
+        yield path, "it is no regular file"
+        path.unlink()
+        aside.rename(path)
+
+
+def test_a_backup_is_not_followed_out_of_its_folder_and_cannot_block(data: Path, tmp_path: Path) -> None:
+    assert run("backup", "--data", data, tmp_path / "backup").exit_code == 0
+    tried = 0
+    for path, said in odd_files(tmp_path / "backup"):
+        refused = run("restore", "--data", tmp_path / "new", tmp_path / "backup")
+        assert (refused.exit_code, said in refused.stderr, str(path) in refused.stderr) == (1, True, True)
+        assert not list((tmp_path / "new").glob("*/*"))
+        looked = run("inspect", tmp_path / "backup")
+        # A claim is empty, so nobody reads it.
+        assert (looked.exit_code == 1 and said in looked.output) or listing([path.name]).claims
+        tried += 1
+    assert tried >= 6
+    assert run("restore", "--data", tmp_path / "new", tmp_path / "backup").exit_code == 0
+
+
+def test_no_folder_of_a_backup_is_a_link(data: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    assert run("backup", "--data", data, backup).exit_code == 0
+    [one, *_] = (backup / "detectors").iterdir()
+    for folder in (backup / "directory", backup / "detectors", one):
+        elsewhere = folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(elsewhere)
+        refused = run("restore", "--data", tmp_path / "new", backup)
+        assert refused.exit_code == 1
+        assert f"{folder} is a symbolic link, and must not be" in refused.stderr
+        folder.unlink()
+        elsewhere.rename(folder)
+
+
+def test_a_service_may_have_its_detectors_on_another_disk(data: Path, tmp_path: Path) -> None:
+    (data / "detectors").rename(tmp_path / "disk")
+    (data / "detectors").symlink_to(tmp_path / "disk")
+    assert "copied 2 detectors" in run("backup", "--data", data, tmp_path / "backup").stdout
+
+
+@pytest.mark.parametrize("member", ["detectors", "removed"])
+def test_a_catalogue_cannot_name_a_folder_outside(data: Path, tmp_path: Path, member: str) -> None:
+    outside = "../../outside"
+    body = encode_state(CatalogueState(**{member: {outside: "x"} if member == "detectors" else {outside}}))
+    shutil.rmtree(data / "directory")
+    create_folder(data / "directory", body, version=STATE_VERSION)
+    create_folder(tmp_path / "outside", b"", version=1)
+    for command in ("backup", "restore"):
+        arguments = (data, tmp_path / "new") if command == "backup" else (tmp_path / "new", data)
+        refused = run(command, "--data", *arguments)
+        assert refused.exit_code == 1
+        assert "a detector with the id '../../outside', which no service gives" in refused.stderr
+    assert "which no service gives" in run("inspect", data).stdout
+    with pytest.raises(StorageError, match="no service gives"), opened_offline(data):
+        pass
+    assert list((tmp_path / "outside").iterdir())
+
+
+def test_a_catalogue_that_is_none_is_told(data: Path, tmp_path: Path) -> None:
+    shutil.rmtree(data / "directory")
+    create_folder(data / "directory", b"\x93\x01", version=STATE_VERSION)
+    refused = run("backup", "--data", data, tmp_path / "new")
+    assert (refused.exit_code, "the catalogue of detectors cannot be read" in refused.stderr) == (1, True)
 
 
 def test_a_folder_is_not_copied_into_itself(data: Path) -> None:

@@ -1,10 +1,13 @@
 import json
+import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
 import api
+from api.cli import rule_documents, rule_files
 from api.cli.rule_files import RuleFileError, conditions_of, entries_of, read_rules
 
 PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
@@ -42,7 +45,7 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: x == 1\na: y == 2\n", "line 2, column 1: `a` is defined twice"),
+        ("a: x == 1\na: y == 2\n", "line 2, column 1: `a` is defined twice, first in line 1"),
         ("? [a, b]\n: x == 1\n", "line 1, column 3: found unhashable key"),
         ("- x == 1\n", "expected a mapping `name: condition`"),
         ("", "expected a mapping `name: condition`"),
@@ -62,9 +65,30 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
         ("a: [1]\n", "`a`: expected a condition as text or as an object"),
         ("on: x == 1\n", "`True`: a rule's name must be text; quote it"),
         ("a: 'x\n", "line 2, column 1: found unexpected end of stream"),
-        ("a: &x {b: *x}\n", "`a`: Circular reference detected"),
+        (
+            "a: &x {b: *x}\n",
+            "line 1, column 11: `*x` is an alias; write out what it stands for",
+        ),
+        ("a: {<<: {b: 1}, b: 2}", "line 1, column 5: `<<` would merge mappings; quote it if it is a name"),
+        ("a: {b: 1, c: 2,\n b: 3}", "line 2, column 2: `b` is defined twice, first in line 1"),
+        (
+            '{"a": "x",\n\n"b": [{"a": ","}],\n"\\u0061": "y"}',
+            "line 4: `a` is defined twice, first in line 1",
+        ),
+        (
+            '{"r": {"condition": "x", \n"condition": "y"}}',
+            "line 2: `condition` is defined twice, first in line 1",
+        ),
+        ('{"a\\"{": "x", "b": "}", "a\\"{": 1}', 'line 1: `a"{` is defined twice, first in line 1'),
+        ("a: 1" + ":1" * 500, "line 1, column 4: a value of more than 400 characters must be quoted"),
+        ("a: 1" + ":1" * 500 + ".5", "line 1, column 4: a value of more than 400 characters must be quoted"),
+        ("a\x1b: x == 1", "line 1: the character U+001B is not allowed; write it as an escape"),
         ("a: {b: 2020-01-01}\n", "`a`: it holds what JSON has not, such as a date; quote it"),
-        ("a: " + "[" * 500, "it is nested too deeply"),
+        ("a: " + "[" * 500, "line 1, column 103: it is nested more than 100 deep"),
+        (
+            "a:\n" + "".join(" " * n + "- \n" for n in range(500)),
+            "line 101, column 100: it is nested more than 100 deep",
+        ),
         (
             "a: !!python/object/apply:os.system ['true']\n",
             (
@@ -78,6 +102,53 @@ def test_a_file_that_is_no_rule_file_is_refused_with_its_place(text: str, said: 
     with pytest.raises(RuleFileError) as refusal:
         entries_of(text, "r.yaml")
     assert str(refusal.value) == f"r.yaml: {said}"
+
+
+def test_names_are_those_that_the_service_takes() -> None:
+    for name in ("\\u001b[2J", "", "\\u0085", "x" * 256):
+        with pytest.raises(RuleFileError, match="`: name: expected 1 to 255 characters"):
+            entries_of(f'{{"{name}": "a == 1"}}', "r.json")
+
+
+def billion_laughs(levels: int) -> str:
+    """YAML of a kilobyte that stands for nine to the power of the levels."""
+    lines = ["l0: &l0 [x]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_a_kilobyte_of_aliases_is_refused_at_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(rule_documents._Loader, "construct_mapping", lambda *_: made.append(1))
+    with pytest.raises(RuleFileError, match=r"^r\.yaml: line 2, column 10: `\*l0` is an alias"):
+        entries_of(billion_laughs(9), "r.yaml")
+    assert made == []
+
+
+def test_yaml_that_takes_minutes_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_documents, "YAML_CHARS_MAX", 1 << 20)
+    text = "a: b == 1\n" + "# \n" * (1 << 19)
+    with pytest.raises(RuleFileError, match="YAML of more than 1 MiB is not read; write it as JSON"):
+        entries_of(text, "r.yaml")
+    assert entries_of('{"a": "b == 1"' + " " * (1 << 20) + "}", "r.json")
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_files, "FILE_BYTES_MAX", 1 << 20)
+    with pytest.raises(RuleFileError, match="/dev/zero: it has more than 1 MiB"):
+        read_rules("/dev/zero")
+
+
+def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("a: b == 1\n",))
+    writer.start()
+    [rule] = read_rules(str(pipe))
+    writer.join()
+    assert rule.name == "a"
 
 
 def test_the_defects_of_all_rules_are_told_together() -> None:

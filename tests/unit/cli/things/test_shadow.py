@@ -57,7 +57,9 @@ def test_a_draft_is_compared_promoted_and_taken_back(detector: Detector) -> None
     assert "only the draft  1970-01-01T00:00:04.000Z" in shadow()
     shadow("--promote")
     assert event(detector, 5, "ada", ok=True) == ["logins"]
-    assert shadow("--discard") == "The draft of `logins` is removed.\n"
+    assert "Aborted!" in shadow("--discard", status=1)
+    assert len(detector.rules()) == len(["the rule", "its draft"])
+    assert shadow("--discard", "--yes") == "The draft of `logins` is removed.\n"
     assert len(detector.rules()) == 1
     for asked in ([], ["--discard"], ["--promote"], ["--follow"]):
         assert "no draft; add one with --draft CONDITION" in shadow(*asked, status=1)

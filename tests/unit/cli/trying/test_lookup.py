@@ -60,7 +60,7 @@ quiet: {condition: a == 3, shadow: true}
 def test_shadow_rules_and_drafts_are_made_behind_their_rules(service: FakeService, detector: str) -> None:
     for _ in range(2):
         add(service, detector, DRAFTED)
-        live, quiet, draft = service.detectors[detector].rules()
+        live, draft, quiet = service.detectors[detector].rules()
         assert (live.name, live.notify, live.shadow) == ("live", True, False)
         assert (quiet.name, quiet.shadow, quiet.draft_of) == ("quiet", True, None)
         assert (draft.name, draft.shadow, draft.draft_of) == ("draft", True, live.id)

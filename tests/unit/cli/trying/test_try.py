@@ -107,8 +107,58 @@ def test_without_pyarrow_parquet_says_what_is_missing(
     rules: str, events: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    out = Path(write("out", "what was there"))
     run = tried(rules, events, "-o", "parquet", "--to", "out", code=1)
     assert "pip install pyarrow" in run.stderr
+    assert out.read_text() == "what was there\n"
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet"])
+def test_a_trial_that_fails_leaves_its_file_as_it_was(
+    rules: str, events: str, here: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    out = Path(write("out", "what was there"))
+    there = sorted(here.iterdir())
+    tried(rules, "nowhere", "-o", form, "--to", "out", code=1)
+    tried("nowhere.yaml", events, "-o", form, "--to", "out", code=1)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "evaluate", broken)
+        assert CliRunner().invoke(main, ["try", rules, events, "-o", form, "--to", "out"]).exit_code == 1
+    assert out.read_text() == "what was there\n"
+    assert sorted(here.iterdir()) == there
+    tried(rules, events, "-o", form, "--to", "out")
+    assert out.read_bytes() != b"what was there\n"
+    assert sorted(here.iterdir()) == there
+
+
+def test_a_file_for_the_firings_keeps_its_permissions_and_links(rules: str, events: str, here: Path) -> None:
+    out = Path(write("out", "old"))
+    out.chmod(0o640)
+    Path("link").symlink_to("out")
+    tried(rules, events, "-o", "json", "--to", "link")
+    assert Path("link").is_symlink()
+    assert len(out.read_text().splitlines()) == 2
+    assert out.stat().st_mode & 0o777 == 0o640
+    tried(rules, events, "-o", "json", "--to", "/dev/null")
+    assert Path("/dev/null").is_char_device()
+    assert "no such file or directory" in tried(rules, events, "--to", "no/where", code=1).stderr
+    assert "is a directory" in tried(rules, events, "--to", ".", code=1).stderr
+
+
+def test_a_file_of_firings_has_no_control_character(here: Path) -> None:
+    rules = write("r.yaml", '"\\u202er": per ip n == 1')
+    events = write("e.ndjson", login(0, "a\x1b\x9b", n=1))
+    for form in ("table", "csv", "json"):
+        tried(rules, events, "-o", form, "--to", "out")
+        text = Path("out").read_text("utf-8")
+        assert "\\u202er" in text
+        assert not {"\x1b", "\x9b", "\u202e"} & set(text)
 
 
 def test_one_event_of_one_rule_is_explained(rules: str, events: str) -> None:
