@@ -157,11 +157,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         route="GET /api/detectors/{detectorId}/state",
         summary="Look inside a detector",
         text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
-        "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the tree of a "
-        "rule between two events. It delays events by a few milliseconds at most.",
+        "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the standing "
+        "verdict of a rule, as a tree; with `rule`, `list=keys` and `true=true`, the keys for which it is "
+        "true. It delays events by a few milliseconds at most.",
         query=StateQuery,
         result=State,
-        own_codes=(1201, 1401),
+        own_codes=(1201, 1400, 1401),
         result_example=examples.STATE,
     ),
     Operation(

@@ -21,6 +21,7 @@ Examples:
   rule-detector state --detector shop
   rule-detector state --detector shop --list keys --prefix 203.0.113.
   rule-detector state --detector shop --rule "login after a failed one" --key user=ada
+  rule-detector state --detector shop --rule "login after a failed one" --list keys --true
 """
 )
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector to look into.")
@@ -46,6 +47,7 @@ Examples:
 @click.option("--after", metavar="AFTER", help="The `after` of the previous page: continue there.")
 @click.option("--rule", metavar="ID|NAME", help="Show the standing verdict of this rule.")
 @key_option
+@click.option("--true", "is_true", is_flag=True, help="List the keys for which --rule is true now.")
 @service_and_output_options
 def state(
     *,
@@ -58,6 +60,7 @@ def state(
     after: str | None,
     rule: str | None,
     key: dict[str, Any],
+    is_true: bool,
     output: str,
 ) -> None:
     """Show what a detector holds: in numbers, page by page, or one rule for one key.
@@ -65,15 +68,17 @@ def state(
     The tree of a rule has its standing verdict: what an event now would find that has only the keys of the
     rule as fields.
     """
-    if rule is not None and listed is not None:
-        raise click.UsageError("`--rule` and `--list` exclude each other.")
+    if is_true and (rule is None or listed != "keys" or key):
+        raise click.UsageError("`--true` needs `--rule` and `--list keys`, and takes no `--key`.")
+    if rule is not None and listed is not None and not is_true:
+        raise click.UsageError("`--rule` and `--list` exclude each other, unless `--true` is given.")
     if key and rule is None:
         raise click.UsageError("`--key` needs `--rule`.")
     if listed is None and (prefix or after is not None):
         raise click.UsageError("`--prefix` and `--after` need `--list`.")
     detector_id = find_detector(client, detector).id
-    if rule is not None:
-        rule_id = find_rule(client, detector_id, rule).id
+    rule_id = None if rule is None else find_rule(client, detector_id, rule).id
+    if rule_id is not None and listed is None:
         _show_rule(
             client.send(calls.state(detector_id, rule=rule_id, key=json.dumps(key, allow_nan=False))), output
         )
@@ -81,6 +86,8 @@ def state(
         page = {"prefix": prefix, "sort": sort, "limit": str(limit)}
         if after is not None:
             page["after"] = after
+        if rule_id is not None:
+            page |= {"rule": rule_id, "true": "true"}
         _show_page(client.send(calls.state(detector_id, list=listed, **page)), listed, output)
     else:
         found = client.send(calls.state(detector_id))

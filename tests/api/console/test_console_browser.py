@@ -33,7 +33,8 @@ _KEEP_WHAT_IS_DRAWN = """() => {
     const real = uPlot;
     globalThis.uPlot = function (options, data, target) {
         globalThis.drawn = data;
-        globalThis.nine = [options.tzDate(1709542800).getHours(), ...options.axes[0].values(null, [1709542800])];
+        const nine = 1709542800, [axis] = options.axes;
+        globalThis.nine = [options.tzDate(nine).getHours(), ...axis.values(null, [nine])];
         return new real(options, data, target);
     };
     Object.assign(globalThis.uPlot, real);

@@ -3,22 +3,29 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine import Detector, Refusal
 from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.explanation.between_events import true_keys as true_keys_module
+from engine.evaluation.explanation.between_events.holdings import KeyPlace
 from engine.evaluation.explanation.between_events.standing import standing, standing_node
+from engine.evaluation.explanation.between_events.true_keys import true_keys
+from engine.evaluation.paths import fact_of
+from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.language import condition as terms
 from engine.language.condition import Condition
 from tests.differential.comparison import Pair
 from tests.differential.explanations import judge_node
 from tests.differential.modes import MODES, in_mode
-from tests.reference import Event
-from tests.reference_values import scalar
+from tests.reference import Event, verdict
+from tests.reference_values import equal, scalar
 from tests.worlds.long_histories import LongHistoriesWorld
-from tests.worlds.scripts import Submit, World
+from tests.worlds.scripts import Add, Submit, World
 from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
 
 WORLDS = {
@@ -74,6 +81,89 @@ def judged(pair: Pair, drawn: random.Random) -> Counter[str]:
     assert engine.dump() == before
     assert engine.rule_set.lookups.used == []
     return met
+
+
+def listed(engine: Detector, rule_id: str, drawn: random.Random) -> list[dict[str, Any]]:
+    """Give the keys for which a rule is true, page by page."""
+    found: list[dict[str, Any]] = []
+    place: KeyPlace | None = KeyPlace()
+    while place is not None:
+        limit = drawn.choice((1, 2, 100))
+        keys, place = true_keys(engine, rule_id, "", limit, place)
+        assert len(keys) <= limit
+        found += [one.key for one in keys]
+    return found
+
+
+def judged_keys(pair: Pair, drawn: random.Random) -> Counter[str]:
+    """Judge the keys for which rules are true: those, of all that events had, which are still live."""
+    engine, reference, met = pair.engine, pair.reference, Counter[str]()
+    if not reference.events:
+        return met
+    for rule_id, rule in reference.rules.items():
+        if not rule.enabled:
+            assert listed(engine, rule_id, drawn) == []
+            continue
+        names = sorted(keys_of(rule.condition))
+        try:
+            found = listed(engine, rule_id, drawn)
+        except Refusal as refusal:
+            if refusal.code != 1400 or not names:
+                raise
+            met["refused"] += 1
+            continue
+        same = {repr(sorted(key.items())) for key in found}
+        assert len(same) == len(found)
+        expected = []
+        candidates = [[event[name] for name in names] for event in reference.events]
+        for values in candidates:
+            key = dict(zip(names, values, strict=True))
+            if not all(map(scalar, values)) or any(equal(key, other) for other in expected):
+                continue
+            fields = {name: value for name, value in key.items() if name[0] != "$"}
+            sent = {name[1:]: value for name, value in key.items() if name[0] == "$"}
+            added = Event(reference.events[-1].time_us, fields, sent)
+            if verdict(rule.condition, [*reference.events[rule.birth :], added]):
+                expected.append(key)
+        for key in found:
+            assert any(equal(key, other) for other in expected), (rule.condition, key)
+        live = [key for key in expected if is_live(engine, rule_id, key)]
+        for key in live:
+            assert any(equal(key, other) for other in found), (rule.condition, key)
+        met["keys"] += len(found) if names else 0
+        met["several"] += len(found) > 1
+    return met
+
+
+def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
+    """Whether a memory of the rule has the key."""
+    live = engine.live[rule_id]
+    sent = {name[1:]: value for name, value in key.items() if name[0] == "$"}
+    paths = {path for _, path in requirements_of(live.rule.condition, live.birth).memories}
+    return not key or any(
+        engine.state.tables[path].slot_at(key, sent) != NO_SLOT
+        for path in paths
+        if {*map(fact_of, path)} == {*key}
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
+    mode: str, examples: Callable[..., Iterator[random.Random]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(true_keys_module, "SLOTS_AT_ONCE", 3)
+    monkeypatch.setattr(true_keys_module, "NODES_AT_ONCE", 4)
+    met = Counter[str]()
+    for drawn in examples(10, mode, until=lambda: met["keys"] > 20 < met["several"]):
+        world = drawn.choice((World, RunsWorld, LongHistoriesWorld))
+        with in_mode(mode):
+            pair = Pair()
+            for step in world(drawn.choice).script(depth=3):
+                if isinstance(step, Add) and drawn.random() < 0.5:
+                    key = "k" if world is RunsWorld else "a"
+                    step = replace(step, condition=terms.Keyed(step.condition, key))  # noqa: PLW2901
+                pair.apply(step)
+            met += judged_keys(pair, drawn)
 
 
 @pytest.mark.parametrize("mode", MODES)

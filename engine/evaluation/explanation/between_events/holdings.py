@@ -88,14 +88,14 @@ def seen_keys(
     lowest = -1
     last = min(len(table.keys), place.slot + SLOTS_AT_ONCE)
     for slot, event in enumerate(table.seen[place.slot : last], place.slot):
-        if lowest < event < end and _fits(table, slot, prefix):
+        if lowest < event < end and fits(table, slot, prefix):
             if len(latest) < limit:
                 heappush(latest, (event, slot))
             else:
                 heappushpop(latest, (event, slot))
             lowest = latest[0][0] if len(latest) == limit else -1
     found = [
-        SeenKey(event, place.path, _key(table, slot), table.held[slot])
+        SeenKey(event, place.path, key_at(table, slot), table.held[slot])
         for event, slot in sorted(latest, reverse=True)
     ]
     after = KeyPlace(place.path, last) if last < len(table.keys) else KeyPlace(place.path + 1)
@@ -106,7 +106,8 @@ def _tables(state: State) -> list[ColumnTable]:
     return sorted(state.tables.values(), key=lambda table: table.order)
 
 
-def _fits(table: ColumnTable, slot: int, prefix: str) -> bool:
+def fits(table: ColumnTable, slot: int, prefix: str) -> bool:
+    """Return whether the value of one of the facts of a live key begins with a text."""
     return not prefix or any(_text(part).startswith(prefix) for part in _parts(table, slot))
 
 
@@ -116,16 +117,26 @@ def _parts(table: ColumnTable, slot: int) -> tuple[Any, ...]:
     return key if len(table.path) > 1 else (key,)
 
 
-def _key(table: ColumnTable, slot: int) -> dict[str, Any]:
+def is_known(table: ColumnTable, slot: int) -> bool:
+    """Return whether a slot has a live key, and not only the digest of a long text."""
+    return table.keys[slot] is not None and not any(map(_is_digest, _parts(table, slot)))
+
+
+def key_at(table: ColumnTable, slot: int) -> dict[str, Any]:
+    """Return the values of a live key by name."""
     parts = _parts(table, slot)
     return {fact_of(step): _value(part) for step, part in zip(table.path, parts, strict=True)}
 
 
 def _value(part: Any) -> Any:
     """Return the value of a key, of a long text only its digest."""
-    if type(part) is tuple and part[0] == LONG_TEXT:
+    if _is_digest(part):
         return f"SHA-256 {part[1]}"
     return shown(scalar_of(part)).value
+
+
+def _is_digest(part: Any) -> bool:
+    return type(part) is tuple and part[0] == LONG_TEXT
 
 
 def _text(part: Any) -> str:

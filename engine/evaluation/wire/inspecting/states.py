@@ -9,6 +9,7 @@ from engine.evaluation.explanation.between_events.document import milliseconds
 from engine.evaluation.explanation.between_events.holdings import (
     FIRST,
     KeyPlace,
+    SeenKey,
     costliest,
     memories,
     overview,
@@ -16,6 +17,7 @@ from engine.evaluation.explanation.between_events.holdings import (
     seen_keys,
 )
 from engine.evaluation.explanation.between_events.standing import standing
+from engine.evaluation.explanation.between_events.true_keys import true_keys
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.condition import Scalar
@@ -27,14 +29,14 @@ PAGE: Final = 100
 class StateAsked(msgspec.Struct):
     """What is asked: the whole in numbers, a page of a list, or the tree of a rule."""
 
-    about: Literal["all", "keys", "nodes", "rules", "costs", "rule"] = "all"
+    about: Literal["all", "keys", "nodes", "rules", "costs", "rule", "true"] = "all"
     prefix: str = ""
     limit: int = PAGE
     after: tuple[int, int] | None = None
     """The last entry before the page: the event and the path of a key, the number of a node or a rule, or the
     cost and the number of a rule."""
     place: KeyPlace = KeyPlace()
-    """Where reading all keys, or all rules, continues."""
+    """Where reading all keys, all rules, or the keys of a rule continues."""
     rule_id: str = ""
     key: dict[str, Scalar] = {}
 
@@ -50,7 +52,7 @@ class Ranked(msgspec.Struct):
 
 
 def state_of(detector: Detector, payload: bytes) -> Done:
-    """Return what is asked for. Raises Refusal 1201 for the rule."""
+    """Return what is asked for. Raises Refusal 1201 for the rule, and 1400 if its keys cannot be listed."""
     asked = msgspec.json.decode(payload, type=StateAsked)
     return Done(encoded(_document(detector, asked)))
 
@@ -61,12 +63,9 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
             return overview(detector)
         case "keys":
             before = asked.after or FIRST
-            found, place = seen_keys(detector.state, asked.prefix, before, asked.limit, asked.place)
-            keys = [
-                (one.event, one.path, {"key": one.key, "last_event": one.event, "memories": one.memories})
-                for one in found
-            ]
-            return {"entries": keys, "place": place}
+            return _keys(*seen_keys(detector.state, asked.prefix, before, asked.limit, asked.place))
+        case "true":
+            return _keys(*true_keys(detector, asked.rule_id, asked.prefix, asked.limit, asked.place))
         case "nodes":
             nodes = memories(detector, _number(asked), asked.limit)
             more = {"after": str(_number(asked) + len(nodes))} if len(nodes) == asked.limit else {}
@@ -84,6 +83,14 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
             return clock | standing(detector, asked.rule_id, asked.key)
         case _:
             assert_never(asked.about)
+
+
+def _keys(found: list[SeenKey], place: KeyPlace | None) -> dict[str, Any]:
+    keys = [
+        (one.event, one.path, {"key": one.key, "last_event": one.event, "memories": one.memories})
+        for one in found
+    ]
+    return {"entries": keys, "place": place}
 
 
 def after_of(text: str) -> tuple[int, int]:

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from engine.evaluation.explanation.between_events import holdings
+from api.http.handling import state_view
+from engine.evaluation.explanation.between_events import holdings, true_keys
 from tests.api.caller import Caller
 
 RULE = "ok == true and per user once within 10m ok == false"
@@ -100,6 +101,32 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
     }
 
 
+async def test_the_keys_for_which_a_rule_is_true(
+    caller: Caller, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(true_keys, "NODES_AT_ONCE", 1)
+    detector = path.split("/")[-2]
+    rule = await caller.rule(detector, "per user (not once within 1s ok == false)")
+    for user, at in (("ada", 2_000), ("bob", 2_000), ("ada", 3_500), ("anna", 3_500)):
+        await caller.evaluate(detector, {"user": user, "ok": user != "anna"}, at)
+    asked = f"{path}?rule={rule}&list=keys&true=true"
+    found = (await caller("GET", asked)).result
+    assert found == {
+        "keys": [
+            {"key": {"user": "ada"}, "last_event": 6, "memories": 1},
+            {"key": {"user": "bob"}, "last_event": 5, "memories": 1},
+        ]
+    }
+    first = (await caller("GET", f"{asked}&limit=1")).result
+    assert first["keys"] == found["keys"][:1]
+    rest = (await caller("GET", f"{asked}&limit=5&after={first['after']}")).result
+    assert rest == {"keys": found["keys"][1:]}
+    assert (await caller("GET", f"{asked}&prefix=b")).result["keys"] == found["keys"][1:]
+    monkeypatch.setattr(state_view, "CALLS_MAX", 1)
+    part = (await caller("GET", asked)).result
+    assert (part["keys"], part["after"]) == (found["keys"][:1], first["after"])
+
+
 @pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("query", "code"),
@@ -112,6 +139,10 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
         ("list=keys&after=-1", 1006),
         (f"rule={UNKNOWN}&key=1", 1006),
         (f"rule={UNKNOWN}", 1201),
+        (f"rule={UNKNOWN}&list=keys&true=true", 1201),
+        ("list=keys&true=true", 1006),
+        (f"rule={UNKNOWN}&true=true", 1006),
+        (f"rule={UNKNOWN}&list=keys&true=false", 1006),
     ],
 )
 async def test_what_is_refused(caller: Caller, path: str, query: str, code: int) -> None:

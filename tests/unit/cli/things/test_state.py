@@ -48,6 +48,7 @@ def test_the_whole_in_numbers(detector: Detector) -> None:
         (("--key", "user=ada"), "`--key` needs `--rule`"),
         (("--prefix", "a"), "`--prefix` and `--after` need `--list`"),
         (("--rule", "login", "--list", "keys"), "`--rule` and `--list` exclude each other"),
+        (("--list", "keys", "--true"), "`--true` needs `--rule` and `--list keys`"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(arguments: tuple[str, ...], said: str) -> None:
@@ -89,6 +90,16 @@ def test_control_characters_of_a_key_do_not_reach_the_terminal(detector: Detecto
     page = state("--list", "keys", "--limit", "1").stdout
     assert r"user=eve\x0a\x1b[31mred" in page
     assert "\x1b" not in page
+
+
+def test_the_keys_for_which_a_rule_is_true_are_listed(detector: Detector) -> None:
+    detector.add_rule("again", "per user once within 10m ok == false")
+    detector.submit_clean_one({"user": "ada", "ok": False}, 4_000, None)
+    detector.submit_clean_one({"user": "bob", "ok": True}, 4_000, None)
+    arguments = "--rule", "again", "--list", "keys", "--true"
+    assert "user=ada" in state(*arguments).stdout
+    assert "user=bob" not in state(*arguments).stdout
+    assert state(*arguments, "--limit", "1").stdout.endswith("more: --after 1-0\n")
 
 
 def test_since_when_a_verdict_stands_is_told_apart_from_what_settles_it() -> None:
