@@ -151,8 +151,8 @@ class LocalWorker(Mortal):
     async def adopt(self) -> list[Held]:
         return await self._command("adopt", list[Held])
 
-    def make_room(self, epoch: int) -> None:
-        self._supervisor.note(MAKE_ROOM, make_room_note(self.term(), epoch))
+    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
+        self._supervisor.note(MAKE_ROOM, make_room_note(self.term(), epoch, wanted=wanted))
 
     async def delete(self, epoch: int) -> None:
         await self._command("delete", None, epoch)

@@ -70,6 +70,8 @@ class DetectorQueue:
         self._cancelled = False
         self._alone = False
         """Whether the detector needs a worker of its own."""
+        self._leaves = False
+        """Whether it leaves this worker, even if no other one waits for its slot."""
 
     @property
     def held(self) -> Held | None:
@@ -109,14 +111,14 @@ class DetectorQueue:
             waiting_s=max((self._loop.time() - one.since_s for one in unanswered), default=0.0),
         )
 
-    def make_room(self) -> None:
-        """Note that another detector waits for the slot."""
-        self.activation.schedule.room_wanted = True
+    def make_room(self, *, wanted: bool = True) -> None:
+        """Note whether another detector waits for the slot."""
+        self.activation.schedule.room_wanted = wanted or self._leaves
         self._stir()
 
     def move(self, *, alone: bool) -> None:
         """Passivate it after its turn, to be activated elsewhere; if `alone`, in a worker of its own."""
-        self._alone = alone
+        self._alone, self._leaves = alone, True
         self.make_room()
 
     async def fork(self, fork_id: str) -> bool:

@@ -250,15 +250,15 @@ class DetectorService:
 
     def _noted(self, note: Note) -> None:
         if note.name == MAKE_ROOM:
-            term, epoch = map(int, note.body.split())
+            term, epoch, wanted = map(int, note.body.split())
             queue = self.queues.get(epoch)
             if queue is not None and term >= self._term:
-                queue.make_room()
+                queue.make_room(wanted=bool(wanted))
 
 
-def make_room_note(term: int, epoch: int) -> bytes:
-    """Return the body of the note that another detector waits for the slot of an activation."""
-    return f"{term} {epoch}".encode()
+def make_room_note(term: int, epoch: int, *, wanted: bool = True) -> bytes:
+    """Return the body of the note that says whether another detector waits for the slot of an activation."""
+    return f"{term} {epoch} {wanted:d}".encode()
 
 
 async def _discard(port: DetectorPort) -> None:

@@ -79,8 +79,8 @@ class WorkerPort(Protocol):
     async def adopt(self) -> Sequence[Held]:
         """Have the worker report here, and return its active detectors."""
 
-    def make_room(self, epoch: int) -> None:
-        """Say that another detector waits for the slot of the activation with that epoch."""
+    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
+        """Say whether another detector waits for the slot of the activation with that epoch."""
 
     async def delete(self, epoch: int) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""

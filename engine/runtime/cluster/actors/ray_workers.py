@@ -73,8 +73,8 @@ class RayWorkerPort(RayActor, WorkerPort):
     async def adopt(self) -> list[Held]:
         return await self._command("adopt", list[Held])
 
-    def make_room(self, epoch: int) -> None:
-        self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch))
+    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
+        self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch, wanted=wanted))
 
     async def delete(self, epoch: int) -> None:
         await self._command("delete", None, epoch)

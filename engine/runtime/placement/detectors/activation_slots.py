@@ -2,7 +2,13 @@
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
+
+_MORE_S: Final = 0.1
+"""How long those that are asked have to release a slot before as many more are asked."""
+_PATIENCE: Final = 3
+"""After so many times, holders that activate slowly are asked too, although processes are starting."""
+_DOUBLINGS_MAX: Final = 16
 
 
 class SlotHolder(Protocol):
@@ -27,16 +33,21 @@ class SlotHolder(Protocol):
     def make_room(self) -> None:
         """Note that another holder waits: release the slot at once if idle, otherwise after a turn."""
 
+    def stay(self) -> None:
+        """Note that the slot is not needed any more, if it is not released yet."""
+
 
 class ActivationSlots:
     """A bounded number of slots. While others wait, holders are asked to release theirs.
 
     Idle holders are asked first, least recently used first. Busy holders are asked next, longest-held slot
-    first, so that with more busy detectors than slots each gets its turn.
+    first, so that with more busy detectors than slots each gets its turn. A busy holder finishes what is
+    under way, which may take long: every `_MORE_S` without a released slot, twice as many are asked. Those
+    that are asked in vain keep their slots.
 
-    While processes are still starting, only some slots are open and the waiting holders share them. Only
-    holders that activate fast are asked meanwhile: any other would take longer to activate again than the
-    next process takes to start.
+    While processes are still starting, only some slots are open and the waiting holders share them. At first
+    only holders that activate fast are asked meanwhile: any other would take longer to activate again than
+    the next process takes to start, unless the machine is busy.
     """
 
     def __init__(self, slots: int) -> None:
@@ -46,7 +57,12 @@ class ActivationSlots:
         self._more_to_come = False
         self._holders: dict[SlotHolder, None] = {}
         """The holders of slots, in order of acquisition."""
-        self._asked: set[SlotHolder] = set()
+        self._asked: dict[SlotHolder, None] = {}
+        """The holders that are asked to release theirs, in order."""
+        self._doublings = 0
+        """How often more holders were asked since the last slot was handed out."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Set while others wait: has more holders asked."""
         self._waiting: deque[tuple[SlotHolder, asyncio.Future[None]]] = deque()
 
     @property
@@ -81,12 +97,12 @@ class ActivationSlots:
     def release(self, holder: SlotHolder) -> None:
         """Give a slot back."""
         self._holders.pop(holder, None)
-        self._asked.discard(holder)
+        self._asked.pop(holder, None)
         self._hand_out()
 
     def keep(self, holder: SlotHolder) -> None:
         """Note that a holder that was asked cannot release its slot now; ask another one."""
-        self._asked.discard(holder)
+        self._asked.pop(holder, None)
         self._ask(but=holder)
 
     def _hand_out(self) -> None:
@@ -94,12 +110,17 @@ class ActivationSlots:
             holder, slot = self._waiting.popleft()
             if not slot.done():
                 self._holders[holder] = None
+                self._doublings = 0
                 slot.set_result(None)
         # New holders are asked too, since more may wait than there are slots.
         self._ask()
 
     def _ask(self, but: SlotHolder | None = None) -> None:
-        missing = len(self._waiting) - len(self._asked)
+        missing = (len(self._waiting) << self._doublings) - len(self._asked)
+        for holder in list(self._asked)[missing:] if missing < 0 else ():
+            del self._asked[holder]
+            holder.stay()
+        self._ask_more_later()
         if missing <= 0:
             return
         candidates = [
@@ -108,10 +129,23 @@ class ActivationSlots:
             if one not in self._asked
             and one is not but
             and one.replaceable
-            and (one.activates_fast or not self._more_to_come)
+            and (one.activates_fast or not self._more_to_come or self._doublings >= _PATIENCE)
         ]
         # The sort is stable: busy holders stay in the order of acquisition.
         candidates.sort(key=lambda one: (one.busy, 0.0 if one.busy else one.used_at_s))
         for holder in candidates[:missing]:
-            self._asked.add(holder)
+            self._asked[holder] = None
             holder.make_room()
+
+    def _ask_more_later(self) -> None:
+        """Have more holders asked in a while, as long as others wait."""
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif self._waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MORE_S, self._ask_more)
+
+    def _ask_more(self) -> None:
+        self._timer = None
+        self._doublings = min(self._doublings + 1, _DOUBLINGS_MAX)
+        self._ask()

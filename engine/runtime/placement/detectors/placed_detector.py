@@ -90,6 +90,14 @@ class PlacedDetector:
         if self._worker is not None:
             self._worker.port.make_room(self._epoch)
 
+    def stay(self) -> None:
+        """Have the detector stay active if it is not being passivated already."""
+        if self.moving:
+            return
+        self._room_wanted = False
+        if self._worker is not None:
+            self._worker.port.make_room(self._epoch, wanted=False)
+
     # -- what others call ------------------------------------------------------------------------------------
 
     @property
@@ -319,14 +327,14 @@ class PlacedDetector:
         worker.enter(self._epoch, Callbacks(partial(self._reported, worker), self._found_dead))
 
     def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
-        """Note where it is active. If another one waits for the slot, the worker may be `asked` already."""
+        """Note where it is active. `asked` says whether the worker was told that another one waits."""
         self._worker = worker
         self._epoch = epoch
         self._over = asyncio.Event()
         self.used_at_s = self._loop.time()
         self._at_risk = False
-        if self._room_wanted and not asked:
-            worker.port.make_room(epoch)
+        if self._room_wanted != asked:
+            worker.port.make_room(epoch, wanted=self._room_wanted)
 
     # -- what the worker reports -----------------------------------------------------------------------------
 

@@ -28,8 +28,13 @@ class Someone:
         self.used_at_s = used_at_s
         self.asked = 0
 
+        self.unasked = 0
+
     def make_room(self) -> None:
         self.asked += 1
+
+    def stay(self) -> None:
+        self.unasked += 1
 
     async def acquire(self) -> None:
         await self.slots.acquire(self)
@@ -201,3 +206,36 @@ async def test_one_that_is_slow_to_activate_keeps_its_slot_until_all_are_open():
     assert slow.asked == 1
     slow.release()
     await asyncio.gather(*waiting)
+
+
+async def test_while_no_slot_is_released_more_and_more_holders_are_asked():
+    slots = ActivationSlots(10)
+    people = [await entered(slots, busy=True) for _ in range(10)]
+    waiting = waiting_for(Someone(slots, busy=True))
+    await settled()
+    asked = []
+    for _ in range(5):
+        asked.append([one.asked for one in people].index(0) if not all(one.asked for one in people) else 10)
+        await asyncio.sleep(0.1)
+    assert asked == [1, 2, 4, 8, 10]
+    # The last one is the first to come to the end of its turn.
+    people[9].release()
+    await waiting
+    assert [one.unasked for one in people] == [1] * 9 + [0]
+    # The next one that waits begins with one again.
+    waiting_for(Someone(slots))
+    await settled()
+    assert [one.asked for one in people] == [2] + [1] * 9
+
+
+async def test_holders_that_activate_slowly_are_asked_too_if_no_process_starts_for_a_while():
+    slots = ActivationSlots(10)
+    slots.open(2)
+    slow = [await entered(slots, busy=True, activates_fast=False) for _ in range(2)]
+    waiting = waiting_for(Someone(slots))
+    await asyncio.sleep(0.25)
+    assert [one.asked for one in slow] == [0, 0]
+    await asyncio.sleep(0.25)
+    assert any(one.asked for one in slow)
+    slow[0].release()
+    await waiting
