@@ -10,7 +10,7 @@ from typing import Final, Protocol
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Work up to this size finds room where larger work finds none."""
 
-UNREAD_S: Final = 5.0
+UNREAD_S: Final = 2.0
 """An answer of which nothing is read for this long is dropped with its connection if room is needed."""
 
 _SCAN_S: Final = 0.1
@@ -48,8 +48,10 @@ class MemoryBudget:
     """Bytes of the requests for detectors that wait or are in flight, each twice: sending it copies it."""
     answers: int = 0
     """Bytes of answers, from their arrival in this process until the system has taken them."""
+    wanted: int = 0
+    """Bytes of answers that wait for room. They are kept free of new work."""
     public: int = 0
-    """The same of answers to callers without a token."""
+    """Bytes of answers to callers without a token."""
     refused: int = 0
     """How much work was refused since `take_counts`."""
     dropped: int = 0
@@ -57,7 +59,7 @@ class MemoryBudget:
     _work_bytes_max: int = field(init=False)
     _answers_bytes_max: int = field(init=False)
     _waiting: "deque[AnswerRoom]" = field(default_factory=deque)
-    """The answers that wait for room, in order."""
+    """The answers that wait for room, longest first."""
     _unread: "dict[UnreadAnswer, None]" = field(default_factory=dict)
     """The answers that are being sent, longest without progress first."""
     _unread_public: "dict[UnreadAnswer, None]" = field(default_factory=dict)
@@ -77,9 +79,7 @@ class MemoryBudget:
 
     def has_room(self, bytes_: int) -> bool:
         """Whether new work may take that many bytes without anybody's loss."""
-        return (
-            self.bodies + self.requests + self.answers + bytes_ <= self._work_bytes_max and not self._waiting
-        )
+        return self.bodies + self.requests + self.answers + self.wanted + bytes_ <= self._work_bytes_max
 
     def find_room(self, bytes_: int, *, is_small: bool) -> bool:
         """Return whether new work may take that many bytes; answers that nobody reads are dropped for it.
@@ -89,7 +89,7 @@ class MemoryBudget:
         if self.has_room(bytes_):
             return True
         if self._drop_unread(bytes_):
-            self._go_on()
+            self._changed()
         if self.has_room(bytes_) or (is_small and self.held + bytes_ <= self.bytes_max):
             return True
         self.refused += 1
@@ -117,6 +117,7 @@ class MemoryBudget:
         """
         room = AnswerRoom(self, come)
         room.wanted = bytes_
+        self.wanted += bytes_
         self._waiting.append(room)
         self._go_on()
         return room
@@ -160,35 +161,35 @@ class MemoryBudget:
 
     def _go_on(self) -> None:
         """Have the answers come for which there is room."""
-        while self._waiting:
-            wanted = self._waiting[0].wanted
-            if not self._fits(wanted) and not (self._drop_unread(0) and self._fits(wanted)):
-                break
-            self._waiting.popleft().enter()
+        if not self._fits(self._waiting[0].wanted):
+            self._drop_unread(0)
+        for room in list(self._waiting):
+            if self._fits(room.wanted):
+                self._waiting.remove(room)
+                # What an answer takes beyond its share is not counted: others would be refused for it.
+                room.enter(min(room.wanted, max(0, self._answers_bytes_max - self.held)))
         if self._waiting and self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
         self._looking = None
-        self._go_on()
+        self._changed()
 
     def _fits(self, bytes_: int) -> bool:
         return self.held + bytes_ <= self._answers_bytes_max or not self.answers
 
     def _drop_unread(self, bytes_: int) -> bool:
-        """Close connections that read nothing, the longest first, until that many bytes have room.
+        """Close connections that read nothing, the longest first, until new work has that much room.
 
-        They have it beside the answer that waits for room. Returns whether any connection was closed.
+        Returns whether any connection was closed.
         """
         now_s = self.clock_s()
         if now_s - self._scanned_s < _SCAN_S:
             return False
         self._scanned_s = now_s
         before = self.dropped
-        if self._waiting:
-            bytes_ += self._waiting[0].wanted
         for unread in list(self._unread):
-            if self.held + bytes_ <= self._work_bytes_max:
+            if self.has_room(bytes_):
                 break
             if unread.progresses(now_s):
                 del self._unread[unread]
@@ -224,9 +225,10 @@ class AnswerRoom:
     bytes: int = 0
     """The bytes that it has."""
 
-    def enter(self) -> None:
-        """Take the room that it waited for."""
-        self.bytes, self.wanted = self.wanted, 0
+    def enter(self, bytes_: int) -> None:
+        """Take so much of the room that it waited for, and come."""
+        self._budget.wanted -= self.wanted
+        self.bytes, self.wanted = bytes_, 0
         self._budget.hold_answer(self.bytes)
         self._come()
 
@@ -243,6 +245,7 @@ class AnswerRoom:
         budget = self._budget
         if self.wanted:
             budget._waiting.remove(self)  # noqa: SLF001 -- both are parts of one thing
+            budget.wanted -= self.wanted
             self.wanted = 0
         budget.answers -= self.bytes
         self.bytes = 0

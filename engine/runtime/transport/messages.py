@@ -110,7 +110,7 @@ Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note 
 """What the accepting end sends."""
 Message = Request | Response
 
-ANNOUNCED_BYTES: Final = 1024 * 1024
+ANNOUNCED_BYTES: Final = 256 * 1024
 """Answers above this size are announced."""
 
 encoder: Final = msgspec.msgpack.Encoder()

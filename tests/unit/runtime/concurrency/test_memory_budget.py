@@ -73,6 +73,8 @@ async def test_an_answer_of_any_size_comes_if_it_is_the_only_one(world: World) -
     first = world.budget.answer(5 * BUDGET, lambda: world.came.append("large"))
     world.budget.answer(1, lambda: world.came.append("small"))
     assert world.came == ["large"]
+    # It does not keep small requests out.
+    assert world.budget.find_room(SMALL_BYTES_MAX, is_small=True)
     first.release()
     assert world.came == ["large", "small"]
 
