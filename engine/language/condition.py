@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from engine.language.microseconds import microseconds
 
@@ -15,16 +15,22 @@ LeafValue: TypeAlias = Scalar | tuple[Scalar, ...]
 Keys: TypeAlias = tuple["str | FilteredKey", ...]
 """The keys of the `Keyed` conditions around a condition, outermost first."""
 
+_SMALL: Final = 1 << 16
+
 
 def _typed(value: object) -> object:
     """Return a form of a member that is equal to others only if the types are, too.
 
-    `true` differs from `1`, and `1` equals `1.0`.
+    `true` differs from `1`, and `1` equals `1.0`. The hash of a number can be predicted, so thousands of
+    conditions with large ones could have the same hash. That of a text cannot.
     """
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, tuple):
         return ("array", *map(_typed, value))
+    if isinstance(value, int | float) and not -_SMALL < value < _SMALL:
+        is_whole = isinstance(value, int) or value.is_integer()
+        return ("number", hex(int(value)) if is_whole else float(value).hex())
     return value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 Event = tuple[Mapping[str, Any], float, Mapping[str, Any] | None]
@@ -22,8 +23,13 @@ KEY_CHARS_MAX: Final = 256
 
 LONG_TEXT: Final = "text"
 _LARGE_NUMBER: Final = "number"
-_PLAIN_NUMBER_MAX: Final = 1 << 60
-"""Floats of this size and larger are whole numbers."""
+_PLAIN_NUMBER_MAX: Final = 1 << 16
+_DECIMAL_NUMBER_MAX: Final = 1 << 60
+"""Floats of this size and larger are whole. Python refuses to write numbers of thousands of digits."""
+
+_DOUBLE: Final = Struct("<cd")
+_DOUBLE_MARK: Final = b"f"
+"""The first byte of the key of a double. That of other numbers is a digit or a minus sign."""
 
 
 class Name(NamedTuple):
@@ -83,15 +89,20 @@ def holds(array: Any, value: Any) -> bool:
 def key_of(value: Any) -> Any:
     """Return the hashable form of a scalar, in which `1` equals `1.0` but not `true`; None for other values.
 
-    Python hashes an integer modulo 2**61 - 1, so a caller could send any number of keys with the same hash.
-    Large numbers are therefore represented by their digits, whose hash nobody can predict.
+    Python hashes a number to a number that anyone can predict. So a caller could send thousands for which a
+    dict or set looks in the same places, one after another. Of small whole numbers there are too few for
+    that. All others are represented by bytes, whose hash nobody can predict: their digits, or the double.
     """
     kind = type(value)
     if kind is str:
         return value
     if kind is int or kind is float:
+        if kind is float and not value.is_integer():
+            return _DOUBLE.pack(_DOUBLE_MARK, value)
         if -_PLAIN_NUMBER_MAX < value < _PLAIN_NUMBER_MAX:
             return value
+        if -_DECIMAL_NUMBER_MAX < value < _DECIMAL_NUMBER_MAX:
+            return b"%d" % value
         return (_LARGE_NUMBER, hex(int(value)))
     if kind is bool:
         return TRUE_KEY if value else FALSE_KEY
@@ -146,19 +157,15 @@ def scaled(value: Any, times: float) -> float | None:
 def part_of_key(key: Any) -> Any:
     """Return the form of a key, or of None, inside a tuple of keys.
 
-    The hash of a tuple of numbers can be predicted, so a caller could send many with the same hash. The hash
-    of bytes cannot.
+    The hash of a tuple of numbers can be predicted, even if these are small. The hash of bytes cannot.
     """
-    kind = type(key)
-    if kind is float and key.is_integer():
-        return b"%d" % int(key)
-    return b"%d" % key if kind is int else repr(key).encode() if kind is float else key
+    return b"%d" % key if type(key) is int or type(key) is float else key
 
 
 def scalar_of(key: Any) -> Any:
     """Return the scalar of a key or of a part of a key. The key is not that of a long text."""
     if type(key) is bytes:
-        return float(key) if b"." in key or b"e" in key else int(key)
+        return _DOUBLE.unpack(key)[1] if key.startswith(_DOUBLE_MARK) else int(key)
     if type(key) is not tuple:
         return key
     return int(key[1], 16) if key[0] == _LARGE_NUMBER else key == TRUE_KEY

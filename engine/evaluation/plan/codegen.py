@@ -278,6 +278,7 @@ _OF_ONE: Final[dict[Test, str]] = {
     "array": "equal({f0}, {c0})",
     "among texts": "(type({f0}) is str and {f0} in {c0})",
     "among numbers": "((type({f0}) is int or type({f0}) is float) and {f0} in {c0})",
+    "among many numbers": "((type({f0}) is int or type({f0}) is float) and key_of({f0}) in {c0})",
     "among none": "False",
 }
 """Tests of one fact that can be negated."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.values import split_name, value_of
+from engine.evaluation.facts.values import key_of, split_name, value_of
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.known import Known, truth
@@ -258,14 +258,18 @@ def _values_of(
 _ARGUMENTS_NAMED_MAX: Final = 16
 """The code of a shape names up to this many arguments: Python takes seconds to compile thousands of names."""
 
+_NUMBERS_MAX: Final = 64
+"""Sets of more numbers have the keys of these."""
+
 _SETS: Final[WeakValueDictionary[tuple[object, ...], frozenset[object]]] = WeakValueDictionary()
 
 
 def _set_of(values: tuple[object, ...]) -> frozenset[object]:
-    """Return the set of these strings or numbers. Rules with equal lists share it."""
+    """Return the set of these strings or numbers, or of the keys of many. Rules with equal lists share it."""
     found = _SETS.get(values)
     if found is None:
-        found = _SETS[values] = frozenset(values)
+        are_keys = _among(values) == "among many numbers"
+        found = _SETS[values] = frozenset(map(key_of, values) if are_keys else values)
     return found
 
 
@@ -305,7 +309,10 @@ def _among(values: tuple[object, ...]) -> Test:
     """Return the test that a fact is one of these texts or numbers."""
     if not values:
         return "among none"
-    return "among texts" if isinstance(values[0], str) else "among numbers"
+    if isinstance(values[0], str):
+        return "among texts"
+    # A set of many numbers that a caller has computed takes time quadratic in their number.
+    return "among numbers" if len(values) <= _NUMBERS_MAX else "among many numbers"
 
 
 def _within(low: str | float, high: str | float) -> tuple[Test, list[str | float]]:

@@ -18,6 +18,7 @@ Test: TypeAlias = Literal[
     "array",
     "among texts",
     "among numbers",
+    "among many numbers",
     "among none",
     "contains text",
     "contains value",

@@ -11,7 +11,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.facts.values import Event
 from engine.evaluation.wire.bodies import LARGE_BYTES, check_count, check_digits, containers_in, decode
-from engine.evaluation.wire.msgpack_bodies import decode_msgpack
+from engine.evaluation.wire.msgpack_bodies import decode_msgpack, named_values
 from engine.evaluation.wire.numbers import are_costly
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
@@ -81,6 +81,31 @@ class _FlatBatch(BatchBody):
     events: list[FlatEvent]  # type: ignore[assignment]  # nobody adds other events
 
 
+class _PlainBatch(_FlatBatch):
+    """A batch of such events and nothing else. With UnsetType alone, any context would be decoded first."""
+
+    context: msgspec.UnsetType | None = msgspec.UNSET  # type: ignore[assignment]  # None is not plain
+
+
+_NAMED: Final = named_values(4)
+"""The values of most events. The type has twice the size for each level."""
+
+
+class _NamedEvent(EventBody):
+    fields: dict[str, _NAMED]  # type: ignore[valid-type]  # mypy does not know the value of the type
+
+
+class _NamedContext(ContextBody):
+    vars: dict[str, _NAMED] | msgspec.UnsetType = msgspec.UNSET  # type: ignore[valid-type]  # as above
+
+
+class _NamedBatch(BatchBody):
+    """A batch in which no value nests deep. All members have strings as names: decoding alone tells."""
+
+    events: list[_NamedEvent]  # type: ignore[assignment]  # nobody adds other events
+    context: _NamedContext | msgspec.UnsetType = msgspec.UNSET
+
+
 _FLAT_BATCH_DEPTH: Final = 4
 """The depth of a batch of flat events: an object with an array of events, each an object with an object."""
 
@@ -126,7 +151,9 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
             decoded = decode(body, BatchBody, limits, narrow=_FlatBatch, nesting_at_most=_nesting_at_most)
         case "msgpack":
             is_plain = partial(_is_plain, depth_max=limits.body_depth_max)
-            decoded = decode_msgpack(body, BatchBody, limits, plain=(_FlatBatch, is_plain))
+            decoded = decode_msgpack(
+                body, BatchBody, limits, plain=(_PlainBatch, is_plain), named=_NamedBatch
+            )
         case _:
             assert_never(form)
     if not isinstance(decoded, _FlatBatch):

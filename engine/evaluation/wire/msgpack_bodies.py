@@ -21,6 +21,17 @@ _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
 """First bytes of extension values, whose data follow a byte for the type."""
 
 
+_OBJECT: Final = 0x80
+_ARRAY: Final = 0x90
+_TEXT: Final = 0xA0
+_NIL: Final = 0xC0
+_LONG_TEXTS: Final = frozenset({0xD9, 0xDA, 0xDB})
+_LONG_ARRAY: Final = 0xDC
+_LONG_OBJECT: Final = 0xDE
+_NEGATIVE: Final = 0xE0
+"""The first bytes of kinds of values."""
+
+
 def _sizes() -> list[int]:
     """Return the size of a value in bytes for each first byte, or minus the size of its length field.
 
@@ -54,6 +65,7 @@ def decode_msgpack(
     limits: Limits = DEFAULT_LIMITS,
     *,
     plain: tuple[type[T], Callable[[T], bool]] | None = None,
+    named: type[T] | None = None,
 ) -> T:
     """Decode a msgpack body as a value of a type.
 
@@ -63,7 +75,8 @@ def decode_msgpack(
     duplicate members only the last counts.
 
     `plain` has a type that most bodies fit, which is tried first. If the function is true of such a value, it
-    is not checked again: it nests no deeper than the limit, and all of its numbers are finite.
+    is not checked again: it nests no deeper than the limit, and all of its numbers are finite. `named` has a
+    type of which all members have strings as names, see `named_values`, and is tried next.
     """
     _check_framing(body)
     depth_max, values_max = limits.body_depth_max, limits.body_values_max
@@ -79,6 +92,12 @@ def decode_msgpack(
                     value = _decoder(narrow).decode(body)  # type: ignore[arg-type]  # as below
                     if is_plain(value):
                         return value
+            if named is not None:
+                with suppress(msgspec.ValidationError):
+                    value = _decoder(named).decode(body)  # type: ignore[arg-type]  # as below
+                    _check_values(value, depth_max)
+                    return value
+            _check_names(body)
             value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
@@ -129,6 +148,44 @@ def _are_few(body: bytes, values_max: int) -> bool:
             size = 1 - size + int.from_bytes(body[at + 1 : start]) + (body[at] in _EXTENSIONS)
         at += size
     return at >= end
+
+
+def named_values(levels: int) -> Any:
+    """Return the type of a value of JSON in which arrays and objects nest at most this deep."""
+    values: Any = str | int | float | bool | None
+    for _ in range(levels):
+        values = str | int | float | bool | None | list[values] | dict[str, values]
+    return values
+
+
+def _check_names(body: bytes) -> None:
+    """Raise Refusal 1000 unless the names of all members of a well-formed body are strings.
+
+    The decoder takes numbers as names. With numbers for which a dict looks in the same places, one after
+    another, 80 KB would hold the interpreter for a second.
+    """
+    at, end = 0, len(body)
+    left, in_object, outer = 0, False, []
+    while at < end:
+        first = body[at]
+        if in_object and not left & 1 and not (_TEXT <= first < _NIL or first in _LONG_TEXTS):
+            _refuse("a member's name is no string")
+        left -= 1
+        size, length = _SIZES[first], 0
+        if size <= 0:
+            start = at + 1 - size
+            size = 1 - size + int.from_bytes(body[at + 1 : start]) + (first in _EXTENSIONS)
+        elif _OBJECT <= first < _TEXT:
+            length = first & 0xF
+        elif first >= _LONG_ARRAY and first < _NEGATIVE:
+            length = int.from_bytes(body[at + 1 : at + size])
+        at += size
+        if length:
+            outer.append((left, in_object))
+            in_object = first < _ARRAY or first >= _LONG_OBJECT
+            left = 2 * length if in_object else length
+        while not left and outer:
+            left, in_object = outer.pop()
 
 
 def _untyped(body: bytes) -> object:

@@ -9,7 +9,16 @@ import pytest
 from msgspec import structs
 
 from api.schema.messages import conditions
-from engine.language.condition import Condition, FilteredKey, Keyed, Leaf, children, walk
+from engine.language.condition import (
+    Condition,
+    FactArg,
+    FilteredKey,
+    InRelation,
+    Keyed,
+    Leaf,
+    children,
+    walk,
+)
 from engine.language.json.writer import condition_to_document
 from engine.language.operators import (
     COMPARISONS,
@@ -154,3 +163,18 @@ def test_conditions_are_equal_if_their_values_are_types_included(one: Any, other
     )
     assert (first == second) is equal
     assert not equal or hash(first) == hash(second)
+
+
+def test_conditions_with_numbers_of_one_hash_have_hashes_of_their_own() -> None:
+    numbers = [times * (2**61 - 1) + 5 for times in range(1_000)]
+    assert {*map(hash, numbers)} == {5}
+    for several in (
+        [Leaf("x", "eq", number) for number in numbers],
+        [Leaf("x", "in", (1, number)) for number in numbers],
+        [InRelation("r", (FactArg("x"), number)) for number in numbers],
+    ):
+        assert len({*map(hash, several)}) == len(numbers)
+    large = 3.0 * 2**70
+    assert Leaf("x", "eq", large) == Leaf("x", "eq", int(large))
+    assert hash(Leaf("x", "eq", large)) == hash(Leaf("x", "eq", int(large)))
+    assert Leaf("x", "eq", 70_000.5) != Leaf("x", "eq", 70_000)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import nan
 from typing import Any, Final
 
-from engine.evaluation.facts.values import dig, equal, part_of_key, scaled, slice_key_of, split_name
+from engine.evaluation.facts.values import dig, equal, key_of, part_of_key, scaled, slice_key_of, split_name
 from engine.evaluation.memory import NEVER
 from engine.evaluation.plan.ir import Abstraction
 from engine.language.microseconds import CLEAR_OF_HALVES, PRODUCT_MAX, microseconds
@@ -20,6 +20,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "PRODUCT_MAX": PRODUCT_MAX,
     "dig": dig,
     "equal": equal,
+    "key_of": key_of,
     "microseconds": microseconds,
     "part_of_key": part_of_key,
     "scaled": scaled,

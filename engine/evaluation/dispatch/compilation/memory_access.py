@@ -50,6 +50,7 @@ _SHORT: Final[frozenset[Test]] = frozenset(
         "scalar",
         "among texts",
         "among numbers",
+        "among many numbers",
         "texts between",
         "between",
         "at least",

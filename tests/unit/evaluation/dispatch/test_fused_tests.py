@@ -1,5 +1,6 @@
 """Rules that are compiled into one function make the short tests that they share once for each event."""
 
+import json
 from typing import Final, get_args
 
 import pytest
@@ -63,3 +64,16 @@ def test_a_test_that_may_take_long_is_made_only_where_it_decides(test: Test) -> 
     is_short = test not in LONG
     assert writer.tests == ([f"p0 = {RowWriter((), {}).verdict(shapes[0])}"] if is_short else [])
     assert ("p0" in verdicts) == is_short
+
+
+@pytest.mark.parametrize("op", ["in", "nin"])
+def test_one_of_many_numbers_is_found_whatever_their_size_and_type(op: str) -> None:
+    numbers = [*range(-40, 40), *(1 << power for power in range(10, 80)), 2.0**70 * 3, 70_000.5, 0.1, 1e300]
+    detector = Detector()
+    detector.add_rule("r", json.dumps({"leaf": {"fact": "x", "op": op, "value": numbers}}))
+    others = [41, 1.5, (1 << 70) + 1, 70_001, 70_000.25, 0.3, 1e299]
+    for value in (*numbers, *map(float, numbers), *others):
+        outcome = detector.submit({"x": value}, 0)
+        assert bool(outcome.actions) is (any(value == each for each in numbers) is (op == "in")), value
+    for value in (True, "1", [1], None):
+        assert bool(detector.submit({"x": value}, 0).actions) is (op == "nin" and value is not None)

@@ -1,7 +1,9 @@
 """Values of events: which are equal, which keys they have, what a name finds, and what relations hold."""
 
 import itertools
+from collections.abc import Container, Iterator
 from fractions import Fraction
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -25,9 +27,20 @@ from engine.evaluation.facts.values import (
     value_of,
 )
 
-PLAIN = 1 << 60
+PLAIN = 1 << 16
+"""Smaller whole numbers are their own keys."""
+
+DECIMAL = 1 << 60
+"""Smaller ones have their digits as a key."""
+
 NUMBERS = (0, 1, -1, 1.0, 0.0, -0.0, 1.5, 0.1, 1e300, 5e-324, 2**53 + 1, float(2**53), 10**400)
-NUMBERS += (PLAIN - 1, PLAIN, PLAIN + 1, float(PLAIN), -PLAIN, 1 - PLAIN, -float(PLAIN), -(10**400))
+NUMBERS += tuple(
+    sign * number
+    for end in (PLAIN, DECIMAL)
+    for number in (end - 1, end, end + 1, float(end), 1e22)
+    for sign in (1, -1)
+)
+NUMBERS += (-(10**400), PLAIN + 0.5, 123_456_789.125)
 TEXTS = ("", "1", "1.0", "true", "text", "é", "\ud800", "x" * KEY_CHARS_MAX, "x" * (KEY_CHARS_MAX + 1))
 SCALARS = (*NUMBERS, *TEXTS, True, False)
 OTHERS = (
@@ -66,11 +79,56 @@ def test_scalars_have_equal_keys_if_they_are_equal(make: Any) -> None:
     assert [make(value) for value in (None, [], [1], {})] == [None] * 4
 
 
-def test_the_key_of_a_number_is_plain_only_where_its_hash_is_the_number() -> None:
-    assert [key_of(number) for number in (5, 1.5, 1 - PLAIN, PLAIN - 1)] == [5, 1.5, 1 - PLAIN, PLAIN - 1]
-    for number in (PLAIN, -PLAIN, 2 * PLAIN + 1, float(PLAIN)):
+def test_the_key_of_a_number_is_plain_only_where_it_is_small_and_whole() -> None:
+    small = [5, 1.0, 1 - PLAIN, PLAIN - 1]
+    assert [key_of(number) for number in small] == small
+    for number in (PLAIN, -PLAIN, 2 * PLAIN + 1, float(PLAIN), DECIMAL - 1, 1 - DECIMAL):
+        assert key_of(number) == b"%d" % int(number)
+    for number in (DECIMAL, -DECIMAL, 2 * DECIMAL + 1, float(DECIMAL), 10**4_000, 1e308):
         assert key_of(number) == ("number", hex(int(number)))
+    for number in (1.5, -0.1, 5e-324):
+        assert type(key_of(number)) is bytes
+        assert scalar_of(key_of(number)) == number
     assert [key_of(True), key_of(False), key_of("x")] == [TRUE_KEY, FALSE_KEY, "x"]
+
+
+def looked_for(number: int, taken: Container[int], mask: int) -> Iterator[int]:
+    """Yield the taken places of a dict in which it looks for a number, up to the first free one."""
+    place, left = number & mask, number
+    while place in taken:
+        yield place
+        left >>= 5
+        place = (place * 5 + left + 1) & mask
+
+
+def test_numbers_for_which_a_dict_looks_in_the_same_places_have_keys_for_which_it_does_not() -> None:
+    mask, half = (1 << 13) - 1, 2_000
+    # Once the bits of a number are used up, a dict goes through all places in one order.
+    order = [0]
+    while len(order) < half:
+        order.append((order[-1] * 5 + 1) & mask)
+    taken = {place: count for count, place in enumerate(order)}
+    crafted = []
+    for number in range(PLAIN, 16 * PLAIN):
+        if number & mask in taken and len(list(looked_for(number, taken, mask))) > half // 2:
+            crafted.append(number)
+            *_, last = looked_for(number, taken, mask)
+            taken[(last * 5 + 1) & mask] = 0
+        if len(crafted) == half:
+            break
+    assert len(crafted) > half // 10
+    ordinary = [number + PLAIN for number in range(len(crafted))]
+
+    def seconds(keys: list[Any]) -> float:
+        times = []
+        for _ in range(7):
+            begun = thread_time()
+            dict.fromkeys([*order, *keys])
+            times.append(thread_time() - begun)
+        return min(times)
+
+    assert seconds(crafted) > 5 * seconds(ordinary)
+    assert seconds(list(map(key_of, crafted))) < 8 * seconds(list(map(key_of, ordinary)))
 
 
 def test_the_key_of_a_long_text_is_small_and_a_part_of_a_key_is_bytes() -> None:
@@ -79,8 +137,8 @@ def test_the_key_of_a_long_text_is_small_and_a_part_of_a_key_is_bytes() -> None:
     assert slice_key_of("x" * KEY_CHARS_MAX) == "x" * KEY_CHARS_MAX
     kind, digest = slice_key_of("x" * (KEY_CHARS_MAX + 1))
     assert (kind, len(digest)) == ("text", 64)
-    assert [part_of_key(key) for key in (1, -2, 1.0, 1.5, "x", TRUE_KEY, None)] == [
-        *(b"1", b"-2", b"1", b"1.5", "x", TRUE_KEY, None)
+    assert [part_of_key(key) for key in (1, -2, 1.0, b"70000", "x", TRUE_KEY, None)] == [
+        *(b"1", b"-2", b"1", b"70000", "x", TRUE_KEY, None)
     ]
 
 

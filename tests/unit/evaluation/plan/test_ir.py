@@ -38,6 +38,13 @@ def memories_of(condition: Condition, birth: int = 0) -> dict[Any, Any]:
         ("a != 5", Predicate("scalar", (0,), (0,), negated=True), [5], set(), {}),
         ("a in ['x', 'y']", Predicate("among texts", (0,), (0,)), [frozenset("xy")], set(), {}),
         ("a in [1, 2]", Predicate("among numbers", (0,), (0,)), [frozenset((1, 2))], set(), {}),
+        (
+            f"a in {[*range(65_500, 65_565)]}",
+            Predicate("among many numbers", (0,), (0,)),
+            [frozenset([*range(65_500, 65_536), *(b"%d" % number for number in range(65_536, 65_565))])],
+            set(),
+            {},
+        ),
         ("a in []", Predicate("among none", (0,), (0,)), [frozenset()], set(), {}),
         ("a not in [1]", Predicate("among numbers", (0,), (0,), negated=True), [frozenset((1,))], set(), {}),
         ("a contains 'x'", Predicate("contains text", (0,), (0,)), ["x"], {0}, {}),

@@ -183,6 +183,7 @@ def test_depth_is_told_whatever_stands_in_strings(document, ascii_only):
 @pytest.mark.parametrize("passes", range(4))
 def test_the_depth_of_every_small_body_is_told_exactly(passes, monkeypatch):
     monkeypatch.setattr(bodies, "_PASSES", passes)
+    monkeypatch.setattr(bodies, "_PIECE", 1 + passes)
     balanced = {""}
     for _ in range(5):
         balanced |= {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from engine.evaluation.wire import msgpack_bodies
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.events import BatchBody, decode_batch
+from engine.evaluation.wire.events import BatchBody, decode_batch, events_in
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -138,7 +138,7 @@ def test_nesting_is_bounded_as_that_of_json(opening: str, closing: str, end: str
         outcomes = []
         for form, sent in (("json", body), ("msgpack", batch(value))):
             try:
-                outcomes.append(decode_batch(sent, DEFAULT_LIMITS, form))
+                outcomes.append(events_in(decode_batch(sent, DEFAULT_LIMITS, form)))
             except Refusal as refusal:
                 outcomes.append(refusal.entries)
         assert outcomes[0] == outcomes[1], levels
@@ -155,11 +155,11 @@ def test_a_batch_that_nests_as_little_as_one_can_is_bounded_as_well() -> None:
             ("msgpack", batch(1)),
         ):
             try:
-                outcomes.append(decode_batch(body, Limits(body_depth_max=depth_max), form))
+                outcomes.append(events_in(decode_batch(body, Limits(body_depth_max=depth_max), form)))
             except Refusal as refusal:
                 outcomes.append(refusal.entries)
         assert outcomes[0] == outcomes[1]
-        assert isinstance(outcomes[0], BatchBody) == (depth_max >= 4)
+        assert isinstance(outcomes[0], list) == (depth_max >= 4)
 
 
 def test_of_members_of_one_name_the_last_counts() -> None:
@@ -312,3 +312,38 @@ def test_an_object_of_every_scalar_is_one_level_deep() -> None:
 )
 def test_the_reason_why_a_body_is_no_msgpack_with_values_of_json_is_told(body: bytes, reason: str) -> None:
     assert refused(body) == [(1000, f"the body is not msgpack with values of JSON: {reason}")]
+
+
+def whole(fields: bytes, context: bytes = b"\x80") -> bytes:
+    """Give a batch of one event with these fields, and a context with these vars."""
+    event = b"\x82\xa6fields" + fields + b"\xactimestamp_ms\x00"
+    return b"\x82\xa6events\x91" + event + b"\xa7context\x81\xa4vars" + context
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3, 4, 5, 40])
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a"])
+def test_an_object_never_grows_by_names_that_are_numbers(
+    levels: int, opening: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dict can take time quadratic in the number of names that a caller has computed."""
+    known = msgpack_bodies._decoder
+    monkeypatch.setattr(
+        msgpack_bodies, "_decoder", lambda type_: None if type_ is BatchBody else known(type_)
+    )
+    decoded: list[Any] = []
+    monkeypatch.setattr(msgpack_bodies, "_check_values", lambda document, _: decoded.append(document))
+    for name in (b"\x01", b"\xcd\x12\x34", b"\xcb" + b"\x01" * 8, b"\xff", b"\xc3", b"\xc4\x01a"):
+        value = b"\x81\xa1a" + opening * levels + b"\x82\xa1b\x01" + name + b"\x01"
+        for body in (whole(value), whole(b"\x80", value)):
+            with pytest.raises(Refusal, match="a member's name is no string"):
+                decode_batch(body, DEFAULT_LIMITS, "msgpack")
+    assert not decoded
+
+
+@given(JSON_VALUES)
+def test_the_names_of_a_well_formed_body_are_found_wherever_they_stand(value: Any) -> None:
+    msgpack_bodies._check_names(msgpack.packb(value))
+    msgpack_bodies._check_names(msgpack.packb([value, {"a" * 300: value}, [0.5] * 20, "b" * 70_000, {}]))
+    for outer in ({"a": value, 1: value}, [value, {"b": [[], {}, value, {None: 1}]}], {2: 3}):
+        with pytest.raises(Refusal, match="a member's name is no string"):
+            msgpack_bodies._check_names(msgpack.packb(outer))

@@ -14,7 +14,13 @@ from engine.evaluation.wire import bodies, events, lines, numbers
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import decode_batch, decode_evaluate
 from engine.evaluation.wire.lines import decode_lines
-from engine.evaluation.wire.numbers import COSTLY_MAX, LONG_DIGITS_SUM_MAX, SCANNED_BYTES, are_costly
+from engine.evaluation.wire.numbers import (
+    COSTLY_MAX,
+    LONG_DIGITS_SUM_MAX,
+    SCANNED_BYTES,
+    are_costly,
+    lengths_of_integers,
+)
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 
@@ -156,3 +162,10 @@ def test_long_integers_are_exact_up_to_a_million_digits_together() -> None:
 def test_digits_of_other_texts_do_not_count_as_those_of_long_integers(text: str) -> None:
     count = LONG_DIGITS_SUM_MAX // len(text) + 100
     assert decode(many(text, count), list[Any]) == [json.loads(text)] * count
+
+
+def test_the_integers_of_a_body_are_told_from_all_else_in_it() -> None:
+    body = b'{"123456":[-123456,12345,1234567.5,1e123456,"123456",true,null,1234567\t,{"a\\"":1234567}]}'
+    assert lengths_of_integers(body, 5) == [6, 7, 7]
+    assert lengths_of_integers(b"-123456", 5) == [6]
+    assert lengths_of_integers(b"-12345", 5) == []
