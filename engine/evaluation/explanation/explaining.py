@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,7 @@ from engine.evaluation.explanation.past.futures import Future, every, negated, s
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.past.tallies import Tally, found_at, future_of, tally_of
 from engine.evaluation.explanation.predicates import Predicate, Predicates
-from engine.evaluation.explanation.why_not import why_not
+from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.memory import NEVER
@@ -34,6 +35,9 @@ NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
 
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
+
+_NOT_SMALLEST: Final = "the search for `why_not` ended at its bound, so a smaller set may do"
+_NOT_FOUND: Final = "the search for `why_not` ended at its bound, and found no set"
 
 _DISABLED: Final = "the rule is disabled, so it observes no events"
 
@@ -71,7 +75,8 @@ def explain_clean(
         explained = list(detector.live.values())
         _check_size(explained)
     with reading(detector, fields, timestamp_ms, sent) as event:
-        rules = tuple([_rule(live, event) for live in explained])
+        steps = Steps()
+        rules = tuple([explained_rule(live, event, steps) for live in explained])
         return Explanation(event.now_us, rules, event.messages)
 
 
@@ -126,13 +131,18 @@ def _check_size(explained: Sequence[LiveRule]) -> None:
             raise Refusal(Entry(1400, said))
 
 
-def _rule(live: LiveRule, event: Reading) -> ExplainedRule:
+def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRule:
+    """Explain a rule, and what would turn its verdict, as far as the steps that are left suffice."""
     rule = live.rule
     if not rule.enabled:
         node = Node(condition=rule.condition, future=Future(verdict=False), note=_DISABLED)
         return ExplainedRule(rule, node, None)
     node = event.node(live)
-    return ExplainedRule(rule, node, why_not(node))
+    turning = why_not(node, event.predicates, steps)
+    if not turning.is_smallest:
+        said = _NOT_SMALLEST if turning.predicates else _NOT_FOUND
+        node = replace(node, note="; ".join(filter(None, (node.note, said))))
+    return ExplainedRule(rule, node, turning.predicates)
 
 
 class _Explaining:
