@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late
 from engine.evaluation.events.warnings import warnings_on
@@ -59,6 +60,23 @@ def explain(
     return explain_clean(detector, *event, rule_id=rule_id)
 
 
+def explain_row(detector: Detector, frame: Any, time: str, row: int) -> Explanation:
+    """Explain a row of a DataFrame as `evaluate_frame` evaluates it in a detector without a history.
+
+    The row is given by its place, from 0. The detector only gives the rules and limits: it may have evaluated
+    the frame already, and `explain` would take the row for one more event. Raises what `evaluate_frame` does,
+    and IndexError if there is no such row.
+    """
+    events = frames.events_of(frame, time)
+    if not 0 <= row < len(events):
+        raise IndexError(f"the frame has {len(events)} rows, and none at {row}")
+    anew = Detector(limits=detector.limits)
+    for rule in detector.rules():
+        anew.put_rule(rule)
+    anew.evaluate_many(events[:row])
+    return explain(anew, *events[row])
+
+
 def explain_clean(
     detector: Detector,
     fields: Mapping[str, Any],
@@ -68,6 +86,20 @@ def explain_clean(
     rule_id: str | None = None,
 ) -> Explanation:
     """Explain one event that consists of JSON values, as `explain` does."""
+    with one_by_one(detector, fields, timestamp_ms, sent, rule_id=rule_id) as (event, explained):
+        return Explanation(event.now_us, tuple(explained), event.messages)
+
+
+@contextmanager
+def one_by_one(
+    detector: Detector,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    sent: Mapping[str, Any],
+    *,
+    rule_id: str | None = None,
+) -> Iterator[tuple["Reading", Iterator[ExplainedRule]]]:
+    """Give an event and the rules, each of which is explained when it is asked for. See `explain_clean`."""
     if rule_id is not None:
         detector.rule(rule_id)
         explained: Sequence[LiveRule] = [detector.live[rule_id]]
@@ -76,8 +108,7 @@ def explain_clean(
         _check_size(explained)
     with reading(detector, fields, timestamp_ms, sent) as event:
         steps = Steps()
-        rules = tuple([explained_rule(live, event, steps) for live in explained])
-        return Explanation(event.now_us, rules, event.messages)
+        yield event, (explained_rule(live, event, steps) for live in explained)
 
 
 class Reading(NamedTuple):
@@ -233,10 +264,11 @@ class _Explaining:
         if isinstance(node.value, ScaledFact):
             names.append(node.value.fact)
 
+        # Cached, since thousands of sets of predicates may be tried.
+        @cache
         def tally(adds: bool) -> Tally:
             return tally_of(node, past, now_us, value, adds=adds)
 
-        # Cached, since thousands of sets of predicates may be tried.
         @cache
         def future(adds: bool) -> Future:
             return future_of(node, tally(adds), now_us, value_of)

@@ -6,9 +6,14 @@ from typing import Any, Final
 from engine.evaluation.explanation.past.tallies import Past
 from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path
+from engine.evaluation.state.aggregates.panes import PaneSums
 from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.records import Records
+from engine.language.diagnostics import Entry, Refusal
+
+ENTRIES_MAX: Final = 1_000_000
+"""The most times, values and panes that are read at one event, which takes some hundred milliseconds."""
 
 KEPT_BYTES: Final = 400
 """What a memory that is kept counts for besides its record."""
@@ -24,6 +29,7 @@ class Remembered:
         self._slots: dict[Path, int] = {}
         self._kept: dict[NodeName, Any] | None = None
         """What `keep` has read, by the names of the memories."""
+        self._entries_left = ENTRIES_MAX
 
     def past_us(self, name: NodeName) -> int | None:
         """Return the time that a memory holds for the event's slice, or None."""
@@ -39,12 +45,17 @@ class Remembered:
         return time_us if since_us < time_us < FOREVER else None
 
     def past(self, name: NodeName) -> Past:
-        """Return the record that a memory has for the event's slice."""
+        """Return the record that a memory has for the event's slice. Raises Refusal 1400 after too many."""
         if self._kept is not None:
             return self._kept[name]  # type: ignore[no-any-return]  # the memory is a record
         store = self._state.store_of(name)
         assert isinstance(store, Records), name
         record = store.record(self._slot_of(name.path) if name.path else 0)
+        if record is not None:
+            self._entries_left -= len(record.panes if isinstance(record, PaneSums) else record)
+            if self._entries_left < 0:
+                said = f"more than {ENTRIES_MAX} times and values are remembered for this event"
+                raise Refusal(Entry(1400, f"{said}, which is the limit; name one rule, or a smaller one"))
         return Past(record, self._since_us(name))
 
     def keep(self, names: Iterable[NodeName]) -> "Remembered":

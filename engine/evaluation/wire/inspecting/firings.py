@@ -6,6 +6,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
 from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.trimming import trimmed
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import (
     Answer,
@@ -58,6 +59,8 @@ def _answer(firings: Firings, *, explained: bool) -> Done:
         left = BYTES_MAX
         for place, (rule, node) in enumerate(zip(firings.rules, firings.nodes, strict=False)):
             actions[place] = _explained(rule, node)
+            if len(actions[place]) > BYTES_MAX:
+                actions[place] = _explained(rule, trimmed(node, BYTES_MAX))
             left -= len(actions[place])
             if left < 0:
                 break

@@ -3,13 +3,16 @@
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining
-from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation import explaining, firings, trimming
+from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.evaluation.explanation.past import remembered
 from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
 from engine.evaluation.explanation.turning import why_not
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
@@ -366,6 +369,47 @@ def test_integers_of_any_size_are_shown() -> None:
     assert b'"values":{"a":%b}' % (b"9" * 4_000) in explain_body(detector, body).result
 
 
+def first_only(explained_rule: Callable[..., ExplainedRule]) -> Callable[..., ExplainedRule]:
+    """Give the function that explains a rule, which may be called once: the answer is full then."""
+    calls = itertools.count()
+
+    def once(*given: Any) -> ExplainedRule:
+        assert next(calls) == 0, "no rule is explained once the answer is full"
+        return explained_rule(*given)
+
+    return once
+
+
+def test_nodes_of_one_rule_are_left_out_where_the_answer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    deep = "a == 1"
+    for _ in range(20):
+        deep = f"(not {deep}) and b == 1"
+    rule_id = detector.add_rule("deep", deep)
+    body = b'{"event": {"fields": {}, "timestamp_ms": 0}, "ruleId": "%b"}' % rule_id.encode()
+    whole = len(explain_body(detector, body).result)
+    monkeypatch.setattr(explanations, "BYTES_MAX", whole // 4)
+    cut = explain_body(detector, body).result
+    assert len(cut) < whole // 2
+    assert trimming.LEFT_OUT.encode() in cut
+    assert json.loads(cut)["rules"][0]["node"]["nodes"][1]["text"] == "b == 1"
+
+
+def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert firings.KEPT_BYTES_MAX // 8 < remembered.ENTRIES_MAX, "no evaluation is refused for what is kept"
+    detector = Detector()
+    for op in (">=", ">"):
+        detector.add_rule("rule", f"count(a == 1) {op} 5")
+    for _ in range(5):
+        detector.evaluate({"a": 1}, 0)
+    monkeypatch.setattr(remembered, "ENTRIES_MAX", 10)
+    assert len(explain(detector, {"a": 1}, 0).rules) == 2
+    monkeypatch.setattr(remembered, "ENTRIES_MAX", 9)
+    with pytest.raises(Refusal, match="more than 9 times and values") as refused:
+        explain(detector, {"a": 1}, 0)
+    assert refused.value.code == 1400
+
+
 def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = Detector()
     small = detector.add_rule("small", "a == 1")
@@ -380,6 +424,11 @@ def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: py
         explain_body(detector, body % b"")
     most = f"the explanation is larger than {bytes_of_rules - 1} bytes, which is the limit; name one rule"
     assert refused.value.entries == (Entry(1400, most),)
+    monkeypatch.setattr(explanations, "BYTES_MAX", 1)
+    monkeypatch.setattr(explaining, "explained_rule", first_only(explaining.explained_rule))
+    with pytest.raises(Refusal):
+        explain_body(detector, body % b"")
+    monkeypatch.undo()
     monkeypatch.setattr(explanations, "BYTES_MAX", 1)
     of_one = json.loads(explain_body(detector, body % b', "ruleId": "%b"' % small.encode()).result)
     assert [rule["ruleId"] for rule in of_one["rules"]] == [small]
