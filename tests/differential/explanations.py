@@ -2,11 +2,13 @@
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, combinations
-from typing import assert_never
+from itertools import chain, combinations, islice, pairwise, product
+from typing import Any, assert_never
 
+from engine import format  # noqa: A004
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
 from engine.evaluation.explanation.past.futures import LATEST_US
 from engine.language import condition as terms
@@ -16,6 +18,7 @@ from tests.reference_values import scalar
 
 PROBES_MAX = 6
 SUBSETS_MAX = 200
+EVENTS_MAX = 1_000
 NOW = terms.Leaf("$now, which no world has", "eq", 1)
 
 
@@ -140,10 +143,9 @@ def judge_since(node: Node, history: Sequence[Event]) -> None:
 
 
 def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
-    """The predicates named turn the verdict, and no fewer do."""
+    """The predicates named turn the verdict at a possible event, and no fewer do."""
     condition, given = explained.rule.condition, explained.why_not
-    kinds = terms.Leaf | terms.Ref | terms.InRelation
-    predicates = [*{part: None for part, _ in walk(condition) if isinstance(part, kinds)}]
+    predicates = list(dict.fromkeys(predicates_in(condition)))
     event = history[-1]
     marked = [*history[:-1], Event(event.time_us, event.fields, {**event.vars, NOW.fact[1:]: 1})]
 
@@ -152,9 +154,86 @@ def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
 
     assert given is None or turns(given), (explained, history)
     sizes = range(1, len(predicates) + 1 if given is None else len(given))
+    if "`why_not`" in (explained.node.note or ""):
+        return
+    world = Possible(predicates, event)
+    if given is not None and not any(map(takes_any_text, predicates)) and world.is_small(given):
+        assert world.is_possible(given, turns), (explained, history)
     if sum(math.comb(len(predicates), size) for size in sizes) <= SUBSETS_MAX:
         fewer = chain.from_iterable(combinations(predicates, size) for size in sizes)
-        assert not any(map(turns, fewer)), (explained, history)
+        assert not any(turns(one) and world.is_possible(one, turns) for one in fewer), (explained, history)
+
+
+def predicates_in(condition: Condition) -> Iterable[Condition]:
+    """Give what counts as a predicate: a leaf, or two that are written as one comparison."""
+    if is_comparison(condition) or isinstance(condition, terms.Leaf | terms.Ref | terms.InRelation):
+        yield condition
+        return
+    for child in children(condition):
+        yield from predicates_in(child)
+
+
+def is_comparison(condition: Condition) -> bool:
+    return isinstance(condition, terms.All) and bool(re.fullmatch(r"\S+ [<>] \S+", format(condition)))
+
+
+def takes_any_text(predicate: Condition) -> bool:
+    """Whether a text that the rule does not name is taken to make it true or false, as is needed."""
+    return isinstance(predicate, terms.Leaf) and predicate.op in ("matches", "contains")
+
+
+class Possible:
+    """The events that differ from one in facts, which have any of the values that matter."""
+
+    def __init__(self, predicates: Sequence[Condition], event: Event) -> None:
+        self.predicates, self.event = predicates, event
+        parts = [part for predicate in predicates for part, _ in walk(predicate)]
+        ends: list[Any] = [None, "another", -1e9, 1e9, True, [], ["another"]]
+        for part in parts:
+            if isinstance(part, terms.Leaf) and part.op != "matches":
+                constant = part.value
+                listed = part.op in ("in", "nin", "between")
+                ends += constant if listed else [list(constant) if isinstance(constant, tuple) else constant]
+        numbers = sorted({one for one in ends if type(one) in (int, float)})
+        ends += [low / 2 + high / 2 for low, high in pairwise(numbers)]
+        ends += [event[name] for predicate in predicates for name in names_of(predicate)]
+        self.values = list({repr(one): one for one in ends}.values())
+
+    def is_small(self, several: Iterable[Condition]) -> bool:
+        """Whether all events can be tried."""
+        names = {name for one in several for name in names_of(one)}
+        return len(self.values) ** len(names) <= EVENTS_MAX
+
+    def is_possible(self, several: Iterable[Condition], turns: Callable[[Iterable[Condition]], bool]) -> bool:
+        """Whether an event that changes these predicates, and no facts but theirs, turns the verdict."""
+        wanted = set(several)
+        free = {one for one in wanted if isinstance(one, terms.InRelation)}
+        names = sorted({name for one in wanted - free for name in names_of(one)})
+        for values in islice(product(self.values, repeat=len(names)), EVENTS_MAX):
+            sent = {name[1:]: value for name, value in zip(names, values, strict=True) if name[0] == "$"}
+            flat = {name: value for name, value in zip(names, values, strict=True) if name[0] != "$"}
+            other = Event(self.event.time_us, {**self.event.fields, **flat}, {**self.event.vars, **sent})
+            changed = free | {
+                one
+                for one in self.predicates
+                if not isinstance(one, terms.InRelation)
+                and verdict(one, [other]) is not verdict(one, [self.event])
+            }
+            if wanted <= changed and turns(changed):
+                return True
+        return False
+
+
+def names_of(predicate: Condition) -> Iterable[str]:
+    """Give the names that a predicate looks up."""
+    for part, _ in walk(predicate):
+        match part:
+            case terms.Leaf(fact):
+                yield fact
+            case terms.Ref(fact, _, reference):
+                yield from (fact, reference)
+            case terms.InRelation(_, args):
+                yield from (arg.fact for arg in args if isinstance(arg, terms.FactArg))
 
 
 def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
@@ -162,6 +241,8 @@ def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
     if condition in several:
         both = terms.All((condition, terms.Not(NOW)))
         return terms.Any((both, terms.All((terms.Not(condition), NOW))))
+    if is_comparison(condition):
+        return condition
     match condition:
         case terms.Leaf() | terms.Ref() | terms.InRelation():
             return condition

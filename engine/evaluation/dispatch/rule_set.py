@@ -242,6 +242,12 @@ class RuleSet:
 
     # -- events ---------------------------------------------------------------------------------------------
 
+    def candidates(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[EnabledRule]:
+        """Return all rules that may fire at the next event, and perhaps others, by priority."""
+        if not self._state.indexed:
+            return [self._enabled[priority] for priority in sorted(self._enabled)]
+        return [self._enabled[priority] for priority in sorted(self._indexed_stream.candidates(fields, sent))]
+
     def stream(self) -> ObserveMany:
         """Return the function that evaluates many events. Any change of the rules makes it invalid."""
         if self._state.indexed:

@@ -13,9 +13,11 @@ from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.facts.values import Event
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.memory import PANES
+from engine.evaluation.plan.requirements import recorded_of, requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
 from engine.evaluation.state.node_names import NodeName
+from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 
 DIFFERENCES_KEPT: Final = 500
@@ -24,6 +26,8 @@ WATCHED_MAX: Final = 8
 
 EXPLAINED_NODES_MAX: Final = 400
 """The most nodes that a rule and its draft have together if their differences are explained."""
+EXPLAINED_ENTRIES_MAX: Final = 40_000
+"""The most times, values and panes that they may remember for one event, which are copied before it."""
 EXPLAINED_EACH_SECOND: Final = 50
 """The most differences that are explained in a second: each takes some hundred microseconds."""
 
@@ -69,7 +73,10 @@ class _Pair:
         self._detector, self._comparison = detector, comparison
         pair = [detector.live[comparison.rule_id], detector.live[comparison.draft_id]]
         needed = [requirements_of(live.rule.condition, live.birth) for live in pair]
-        self.is_small = sum(each.size for each in needed) <= EXPLAINED_NODES_MAX
+        entries = sum(_entries_of(node) for each in needed for node, _ in each.memories)
+        self.is_small = (
+            sum(each.size for each in needed) <= EXPLAINED_NODES_MAX and entries <= EXPLAINED_ENTRIES_MAX
+        )
         self._names = [
             NodeName(node, path, live.birth)
             for live, each in zip(pair, needed, strict=True)
@@ -96,6 +103,12 @@ class _Pair:
         reading = Reading(detector.clock_us, (), predicates_at(detector, fields, sent or {}), before[1])
         rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
         return reading.node(rule), reading.node(draft)
+
+
+def _entries_of(node: Condition) -> int:
+    """Return the most times, values or panes that a node remembers for a slice."""
+    recorded = recorded_of(node)
+    return 1 if recorded is None else recorded.most or PANES
 
 
 class Differences:

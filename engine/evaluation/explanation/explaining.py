@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late
 from engine.evaluation.events.warnings import warnings_on
@@ -17,7 +19,7 @@ from engine.evaluation.explanation.past.futures import Future, every, negated, s
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.past.tallies import Tally, found_at, future_of, since_of, tally_of
 from engine.evaluation.explanation.predicates import Predicate, Predicates
-from engine.evaluation.explanation.why_not import why_not
+from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.memory import NEVER
@@ -35,6 +37,9 @@ NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
 
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
+
+_NOT_SMALLEST: Final = "the search for `why_not` ended at its bound, so a smaller set may do"
+_NOT_FOUND: Final = "the search for `why_not` ended at its bound, and found no set"
 
 _DISABLED: Final = "the rule is disabled, so it observes no events"
 
@@ -58,6 +63,23 @@ def explain(
     return explain_clean(detector, *event, rule_id=rule_id)
 
 
+def explain_row(detector: Detector, frame: Any, time: str, row: int) -> Explanation:
+    """Explain a row of a DataFrame as `evaluate_frame` evaluates it in a detector without a history.
+
+    The row is given by its place, from 0. The detector only gives the rules and limits: it may have evaluated
+    the frame already, and `explain` would take the row for one more event. Raises what `evaluate_frame` does,
+    and IndexError if there is no such row.
+    """
+    events = frames.events_of(frame, time)
+    if not 0 <= row < len(events):
+        raise IndexError(f"the frame has {len(events)} rows, and none at {row}")
+    anew = Detector(limits=detector.limits)
+    for rule in detector.rules():
+        anew.put_rule(rule)
+    anew.evaluate_many(events[:row])
+    return explain(anew, *events[row])
+
+
 def explain_clean(
     detector: Detector,
     fields: Mapping[str, Any],
@@ -67,6 +89,20 @@ def explain_clean(
     rule_id: str | None = None,
 ) -> Explanation:
     """Explain one event that consists of JSON values, as `explain` does."""
+    with one_by_one(detector, fields, timestamp_ms, sent, rule_id=rule_id) as (event, explained):
+        return Explanation(event.now_us, tuple(explained), event.messages)
+
+
+@contextmanager
+def one_by_one(
+    detector: Detector,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    sent: Mapping[str, Any],
+    *,
+    rule_id: str | None = None,
+) -> Iterator[tuple["Reading", Iterator[ExplainedRule]]]:
+    """Give an event and the rules, each of which is explained when it is asked for. See `explain_clean`."""
     if rule_id is not None:
         detector.rule(rule_id)
         explained: Sequence[LiveRule] = [detector.live[rule_id]]
@@ -74,8 +110,8 @@ def explain_clean(
         explained = list(detector.live.values())
         _check_size(explained)
     with reading(detector, fields, timestamp_ms, sent) as event:
-        rules = tuple([_rule(live, event) for live in explained])
-        return Explanation(event.now_us, rules, event.messages)
+        steps = Steps()
+        yield event, (explained_rule(live, event, steps) for live in explained)
 
 
 class Reading(NamedTuple):
@@ -142,9 +178,16 @@ def _check_size(explained: Sequence[LiveRule]) -> None:
             raise Refusal(Entry(1400, said))
 
 
-def _rule(live: LiveRule, event: Reading) -> ExplainedRule:
+def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRule:
+    """Explain a rule, and what would turn its verdict, as far as the steps that are left suffice."""
     node = event.node(live)
-    return ExplainedRule(live.rule, node, why_not(node) if live.rule.enabled else None)
+    if not live.rule.enabled:
+        return ExplainedRule(live.rule, node, None)
+    turning = why_not(node, event.predicates, steps)
+    if not turning.is_smallest:
+        said = _NOT_SMALLEST if turning.predicates else _NOT_FOUND
+        node = replace(node, note="; ".join(filter(None, (node.note, said))))
+    return ExplainedRule(live.rule, node, turning.predicates)
 
 
 class _Explaining:
@@ -237,10 +280,11 @@ class _Explaining:
         if isinstance(node.value, ScaledFact):
             names.append(node.value.fact)
 
+        # Cached, since thousands of sets of predicates may be tried.
+        @cache
         def tally(adds: bool) -> Tally:
             return tally_of(node, past, now_us, value, adds=adds)
 
-        # Cached, since thousands of sets of predicates may be tried.
         @cache
         def future(adds: bool) -> Future:
             return future_of(node, tally(adds), now_us, value_of)

@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
@@ -10,12 +12,18 @@ from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rules import Rule
+from engine.evaluation.state.node_names import NodeName
 from engine.language.diagnostics import Entry, Refusal
 
 _log = logging.getLogger(__name__)
 
 DRY_RUN_NODES_MAX: Final = 40_000
 """The most nodes of rules in a dry run; each takes 10 to 40 µs."""
+
+
+KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
+"""About how many bytes of what rules remember are copied before an event, to explain those that fire: 10 000
+memories that are times, or fewer with records."""
 
 
 class Firings(NamedTuple):
@@ -34,19 +42,41 @@ def evaluate_explained(
 
     Once the event is evaluated, a failure to explain it is logged: then there are no explanations.
     """
-    remembered = Remembered(detector.state, detector.events_seen, fields, sent).keep()
     try:
+        remembered = _remembered(detector, fields, sent)
         outcome = detector.submit_clean_one(fields, timestamp_ms, sent)
         assert detector.clock_us is not None, "an event was evaluated"
         try:
             event = Reading(detector.clock_us, (), predicates_at(detector, fields, sent), remembered)
-            nodes = [event.node(detector.live[rule.id]) for rule in _first(outcome.fired)]
+            nodes = [
+                event.node(detector.live[rule.id])
+                for rule in takewhile(partial(_was_kept, detector, remembered), _first(outcome.fired))
+            ]
         except Exception:  # noqa: BLE001 -- the event is evaluated
             _log.exception("what fired could not be explained")
             nodes = []
     finally:
         detector.forget_lookups()
     return Firings(outcome.fired, tuple(outcome.messages), tuple(nodes))
+
+
+def _remembered(detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Remembered:
+    """Read what the first rules that may fire at an event remember before it, up to KEPT_BYTES_MAX."""
+    remembered = Remembered(detector.state, detector.events_seen, fields, sent).keep(())
+    left = KEPT_BYTES_MAX
+    for enabled in detector.rule_set.candidates(fields, sent):
+        for name in enabled.memories:
+            if left <= 0:
+                return remembered
+            if not remembered.has((name,)):
+                left -= remembered.keep_one(name)
+    return remembered
+
+
+def _was_kept(detector: Detector, remembered: Remembered, rule: Rule) -> bool:
+    live = detector.live[rule.id]
+    memories = requirements_of(rule.condition, live.birth).memories
+    return remembered.has(NodeName(node, path, live.birth) for node, path in memories)
 
 
 def dry_run(

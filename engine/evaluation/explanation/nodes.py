@@ -61,8 +61,8 @@ class ExplainedRule:
     rule: Rule
     node: Node
     why_not: tuple[Condition, ...] | None
-    """The smallest set of predicates that would change the verdict if each changed its truth at this event.
-    None if no set does, because the past or a missing key decides."""
+    """The smallest set of predicates that would change the verdict if each changed its truth at this event,
+    and that some event could change. None if no set does, because the past or a missing key decides."""
 
     @property
     def verdict(self) -> bool:

@@ -28,9 +28,18 @@ class Predicates:
         self._lookup_of: dict[str, Lookup] = {}
         """Each is kept here, because what it has cached serves all predicates about its fact."""
         self._shown: dict[str, Shown] = {}
+        self._replaced: Mapping[str, Any] = {}
+
+    def replaced(self, values: Mapping[str, Any]) -> "Predicates":
+        """Return the predicates at the same event with other values of some names; None for missing."""
+        others = Predicates(self._fields, self._sent, self._lookups, self._patterns)
+        others._replaced = values
+        return others
 
     def value(self, name: str) -> Any:
         """Return the value of a name, or None if it is missing."""
+        if name in self._replaced:
+            return self._replaced[name]
         return value_of(split_name(name), self._fields, self._sent)
 
     def shown(self, names: Collection[str]) -> dict[str, Shown]:
@@ -64,7 +73,8 @@ class Predicates:
                 other = list(constant) if isinstance(constant, tuple) else constant
                 return equal(value, other) is (leaf.op == "eq")
             case "in" | "nin" if isinstance(constant, tuple):
-                return any(equal(value, element) for element in constant) is (leaf.op == "in")
+                # The constants are all strings or all numbers, and only a boolean equals one of another type.
+                return (type(value) is not bool and value in constant) is (leaf.op == "in")
             case "contains":
                 return self._lookup(leaf.fact).contains(value, constant)
             case "matches" if isinstance(constant, str):
@@ -142,7 +152,8 @@ def _mismatch(leaf: language.Leaf, value: Any) -> list[str]:
         case "matches" if kind != "a string":
             return [f"{_is(leaf.fact, value)}, not a string"]
         case op if op in _TYPED_LISTS and isinstance(constant, tuple):
-            if {*map(json_type, constant)} <= {kind}:
+            # They are of one type.
+            if {*map(json_type, constant[:1])} <= {kind}:
                 return []
             return [f"{_is(leaf.fact, value)}, compared with {_plural(constant)}"]
         case _ if kind != json_type(constant):
@@ -179,5 +190,5 @@ def _cut(digits: str) -> str:
 
 
 def _plural(elements: tuple[LeafValue, ...] | list[Any]) -> str:
-    kinds = sorted({json_type(element).split(" ")[1] + "s" for element in elements})
-    return " and ".join(kinds)
+    # They are of one type.
+    return " and ".join([json_type(element).split(" ")[1] + "s" for element in elements[:1]])

@@ -10,8 +10,11 @@ import pytest
 from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
+from engine.evaluation.explanation import firings
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
+from engine.evaluation.explanation.past.remembered import KEPT_BYTES, Remembered
 from engine.evaluation.state import joining
+from engine.evaluation.state.node_names import NodeName
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
@@ -153,3 +156,35 @@ def test_dry_runs_meet_rules_that_fire(seed: int) -> None:
         if min(met["alone"], met["in batches"]) > 5:
             return
     pytest.fail(f"{met}")
+
+
+def test_an_explained_evaluation_reads_what_the_rules_that_may_fire_remember_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    detector = Detector()
+    for number in range(1_500):
+        action = f"per user (count(a == {number}) within 1m >= 2)"
+        detector.add_rule("rule", f'user == "u{number}" and {action}')
+    for _ in range(2):
+        detector.submit_clean([({"user": f"u{number}", "a": number}, 0, None) for number in range(20)])
+    read = 0
+    keep_one = Remembered.keep_one
+
+    def counted(remembered: Remembered, name: NodeName) -> int:
+        nonlocal read
+        read += 1
+        return keep_one(remembered, name)
+
+    monkeypatch.setattr(Remembered, "keep_one", counted)
+    fired = evaluate_explained(detector, {"user": "u7", "a": 7}, 1, {})
+    assert (len(fired.rules), len(fired.nodes), read) == (1, 1, 1)
+    assert fired.nodes[0].nodes[1].nodes[0].found == 2
+
+
+def test_a_rule_that_remembers_too_much_has_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    for number in range(3):
+        detector.add_rule("rule", f"count(a == {number}) >= 0")
+    monkeypatch.setattr(firings, "KEPT_BYTES_MAX", 2 * KEPT_BYTES)
+    fired = evaluate_explained(detector, {"a": 1}, 1, {})
+    assert (len(fired.rules), len(fired.nodes)) == (3, 2)

@@ -1,7 +1,7 @@
 """Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -166,6 +166,16 @@ class Bucket:
             for observe, rows in shapes.items():
                 mine.setdefault(observe, {}).update(rows)
         self.size += other.size
+
+    def members(self) -> Iterator[int]:
+        """Yield the members."""
+        for member, _, _ in self.pending:
+            yield member
+        for group in self.groups.values():
+            yield from group.rest[group.width - 1 :: group.width]
+        for shapes in self.several.values():
+            for rows in shapes.values():
+                yield from rows
 
     def unite(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected | None:
         """Return the members of some buckets, of which this is one, until one of them changes.

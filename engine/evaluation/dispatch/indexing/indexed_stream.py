@@ -64,6 +64,16 @@ class IndexedStream:
         self._finders = None
         self._combinations.clear()
 
+    def candidates(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> set[int]:
+        """Return the priorities of all rules that may fire at an event. Changes nothing."""
+        if self._patterns.bounded:
+            self._patterns.begin(fields, sent)
+        met = [*self._index.met_by(fields, sent), *self._state.globals.triggering.values()]
+        for table in self._state.tables.values():
+            met += table.would_meet(fields, sent)
+        # The numbers of updates are below 0.
+        return {member for bucket in met for member in bucket.members() if member > 0}
+
     def observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
         """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
         state, joins, combinations = self._state, self._joins, self._combinations

@@ -4,7 +4,7 @@ A member with several triggers is in several buckets, and an event may meet more
 kept here, as a tuple. The members that an event selects are collected first and then run by shape.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
@@ -146,6 +146,14 @@ class Selected(NamedTuple):
     several: Selection
     groups: Mapping[Any, Loop]
     pending: tuple[()] = ()
+
+    def members(self) -> Iterator[int]:
+        """Yield the members."""
+        for shapes in self.several.values():
+            for rows in shapes.values():
+                yield from map(member_of, rows if isinstance(rows, list) else rows.values())
+        for _, _, _, rest, _ in self.groups.values():
+            yield from [member_of(row) for row in rest]
 
     @classmethod
     def of(cls, found: RowsByPlace) -> Self:

@@ -216,6 +216,14 @@ class KeyTable(Generic[ColumnT]):
             met += [each.bucket for each in young if each.bucket is not None and slot not in each.ticks]
         return met
 
+    def would_meet(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket]:
+        """Return all buckets that an event may meet here, and perhaps some others. Changes nothing."""
+        slot = self.slot_at(fields, sent)
+        columns = [*self.begun, *self.triggering[slot]] if slot in self.triggering else self.begun[:]
+        if slot >= 0:
+            columns += [column for column in self.watched if column.triggers_at(slot)]
+        return [column.bucket for column in columns if column.bucket is not None]
+
     def admit(self, key: Key, tick: int, now_us: int) -> int:
         """Return the slot of a key, a new one if the key is not live."""
         shard = self.shards[hash((key,)) % SHARDS]

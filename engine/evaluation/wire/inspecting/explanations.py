@@ -1,21 +1,23 @@
 """Requests to explain why rules fire or not, and their answers as JSON."""
 
 import json
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import rule_document
-from engine.evaluation.explanation.explaining import explain_clean
+from engine.evaluation.explanation.explaining import one_by_one
+from engine.evaluation.explanation.trimming import trimmed
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import Done, EvaluateBody, check_timestamps, event_in
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""The most bytes of an answer, unless it is about one rule. Conditions with long texts in them are repeated
-at each level."""
+"""About the most bytes of an answer: conditions with long texts in them are repeated at each level. Of a rule
+that is asked for by its id, nodes are left out."""
 
 
 class ExplainBody(EvaluateBody):
@@ -29,16 +31,20 @@ def explain_body(detector: Detector, body: bytes) -> Done:
     decoded = decode(body, ExplainBody, detector.limits)
     check_timestamps([decoded.event], lambda _: "event")
     rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
-    explanation = explain_clean(detector, *event_in(decoded), rule_id=rule_id)
     rules: list[bytes] = []
     left = BYTES_MAX
-    for explained in explanation.rules:
-        rules.append(encoded(rule_document(explained)))
-        left -= len(rules[-1])
-        if left < 0 and len(explanation.rules) > 1:
-            said = f"the explanation is larger than {BYTES_MAX} bytes, which is the limit; name one rule"
-            raise Refusal(Entry(1400, said))
-    messages = encode_entries(list(explanation.messages))
+    # Each rule is encoded before the next one is explained, so that the bound on bytes bounds the work, too.
+    with one_by_one(detector, *event_in(decoded), rule_id=rule_id) as (event, explained):
+        for one in explained:
+            document = encoded(rule_document(one))
+            if len(document) > BYTES_MAX and rule_id is not None:
+                document = encoded(rule_document(replace(one, node=trimmed(one.node, BYTES_MAX))))
+            rules.append(document)
+            left -= len(document)
+            if left < 0 and rule_id is None and len(detector.live) > 1:
+                said = f"the explanation is larger than {BYTES_MAX} bytes, which is the limit; name one rule"
+                raise Refusal(Entry(1400, said))
+    messages = encode_entries(list(event.messages))
     return Done(b'{"rules":[' + b",".join(rules) + b"]}", messages)
 
 

@@ -7,6 +7,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
 from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.trimming import trimmed
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import (
     Answer,
@@ -62,6 +63,8 @@ def _answer(firings: Firings, *, explained: bool) -> Done:
         for place, (rule, node) in enumerate(zip(firings.rules, firings.nodes, strict=False)):
             try:
                 actions[place] = _explained(rule, node)
+                if len(actions[place]) > BYTES_MAX:
+                    actions[place] = _explained(rule, trimmed(node, BYTES_MAX))
             except Exception:  # noqa: BLE001 -- the event is evaluated, so its actions are answered
                 _log.exception("an explanation could not be encoded")
             left -= len(actions[place])

@@ -3,14 +3,19 @@
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining, why_not
-from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation import explaining, firings, trimming
+from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.evaluation.explanation.past import remembered
 from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
+from engine.evaluation.explanation.turning import why_not
+from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
 from engine.evaluation.wire.inspecting import explanations
 from engine.evaluation.wire.inspecting.explanations import explain_body
@@ -227,19 +232,83 @@ def turning(text: str, fields: dict) -> list[str] | None:
         ("(a == 1 and not a == 1) or (a == 1 and b == 1)", {}, ["a == 1", "b == 1"]),
         # The past is no predicate that an event could turn.
         ("sum(x) > 9 and a == 1 and (a == 1 or b == 1)", {"a": 1}, None),
-        ("per user where b == 1 a == 1", {"user": 1, "a": 1, "b": 1}, ["b == 1"]),
+        ("per user where b == 1 a == 1", {"user": 1, "a": 1, "b": 1}, ["a == 1"]),
         ("per a once b == 1", {}, None),
+        # A comparison is one predicate.
+        ("(b == 1 and c == 1) or x > 100", {}, ["x > 100"]),
+        ("(b == 1 and c == 1) or x < 100", {"x": 200}, ["x < 100"]),
+        ("x > 100", {"x": 100}, ["x > 100"]),
+        ("x > 100 and not x >= 100", {"x": 1}, None),
+        # What no event can be is not proposed.
+        ('action == "login" and once within 10m action == "logout"', {"action": "login"}, None),
+        ('action == "login" and once action == "logout"', {"action": "logout"}, None),
+        (
+            'action == "pay" and (once (action == "login" and ok == true) or amount > 5)',
+            {"action": "pay"},
+            ["amount > 5"],
+        ),
+        (
+            '(action == "login" and ok == true and a == 1) or action == "logout"',
+            {"action": "login"},
+            ['action == "logout"'],
+        ),
+        ("x > 5 and (x < 3 or a == 1)", {"x": 1}, ["x > 5", "a == 1"]),
+        ("x in [1, 2] and (x not in [1, 2] or a == 1)", {}, ["x in [1, 2]", "a == 1"]),
+        ("x == y and x == 1 and once y == 2", {"y": 1}, None),
+        ("x == y and not x == x", {"x": 1, "y": 1}, None),
+        ('t contains "a" and t contains "b" and t != "ab"', {"t": "ab"}, ['t != "ab"']),
+        ('t == "xyz" and t matches "^x" and (once t contains "q" or a == 1)', {"t": "xyz"}, ["a == 1"]),
     ],
 )
 def test_the_smallest_set_that_turns_the_verdict(text: str, fields: dict, expected: list[str] | None) -> None:
     assert turning(text, fields) == expected
 
 
-def test_the_search_for_the_smallest_set_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(why_not, "TRIED_MAX", 5)
-    # What the members would do is no answer where they share a predicate and contradict each other.
-    assert turning("(a == 1 and not a == 1) or (b == 1 and c == 1)", {}) is None
-    assert turning("(a == 1 and b == 1) or (a == 1 and c == 1)", {}) == ["a == 1", "b == 1"]
+def doubled(number: int, made: str) -> str:
+    """Give a condition of leaves that each stand twice, so that no set follows from those of the members."""
+    one = [made.format(f"a{place}", place) for place in range(number)]
+    pairs = [f"({left} or {right})" for left, right in itertools.combinations(one[:6], 2)]
+    return " and ".join([*pairs, f"({' and '.join(one)} or b == 1)", f"({' or '.join(one)})"])
+
+
+def test_a_note_says_that_the_search_for_the_smallest_set_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = doubled(14, "{} == {}")
+    assert node_of(text, {}).note is None
+    found = turning(text, {})
+    assert found is not None
+    monkeypatch.setattr(why_not.Steps.__init__, "__defaults__", (5,))
+    # The first look is always taken.
+    assert turning(text, {}) is not None
+    assert node_of(text, {}).note == explaining._NOT_SMALLEST
+    text = "a == 1 and (not a == 1 or b == 1)"
+    assert (turning(text, {}), node_of(text, {}).note) == (None, explaining._NOT_FOUND)
+
+
+@pytest.mark.parametrize("made", ["{} == {}", "once within 10m {} == {}", "{} > {}"])
+def test_what_turns_many_rules_of_doubled_leaves_is_bounded_work(
+    made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rules of one explanation share a bound, however hard the smallest set of each is to find."""
+    visited = 0
+    plain = PredicateTree._all_truths
+
+    def counted(tree: PredicateTree, truths: list[bool]) -> list[bool]:
+        nonlocal visited
+        visited += len(tree)
+        return plain(tree, truths)
+
+    monkeypatch.setattr(PredicateTree, "_all_truths", counted)
+    detector = Detector()
+    for number in range(12):
+        detector.add_rule("rule", f"{doubled(20, made)} and c == {number}")
+    explained = explain(detector, {}, 0)
+    assert len(explained.rules) == 12
+    nodes = sum(size(rule.node) for rule in explained.rules)
+    assert visited < 4 * why_not.STEPS_MAX + 20 * nodes
+
+
+def size(node: Node) -> int:
+    return 1 + sum(map(size, node.nodes))
 
 
 # -- bounds and refusals ------------------------------------------------------------------------------------
@@ -300,6 +369,47 @@ def test_integers_of_any_size_are_shown() -> None:
     assert b'"values":{"a":%b}' % (b"9" * 4_000) in explain_body(detector, body).result
 
 
+def first_only(explained_rule: Callable[..., ExplainedRule]) -> Callable[..., ExplainedRule]:
+    """Give the function that explains a rule, which may be called once: the answer is full then."""
+    calls = itertools.count()
+
+    def once(*given: Any) -> ExplainedRule:
+        assert next(calls) == 0, "no rule is explained once the answer is full"
+        return explained_rule(*given)
+
+    return once
+
+
+def test_nodes_of_one_rule_are_left_out_where_the_answer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    deep = "a == 1"
+    for _ in range(20):
+        deep = f"(not {deep}) and b == 1"
+    rule_id = detector.add_rule("deep", deep)
+    body = b'{"event": {"fields": {}, "timestamp_ms": 0}, "ruleId": "%b"}' % rule_id.encode()
+    whole = len(explain_body(detector, body).result)
+    monkeypatch.setattr(explanations, "BYTES_MAX", whole // 4)
+    cut = explain_body(detector, body).result
+    assert len(cut) < whole // 2
+    assert trimming.LEFT_OUT.encode() in cut
+    assert json.loads(cut)["rules"][0]["node"]["nodes"][1]["text"] == "b == 1"
+
+
+def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert firings.KEPT_BYTES_MAX // 8 < remembered.ENTRIES_MAX, "no evaluation is refused for what is kept"
+    detector = Detector()
+    for op in (">=", ">"):
+        detector.add_rule("rule", f"count(a == 1) {op} 5")
+    for _ in range(5):
+        detector.evaluate({"a": 1}, 0)
+    monkeypatch.setattr(remembered, "ENTRIES_MAX", 10)
+    assert len(explain(detector, {"a": 1}, 0).rules) == 2
+    monkeypatch.setattr(remembered, "ENTRIES_MAX", 9)
+    with pytest.raises(Refusal, match="more than 9 times and values") as refused:
+        explain(detector, {"a": 1}, 0)
+    assert refused.value.code == 1400
+
+
 def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = Detector()
     small = detector.add_rule("small", "a == 1")
@@ -314,6 +424,11 @@ def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: py
         explain_body(detector, body % b"")
     most = f"the explanation is larger than {bytes_of_rules - 1} bytes, which is the limit; name one rule"
     assert refused.value.entries == (Entry(1400, most),)
+    monkeypatch.setattr(explanations, "BYTES_MAX", 1)
+    monkeypatch.setattr(explaining, "explained_rule", first_only(explaining.explained_rule))
+    with pytest.raises(Refusal):
+        explain_body(detector, body % b"")
+    monkeypatch.undo()
     monkeypatch.setattr(explanations, "BYTES_MAX", 1)
     of_one = json.loads(explain_body(detector, body % b', "ruleId": "%b"' % small.encode()).result)
     assert [rule["ruleId"] for rule in of_one["rules"]] == [small]
