@@ -9,14 +9,14 @@ import click
 import msgspec
 
 from api.cli.counted import counted
-from api.cli.failures import CommandError
+from api.cli.failures import CommandError, warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import named_conditions, read_text
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.samples import Sample
+from engine.language.samples import NAMES_MAX, Sample
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 from engine.language.warnings import condition_warnings
@@ -79,6 +79,8 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
         with Recording(path, sys.stdin.buffer, reading) as recording:
             for event in islice(recording.events(), SAMPLE_EVENTS):
                 sample.add(event.fields)
+    if sample.overflows:
+        warn(f"the events have more than {NAMES_MAX} fields, so the conditions are not compared with them")
     return sample
 
 

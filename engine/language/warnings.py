@@ -29,11 +29,13 @@ def condition_warnings(
 ) -> list[ConditionWarning]:
     """Return the warnings about a condition, in document order, each name once.
 
-    `sample` holds events that the condition is meant for; without it there are no warnings about facts.
+    `sample` holds events that the condition is meant for; without it, or if it overflows, there are no
+    warnings about facts.
     `relations` names all stored relations; None means that they are unknown, and there are no warnings about
     relations. The vars of the sample count as relations, too.
     """
-    return list(_Checker(sample, relations).warnings(condition, ""))
+    known = None if sample is None or sample.overflows else sample
+    return list(_Checker(known, relations).warnings(condition, ""))
 
 
 class _Checker:

@@ -108,6 +108,7 @@ def test_patterns_from_outside_meet_re2_only() -> None:
     assert importing("re2") == {
         "engine/patterns/compiled_pattern.py",
         "engine/patterns/literals.py",
+        "engine/patterns/named_groups.py",
     }
 
 

@@ -15,7 +15,7 @@ def _parsed(context: click.Context, parameter: click.Parameter, given: tuple[str
             raise click.BadParameter(f"expected NAME=VALUE, got `{each}`")
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = text
         key[name] = value if isinstance(value, str | int | float) else text
     return key

@@ -1,7 +1,6 @@
 """The options that say how recordings are read."""
 
 import functools
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,8 @@ import click
 
 from api.cli.recordings.columns import COLUMN_TYPES, ColumnType
 from api.cli.recordings.reading import TIME_FIELDS, ReadingOptions
+from engine.patterns.compiled_pattern import PatternError
+from engine.patterns.named_groups import NamedGroups
 
 
 def _column_types(
@@ -26,14 +27,14 @@ def _column_types(
     return found
 
 
-def _pattern(_context: click.Context, _option: click.Parameter, given: str | None) -> re.Pattern[str] | None:
+def _pattern(_context: click.Context, _option: click.Parameter, given: str | None) -> NamedGroups | None:
     if given is None:
         return None
     try:
-        pattern = re.compile(given)
-    except re.error as error:
+        pattern = NamedGroups(given)
+    except PatternError as error:
         raise click.BadParameter(f"`{given}`: {error}") from None
-    if not pattern.groupindex:
+    if not pattern.names:
         raise click.BadParameter(f"`{given}`: it needs named groups, such as (?P<time>[^ ]+)")
     return pattern
 
@@ -63,7 +64,7 @@ _OPTIONS = (
         "--pattern",
         metavar="REGEX",
         callback=_pattern,
-        help="Read lines of text: the named groups of this regular expression are the fields, such as "
+        help="Read lines of text: the named groups of this regular expression (RE2) are the fields, such as "
         "`^(?P<time>.{15}) .* Failed password for (?P<user>\\S+) from (?P<ip>\\S+)`.",
     ),
 )
@@ -79,7 +80,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         time_format: str | None,
         old_times: bool,
         types: dict[str, ColumnType],
-        pattern: re.Pattern[str] | None,
+        pattern: NamedGroups | None,
         **given: Any,
     ) -> None:
         reading = ReadingOptions(

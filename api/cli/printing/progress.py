@@ -30,7 +30,8 @@ class BarGauge:
         columns: list[ProgressColumn] = [TextColumn("Replaying"), BarColumn(), _Count()]
         if size is not None:
             columns += [TextColumn("left"), TimeRemainingColumn()]
-        self._progress = Progress(*columns, console=console)
+        # Rich's own redirection would send the bar through the stream that escapes control sequences.
+        self._progress = Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False)
         self._task = self._progress.add_task("replay", total=size, events=0)
         self._size = size
         self._events = 0

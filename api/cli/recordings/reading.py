@@ -3,8 +3,8 @@
 import gzip
 import io
 import json
-import re
 import time
+import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from api.cli.recordings.rows import (
     reason_of,
 )
 from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
+from engine.patterns.named_groups import NamedGroups
 
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "timestamp_ms", "time", "ts")
 """The fields that may hold the time, unless one is named."""
@@ -76,7 +77,7 @@ class ReadingOptions:
     """Receives a sentence about an implausibly early first time; returns whether that time is right."""
     time_format: str | None = None
     """How times are written, as `strptime` says it; None for the forms that `TimeParser` knows."""
-    pattern: re.Pattern[str] | None = None
+    pattern: NamedGroups | None = None
     """A regular expression whose named groups are the fields of each line; None for NDJSON and CSV."""
 
 
@@ -106,7 +107,7 @@ class Recording:
                 )
             if self._bytes.peek().startswith(_BYTE_ORDER_MARK):
                 self._bytes.read(len(_BYTE_ORDER_MARK))
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             self._source.close()
             raise RecordingError(f"{self.name}: {reason_of(error)}") from None
 
@@ -147,7 +148,7 @@ class Recording:
                 if first and self._is_guessed_csv:
                     raise RecordingError(f"{error}{_READ_AS_CSV}") from None
                 raise
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, zlib.error) as error:
                 raise RecordingError(f"{self.name}: {reason_of(error)}") from None
 
     def _check_plausible(self, time_us: int, said: str) -> None:

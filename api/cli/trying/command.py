@@ -92,8 +92,8 @@ def trial(
     """Run RULES over recorded events, without a service, and show when, for whom and where each fires.
 
     RULES is a file of rules (`name: condition`, YAML or JSON). Each FILE is NDJSON, CSV with a header line,
-    or with --pattern lines of text; plain or gzipped. - is standard input, and may be a live pipe: firings
-    are shown as they happen.
+    or with --pattern lines of text; plain or gzipped, no line longer than 16 MiB. - is standard input, and
+    may be a live pipe: firings are shown as they happen.
 
     Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
     the event. At the end, a table shows how often each rule fired. Warnings say where rules do not fit the

@@ -7,13 +7,15 @@ from api.cli.rule_files import NamedCondition
 from engine.evaluation.facts.values import split_name, value_of
 from engine.language.condition import Leaf, walk
 from engine.language.diagnostics import nearest, quoted
-from engine.language.samples import Sample
+from engine.language.samples import NAMES_MAX, Sample
 from engine.language.warnings import condition_warnings
 
 SAMPLE_EVENTS: Final = 20_000
 """The most events whose fields are compared with the rules."""
 _VALUES_MAX: Final = 1_000
 """The most values of a fact that are kept; a fact with more is not an enumeration."""
+_VALUE_CHARS_MAX: Final = 1_000
+"""Only the beginning of a longer value is kept."""
 
 
 class Mismatches:
@@ -36,20 +38,22 @@ class Mismatches:
         for fact, values in self._values.items():
             value = value_of(split_name(fact), fields, {})
             if type(value) is str and len(values) <= _VALUES_MAX:
-                values.add(value)
+                values.add(value[:_VALUE_CHARS_MAX])
 
     def lines(self) -> Iterator[str]:
         """Yield the mismatches as text, rule by rule."""
         events = SAMPLE_EVENTS - self._left
         if not events:
             return
+        if self._sample.overflows:
+            yield f"the events have more than {NAMES_MAX} fields, so the rules are not compared with them"
         among = "" if self._left else f" (in the first {events} events)"
         for rule in self._rules:
             for warning in condition_warnings(rule.condition, self._sample):
                 yield f"{rule.name}: {warning.text}{among}"
             for leaf, text in _texts_of(rule):
                 values = self._values[leaf.fact]
-                if not values or text in values or len(values) > _VALUES_MAX:
+                if not values or text[:_VALUE_CHARS_MAX] in values or len(values) > _VALUES_MAX:
                     continue
                 near = nearest(text, sorted(values))
                 meant = f"; the recording has {quoted(near)}" if near else ""

@@ -368,6 +368,7 @@ async def test_every_defect_of_shape_is_listed_with_its_place(
         ("a\x00b", False),
         ("\x7f", False),
         ("\x85", False),
+        ("\x9b31m", False),
         ("\x1b[31m", False),
     ],
 )
@@ -379,6 +380,8 @@ async def test_names_are_bounded_and_have_no_control_characters(
     rule = await caller.rule(detector, "a == 1")
     for method, path, document in (
         ("POST", "/api/detectors", {"name": name}),
+        ("POST", f"/api/detectors/{detector}/fork", {"name": name}),
+        ("POST", "/api/tokens", {"name": name}),
         ("POST", rules, {"name": name, "condition": "a == 1"}),
         ("PATCH", f"{rules}/{rule}", {"name": name}),
     ):

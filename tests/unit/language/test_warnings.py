@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.facts.values import split_name, value_of
-from engine.language.samples import Sample
+from engine.language.samples import NAMES_MAX, PATH_CHARS_MAX, Sample
 from engine.language.text.parser import parse
 from engine.language.warnings import ConditionWarning, condition_warnings
 
@@ -310,3 +310,23 @@ def test_a_sample_has_exactly_the_names_that_look_up_finds(fields: dict[str, Any
     for name in names:
         found = value_of(split_name(name), fields, {})
         assert bool(sample.types(name)) == (found is not None), name
+
+
+def test_a_sample_of_more_names_than_anyone_has_is_given_up() -> None:
+    sample = Sample()
+    sample.add({"a": 1})
+    sample.add({f"f{number}": 1 for number in range(NAMES_MAX - 1)})
+    assert condition_warnings(parse("b == 1"), sample)
+    assert not sample.overflows
+    sample.add({"one": "more"})
+    assert sample.overflows
+    assert sample.names() == frozenset()
+    sample.add({"a": 1})
+    assert condition_warnings(parse("b == 1 and a == 'x'"), sample) == []
+
+
+def test_long_paths_are_not_repeated_for_every_member() -> None:
+    sample = Sample()
+    inner = {f"m{number}": 1 for number in range(100)}
+    sample.add({"x" * PATH_CHARS_MAX: inner, "y" * (PATH_CHARS_MAX - 1): inner, "z": {"z" * 2_000: inner}})
+    assert len(sample.names()) == 3 + 100 + 1

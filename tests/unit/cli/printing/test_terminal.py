@@ -249,7 +249,7 @@ def test_under_a_progress_bar_lines_are_escaped_too(monkeypatch: pytest.MonkeyPa
 
     @click.command()
     def echo() -> None:
-        with BarGauge(Console(force_terminal=True, width=40, color_system=None), 10) as gauge:
+        with BarGauge(Console(force_terminal=True, width=40, color_system="standard"), 10) as gauge:
             gauge.advance(1, 5)
             click.echo(f"<{HOSTILE}>")
             click.echo(f"<{HOSTILE}>", err=True)
@@ -261,6 +261,8 @@ def test_under_a_progress_bar_lines_are_escaped_too(monkeypatch: pytest.MonkeyPa
     shown = raw.getvalue().decode()
     assert shown.count(f"<{escaped(HOSTILE)}>") == 2
     assert "1 events" in shown
+    # The bar's own sequences are none of a stranger.
+    assert ("\x1b[90m" in shown, r"\x1b[90m" in shown) == (True, False)
 
 
 @pytest.fixture

@@ -1,13 +1,18 @@
 import csv
-import re
+import gzip
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from api.cli.recordings import rows
 from api.cli.recordings.columns import ColumnType
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.rows import RecordingError
+from engine.patterns.named_groups import NamedGroups
 from tests.unit.cli.recorded import read, written
+from tests.work_growth import grows_linearly
 
 
 def test_a_csv_row_has_the_types_that_its_cells_can_be(tmp_path: Path) -> None:
@@ -118,7 +123,7 @@ def test_the_types_are_decided_by_the_lines_that_have_begun(
     assert [event.fields for event in read("-", piped=pieces)] == expected
 
 
-LOGINS = re.compile(r"^(?P<ts>\d+) (?P<user>\S+)(?: tries=(?P<n>\S+))?$")
+LOGINS = NamedGroups(r"^(?P<ts>\d+) (?P<user>\S+)(?: tries=(?P<n>\S+))?$")
 
 
 def test_the_named_groups_of_a_pattern_are_the_fields_of_a_line(tmp_path: Path) -> None:
@@ -166,3 +171,113 @@ def test_cells_are_separated_by_what_the_header_has_most_of(
 ) -> None:
     [event] = read(written(tmp_path, "e.csv", content))
     assert list(event.fields.values()) == cells
+
+
+class Endless(gzip.GzipFile):
+    """Counts what is decompressed."""
+
+    unpacked_bytes = 0
+
+    def readinto(self, buffer: Any) -> int:
+        taken = super().readinto(buffer)
+        Endless.unpacked_bytes += taken
+        return taken
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "said"),
+    [
+        ("e.ndjson.gz", b'{"a": "%s"}', "line 2: it is longer than 1 MiB"),
+        ("e.csv.gz", b"1,%s", "line 2: a row is longer than 1 MiB"),
+        ("e.log.gz", b"1 %s", "line 2: it is longer than 1 MiB"),
+    ],
+)
+def test_a_line_without_an_end_is_refused_before_it_is_unpacked(
+    tmp_path: Path, name: str, line: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "LINE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(gzip, "GzipFile", Endless)
+    monkeypatch.setattr(Endless, "unpacked_bytes", 0)
+    first = {"e.ndjson.gz": b'{"ts": 1}', "e.csv.gz": b"ts,a", "e.log.gz": b"1 ada"}[name]
+    path = written(tmp_path, name, gzip.compress(first + b"\n" + line % (b"x" * (64 << 20)) + b"\n", 1))
+    with pytest.raises(RecordingError) as refusal:
+        read(path, pattern=LOGINS if "log" in name else None)
+    assert str(refusal.value) == f"{path}, {said}"
+    assert 0 < Endless.unpacked_bytes < 8 << 20
+
+
+def test_a_row_of_many_lines_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "LINE_BYTES_MAX", 1000)
+    path = written(tmp_path, "e.csv", b"ts,a\n" + b'1,"b"\n' * 500 + b'1,"' + b"b\n" * 1000)
+    with pytest.raises(RecordingError, match=r"line 1000: a row is longer than 0 MiB"):
+        read(path)
+
+
+def test_the_longest_line_is_read(tmp_path: Path) -> None:
+    line = json.dumps({"ts": 1, "a": "x" * (rows.LINE_BYTES_MAX - 19)}).encode()
+    assert len(line) == rows.LINE_BYTES_MAX - 1
+    assert len(read(written(tmp_path, "e.ndjson", line + b"\n"))) == 1
+    with pytest.raises(RecordingError, match=r"e\.ndjson, line 1: it is longer than 16 MiB"):
+        read(written(tmp_path, "e.ndjson", line + b"  \n"))
+
+
+def test_the_first_rows_are_bounded_in_size_too(tmp_path: Path) -> None:
+    # So many lines begin in the first megabyte, that their number would be no bound.
+    told: list[str] = []
+    content = b"ts\n" + b"\n" * (1 << 20) + b"1\n" * 10 + b"7,%s\n" % (b"x" * 60_000) * 100
+    with pytest.raises(RecordingError, match="expected 1 cells, got 2"):
+        read(written(tmp_path, "e.csv", content), tell=told.append)
+    assert told[0].endswith("from the first 10 rows: ts number")
+    many = b"1 ada\n" + b"1 " + b"x" * 200_000 + b"\n"
+    read(written(tmp_path, "e.log", b"\n" * (1 << 20) + many * 20), pattern=LOGINS, tell=told.append)
+    assert told[1].endswith("from the first 12 rows: ts number, user text, n text")
+
+
+def test_a_corrupted_gzip_is_told(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b'{"ts": 1}\n' * 100_000 + bytes(range(256)) * 100))
+    packed[200:220] = b"\xff" * 20
+    with pytest.raises(RecordingError, match=r"e\.ndjson\.gz: "):
+        read(written(tmp_path, "e.ndjson.gz", bytes(packed)))
+
+
+@pytest.mark.parametrize("deep", ['{"a":', "["])
+def test_a_line_is_nested_as_deep_as_an_event(tmp_path: Path, deep: str) -> None:
+    def line(depth: int) -> bytes:
+        closed = "}" if deep[0] == "{" else "]"
+        return f'{{"ts": 1, "b": {deep * (depth - 1)}0{closed * (depth - 1)}}}\n'.encode()
+
+    flat = b'{"ts": 1, "a": [' + b"[]," * 100 + b"0]}\n"
+    assert len(read(written(tmp_path, "e.ndjson", flat + line(64)))) == 2
+    for depth in (65, 900):
+        with pytest.raises(RecordingError, match=r"line 2: it is nested more than 64 deep"):
+            read(written(tmp_path, "e.ndjson", flat + line(depth)))
+    with pytest.raises(RecordingError, match=r"line 2: not JSON: it is nested too deeply"):
+        read(written(tmp_path, "e.ndjson", flat + line(100_000)))
+
+
+def head_of(columns: int) -> list[str]:
+    return ["ts", *(f"c{number}" for number in range(columns - 1))]
+
+
+def test_a_head_has_at_most_so_many_columns(tmp_path: Path) -> None:
+    told: list[str] = []
+    cells = ",".join(["1"] * rows.COLUMNS_MAX)
+    content = f"{','.join(head_of(rows.COLUMNS_MAX))}\n{cells}\n".encode()
+    [event] = read(written(tmp_path, "e.csv", content), tell=told.append)
+    assert len(event.fields) == rows.COLUMNS_MAX
+    assert told[0].endswith("c97 number, c98 number, …")
+    with pytest.raises(RecordingError, match="line 1: it has 60000 columns; at most 4096 are read"):
+        read(written(tmp_path, "e.csv", ",".join(head_of(60_000)).encode()))
+
+
+def test_a_head_is_read_in_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "COLUMNS_MAX", 10**6)
+    heads = {columns: head_of(columns) for columns in (2_000, 8_000)}
+    assert grows_linearly(lambda columns: rows._header(heads[columns], "e"), 2_000)
+
+
+def test_a_pattern_takes_no_longer_for_a_hostile_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "e.log", b"1 " + b"a" * 100_000 + b"!\n")
+    told: list[str] = []
+    assert read(path, pattern=NamedGroups(r"^(?P<ts>\d) (?P<a>(a+)+)$"), tell=told.append) == []
+    assert told == [f"{path}: skipped 1 line without a match of the pattern"]
