@@ -230,9 +230,12 @@ def test_a_member_that_is_met_before_and_after_a_filter_runs_once_at_a_sampled_e
         assert [len(detector.evaluate({"q": 1, "k": 1}, 1)) for _ in range(3)] == [1, 1, 1]
 
 
-def test_an_unknown_rule_has_no_tree() -> None:
+def test_an_unknown_rule_has_no_tree_and_no_keys() -> None:
     with pytest.raises(Refusal) as refused:
         standing(Detector(), "0" * 32, {})
+    assert refused.value.code == 1201
+    with pytest.raises(Refusal) as refused:
+        true_keys(Detector(), "0" * 32, "", 1, KeyPlace())
     assert refused.value.code == 1201
 
 
