@@ -41,7 +41,7 @@ class ExplainedRule(Struct):
     node: ExplainedNode
     shadow: Literal[True] | UnsetType = UNSET
     why_not: list[str] | UnsetType = UNSET
-    """The smallest set of predicates that, if negated, changes the verdict; absent if none does."""
+    """The smallest set of predicates that an event could change to turn the verdict; absent if none does."""
 
 
 class Explanation(Struct):
