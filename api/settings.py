@@ -19,7 +19,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        *("host", "port", "data", "existing_data", "front_ends"),
+        *("host", "port", "probe_port", "data", "existing_data", "front_ends"),
         *("ray_address", "bootstrap_token", "bootstrap_token_file"),
         *("log_format", "log_level", "access_log", "slow_request_ms"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
@@ -46,6 +46,13 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
+    probe_port: int = _setting(
+        0,
+        "The port at which a thread of its own answers /healthz, /readyz and /metrics, however busy the "
+        "service is; 0 for none.",
+        least=0,
+        most=65_535,
+    )
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     existing_data: bool = _setting(False, "Refuse a data folder without an id, as when its mount is missing.")
     front_ends: int = _setting(

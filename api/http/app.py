@@ -13,14 +13,17 @@ from api.http.request import timeout
 from api.http.request.log import RequestLog
 from api.http.router import Handler, Router
 from api.http.slow_path import SlowPath
-from api.observability.metrics import CONTENT_TYPE, metrics_text
+from api.observability.metrics_page import MetricsPage
+from api.observability.readiness import Readiness
 from api.observability.request_metrics import RequestMetrics
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
+from engine.runtime.broker.broker import Status
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.measurements.figures import ClusterFigures
 
 
 class Application:
@@ -33,12 +36,14 @@ class Application:
         self._fleet = fleet
         self._metrics = RequestMetrics()
         self._discard = BodyDiscard(settings.max_discard_bytes)
-        self._handlers = Handlers(settings, fleet)
+        self.readiness = Readiness(fleet.status)
+        self.metrics_page = MetricsPage(self._look)
+        self._handlers = Handlers(settings, fleet, self.readiness)
         router = Router(self._handlers, deadline_s)
         self.quart = router.quart
         for path, page in {**pages(), **console_pages(), "/": TO_DOCS}.items():
             router.add(path, "GET", _sending(page))
-        router.add("/metrics", "GET", self._give_metrics)
+        router.add("/metrics", "GET", self.metrics_page.answer)
         self.quart.after_serving(self._handlers.close)
         authenticator = Authenticator(fleet, settings.bootstrap_token)
         self._streams = NdjsonStreams(settings, fleet, self._discard, authenticator, memory, deadline_s)
@@ -59,7 +64,7 @@ class Application:
 
     def announce_shutdown(self) -> None:
         """Have /readyz answer 503 from now on. Requests are still served."""
-        self._handlers.announce_shutdown()
+        self.readiness.announce_shutdown()
 
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
@@ -68,15 +73,14 @@ class Application:
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 
-    async def _give_metrics(self) -> Response:
-        """Return the metrics; without the broker, those of this front end and the last known counts."""
+    async def _look(self) -> tuple[Status, ClusterFigures]:
+        """Return what /metrics shows; without the broker, this front end and the last known counts."""
         try:
             await self.report()
             cluster = await self._fleet.cluster()
         except DetectorUnavailable:
             cluster = self._fleet.own_figures()
-        text = metrics_text(await self._fleet.status(), cluster)
-        return Response(200, text, content_type=CONTENT_TYPE)
+        return await self._fleet.status(), cluster
 
     def end_streams(self) -> None:
         """End streams and body discards, which callers could keep open for as long as they like."""

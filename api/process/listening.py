@@ -23,27 +23,47 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
     Connections made before the service is up wait for it. Raises StartError.
     """
     with ExitStack() as sockets:
-        try:
+        with _start_errors(settings.host, settings.port, "--port"):
             listeners = [sockets.enter_context(listener) for listener in _listeners(settings)]
-        except OSError as error:
-            reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
-            hint = "; name another one with --port" if error.errno == errno.EADDRINUSE else ""
-            message = f"cannot listen on {settings.host}, port {settings.port}: {reason}{hint}"
-            raise StartError(message) from None
         yield listeners
 
 
-def _listeners(settings: Settings) -> Iterator[socket.socket]:
-    found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+@contextmanager
+def listening_for_probes(settings: Settings) -> Iterator[socket.socket | None]:
+    """Yield the listening socket for probes, None if they have no port of their own. Raises StartError."""
+    if not settings.probe_port:
+        yield None
+        return
+    with _start_errors(settings.host, settings.probe_port, "--probe-port"):
+        listener, _ = _listener(settings.host, settings.probe_port)
+    with listener:
+        yield listener
+
+
+@contextmanager
+def _start_errors(host: str, port: int, option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
+        hint = f"; name another one with {option}" if error.errno == errno.EADDRINUSE else ""
+        raise StartError(f"cannot listen on {host}, port {port}: {reason}{hint}") from None
+
+
+def _listener(host: str, port: int) -> tuple[socket.socket, socket.AddressFamily]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # `localhost` may resolve to IPv6 and IPv4. All callers try IPv4.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    host, port = address[:2]
+    return socket.create_server((address[0], address[1]), family=family, backlog=_BACKLOG), family
+
+
+def _listeners(settings: Settings) -> Iterator[socket.socket]:
     # Without reuse_port first: this refuses a port of another service even if that one shares it.
-    alone = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    alone, family = _listener(settings.host, settings.port)
     if settings.front_ends == 1:
         yield alone
         return
-    port = alone.getsockname()[1]
+    host, port = alone.getsockname()[:2]
     alone.close()
     for _ in range(settings.front_ends):
         yield socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)

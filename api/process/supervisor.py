@@ -14,11 +14,13 @@ import uvloop
 
 from api.http.app import Application
 from api.observability import logs
+from api.observability.metrics_page import MetricsPage, look_at
+from api.observability.probes import Probes, probes
+from api.observability.readiness import Readiness
 from api.process.descriptors import raise_limit
-from api.process.environment import keep_needed
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
-from api.process.listening import StartError, listening
+from api.process.listening import StartError, listening, listening_for_probes
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
@@ -27,6 +29,7 @@ from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.process.environment import keep_needed
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.trial import try_folder
@@ -67,7 +70,11 @@ def run(settings: Settings, work: Work) -> None:
     _interrupt_on_signals()
     keep_needed()
     raise_limit()
-    with suppress(KeyboardInterrupt), listening(settings) as listeners:
+    with (
+        suppress(KeyboardInterrupt),
+        listening(settings) as listeners,
+        listening_for_probes(settings) as for_probes,
+    ):
         _refuse_folder(settings)
         try:
             ray = start_ray(settings.ray_address, settings.join_timeout_s)
@@ -78,18 +85,23 @@ def run(settings: Settings, work: Work) -> None:
             if settings.ray_address != cluster.LOCAL:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve_watching(settings, listeners, work, ray))
+                runner.run(_serve_watching(settings, listeners, for_probes, work, ray))
 
 
 async def _serve_watching(
-    settings: Settings, listeners: list[socket.socket], work: Work, ray: cluster.Cluster
+    settings: Settings,
+    listeners: list[socket.socket],
+    for_probes: socket.socket | None,
+    work: Work,
+    ray: cluster.Cluster,
 ) -> None:
     """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
     stopping = _stop_on_signals()
     loss = RayLoss()
     looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))
     try:
-        await _serve(settings, listeners, work, ray, stopping, loss)
+        with probes(for_probes) as answering:
+            await _serve(settings, listeners, answering, work, ray, stopping, loss)
     except UnsavedError as error:
         if loss.reason is None:
             raise
@@ -107,6 +119,7 @@ async def _serve_watching(
 async def _serve(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
     listeners: list[socket.socket],
+    answering: Probes | None,
     work: Work,
     ray: cluster.Cluster,
     stopping: asyncio.Event,
@@ -133,6 +146,8 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         until_stopped = partial(_until_stopped, work, running, stopping)
         if settings.front_ends == 1:
             app = Application(settings, fleet)
+            if answering is not None:
+                answering.show(app.readiness, app.metrics_page)
             await serve_on(
                 listeners[0],
                 app,
@@ -142,15 +157,19 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
                 grace_s=grace_s,
             )
         else:
-            await _serve_by_front_ends(settings, listeners, fleet, until_stopped, grace_s)
+            readiness = Readiness(fleet.status)
+            if answering is not None:
+                answering.show(readiness, MetricsPage(partial(look_at, fleet)))
+            await _serve_by_front_ends(settings, listeners, fleet, until_stopped, grace_s, readiness)
 
 
-async def _serve_by_front_ends(
+async def _serve_by_front_ends(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
     listeners: list[socket.socket],
     fleet: Fleet,
     until_stopped: Callable[[], Awaitable[None]],
     grace_s: Callable[[], float],
+    readiness: Readiness,
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
     front_ends = FrontEnds(settings, fleet.broker, listeners)
@@ -161,6 +180,7 @@ async def _serve_by_front_ends(
     try:
         await until_stopped()
     finally:
+        readiness.announce_shutdown()
         refusal = asyncio.get_running_loop().call_later(
             settings.shutdown_wait_s + grace_s(), fleet.refuse_all
         )

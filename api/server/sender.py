@@ -11,8 +11,9 @@ from engine.runtime.concurrency.memory_budget import MemoryBudget
 LINGER_S = 1.0
 """How long the caller has to close the connection after the last response; then the service does."""
 
-JOINED_BYTES_MAX: Final = 64 * 1024
-"""Up to this size, joining head and body costs less than sending them separately."""
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Up to this size, joining head and body costs less than sending them separately. Longer bodies, such as the
+page of /metrics, may be sent to many callers, who share the bytes."""
 
 _UNSENT_BYTES = 8 * 1024
 """How much may be unsent in the transport before a sender waits, and the memory budget counts it."""

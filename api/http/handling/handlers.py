@@ -8,19 +8,18 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
 from api.http.handling.condition_parsing import parse_condition
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_key
-from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
+from api.observability.readiness import Readiness
+from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, success
 from api.schema.messages import catalogue, cluster, evaluations, explanations, rules
 from api.schema.messages.comparisons import ComparisonQuery
 from api.schema.messages.state import StateQuery
 from api.schema.operation import ID_PATTERN
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
-from engine.language.diagnostics import Entry
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable, no_such_token
 from engine.runtime.contract.requests import operations
@@ -37,8 +36,6 @@ _DECODERS: Final = 2
 _PIECE: Final = 1000
 """Entries of a list that are encoded at once, in less than a millisecond."""
 
-_NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
-
 
 class Handlers:
     """A method for each operation, with its name; `schema/operations.py` describes the operations.
@@ -47,16 +44,12 @@ class Handlers:
     The slow path has confirmed before that the detector exists.
     """
 
-    def __init__(self, settings: Settings, fleet: Fleet) -> None:
+    def __init__(self, settings: Settings, fleet: Fleet, readiness: Readiness) -> None:
         self._fleet = fleet
+        self._readiness = readiness
         self._limits = settings.limits()
         self._parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
         self._decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="decode")
-        self._closing = False
-
-    def announce_shutdown(self) -> None:
-        """Have /readyz answer 503 from now on. Requests are still served."""
-        self._closing = True
 
     async def close(self) -> None:
         """End the threads."""
@@ -208,13 +201,7 @@ class Handlers:
         return _success(cluster.Alive(alive=True))
 
     async def readiness(self, *, has_token: bool) -> Response:
-        if self._closing:
-            return refused([Entry(1503, "the server is shutting down")])
-        status = await self._fleet.status()
-        if not status.reasons:
-            return _success(cluster.Ready(ready=True, problems=status.problems if has_token else UNSET))
-        reasons = (*status.reasons, *status.problems) if has_token else (_NOT_READY,)
-        return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
+        return await self._readiness.answer(has_token=has_token)
 
     async def _listed(self, entries: Sequence[tuple[str, str]]) -> Response:
         """Return a list of detectors, yielding to other tasks between its pieces.

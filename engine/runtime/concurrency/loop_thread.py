@@ -17,7 +17,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = uvloop.new_event_loop()
         self._ended = False
-        threading.Thread(target=self.loop.run_forever, name=name, daemon=True).start()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Begin a task; callable from any thread."""
@@ -32,6 +32,10 @@ class LoopThread:
         if not self._ended:
             self._ended = True
             self.begin(self._stop())
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.close()
 
     async def _stop(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,11 +1,17 @@
 """/metrics: what monitors read, and that what happens is counted there."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prometheus_client.metrics_core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import Application
+from api.observability import metrics_page
+from api.observability.metrics_page import KEPT_S
+from api.server.sender import Sender
 from api.settings import Settings
 from engine.runtime.contract.measurements.counters import COUNTERS
 from tests.api.caller import Caller
@@ -15,6 +21,8 @@ from tests.local_runtime.service import front_end, local_service, until
 
 
 async def read(caller: Caller) -> dict[str, float]:
+    # The page of the last second would be given again.
+    await asyncio.sleep(KEPT_S)
     response = await caller.plain("GET", "/metrics")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/plain")
@@ -23,6 +31,7 @@ async def read(caller: Caller) -> dict[str, float]:
 
 
 async def families(caller: Caller) -> dict[str, list[Sample]]:
+    await asyncio.sleep(KEPT_S)
     response = await caller.plain("GET", "/metrics")
     return {family.name: family.samples for family in text_string_to_metric_families(response.text)}
 
@@ -93,3 +102,72 @@ async def test_requests_are_counted_by_operation_and_status_over_all_front_ends(
     assert buckets[-1] == 4
     (took_s,) = (sample.value for sample in evaluations if sample.name.endswith("_sum"))
     assert 0 < took_s < 4 * 30
+
+
+async def test_the_page_is_made_once_for_all_who_want_it_and_its_bytes_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    render = metrics_page.metrics_text
+
+    def counted(*what: Any) -> bytes:
+        made.append(what)
+        return render(*what)
+
+    monkeypatch.setattr(metrics_page, "metrics_text", counted)
+    settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
+    async with local_service(tmp_path) as service:
+        app = Application(settings, service.fleet)
+        caller = Caller(app, BOOTSTRAP)
+        responses = await asyncio.gather(*(caller.plain("GET", "/metrics") for _ in range(100)))
+        assert {response.status_code for response in responses} == {200}
+        assert len(made) == 1
+        one, other = await app.metrics_page.answer(), await app.metrics_page.answer()
+        assert one.body is other.body
+        await asyncio.sleep(KEPT_S)
+        # A caller who leaves takes the page from nobody else.
+        leaving, staying = (asyncio.create_task(app.metrics_page.answer()) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert (await staying).status == 200
+        assert len(made) == 2
+
+
+async def test_callers_without_a_token_have_the_broker_asked_once_a_second_for_readiness(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
+    async with local_service(tmp_path) as service:
+        app = Application(settings, service.fleet)
+        status, asked = service.broker.status, 0
+
+        async def counted() -> Any:
+            nonlocal asked
+            asked += 1
+            return await status()
+
+        service.broker.status = counted  # type: ignore[method-assign]
+        stranger = Caller(app, "")
+        answers = [await stranger.plain("GET", path) for _ in range(50) for path in ("/readyz", "/healthz")]
+        assert {answer.status_code for answer in answers} == {200}
+        assert asked <= 2
+        app.announce_shutdown()
+        assert (await stranger.plain("GET", "/readyz")).status_code == 503
+
+
+async def test_a_page_that_many_callers_get_is_not_copied_for_each() -> None:
+    written: list[bytes] = []
+
+    class Recording(asyncio.Transport):
+        def write(self, data: Any) -> None:
+            written.append(data)
+
+        def is_closing(self) -> bool:
+            return False
+
+    page = b"x" * 20_000
+    sender = Sender(asyncio.get_running_loop(), Recording())
+    sender.hold(b"head")
+    sender.send(page)
+    assert written[0] == b"head"
+    assert written[1] is page

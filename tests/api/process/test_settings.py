@@ -32,6 +32,7 @@ def test_the_defaults_are_those_of_the_parts() -> None:
 
 BOUNDS: dict[str, tuple[float, float | None]] = {
     "port": (0, 65_535),
+    "probe_port": (0, 65_535),
     "front_ends": (1, 256),
     "slow_request_ms": (0, None),
     "detectors_per_worker": (1, 2_000),

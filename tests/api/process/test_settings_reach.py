@@ -207,6 +207,8 @@ ELSEWHERE = {
     "max_discard_bytes": "tests/api/http/wire/test_bodies_and_callers.py::"
     "test_an_endless_body_past_the_discard_leaves_no_task_behind",
     "port": "tests/integration/service/test_command_line.py::test_a_port_in_use_is_said",
+    "probe_port": "tests/api/observability/test_probes.py::"
+    "test_a_port_in_use_is_told_before_anything_else_is_started",
     "ray_address": "tests/integration/cluster/test_cluster_ray.py::"
     "test_a_cluster_that_is_not_there_is_told_at_once",
     "shutdown_grace_s": "tests/api/process/test_settings_reach.py::test_the_server_is_given_its_times",

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from api.observability.metrics_page import KEPT_S
 from api.server.connection import QUIET_S
 from tests.service_process import DEADLINE_S, END_WITHIN_S, Served, program, refused_in_time, served
 
@@ -246,6 +247,8 @@ def test_one_that_is_killed_is_replaced_and_callers_of_the_others_do_not_notice(
 
 
 def lost(service: Served) -> float:
+    # The page of the last second would be given again.
+    time.sleep(KEPT_S)
     text = service.request("GET", "/metrics").text
     found = re.search(r"^rule_detector_front_ends_lost_total (\S+)$", text, re.MULTILINE)
     assert found is not None

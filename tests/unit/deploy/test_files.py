@@ -135,6 +135,12 @@ def test_probes_ask_operations_that_need_no_token() -> None:
     open_paths = {operation.path for operation in OPERATIONS if operation.is_open}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in open_paths
+        assert container[probe]["httpGet"]["port"] == "probes", "callers must not keep it from an answer"
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    ports = {one["name"]: str(one["containerPort"]) for one in container["ports"]}
+    assert variables["RULE_DETECTOR_PROBE_PORT"] == ports["probes"]
+    pod = documents()["Deployment", "rule-detector"]["spec"]["template"]
+    assert pod["metadata"]["annotations"]["prometheus.io/port"] == ports["probes"]
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz", (
         "a pod that is not ready must not be killed"
     )

@@ -10,6 +10,7 @@ import pytest
 from api.http.app import Application
 from api.http.handling import handlers as routes
 from api.http.handling.handlers import Handlers
+from api.observability.readiness import Readiness
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from tests.api.caller import Caller
@@ -115,7 +116,8 @@ async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
         async def detectors(self) -> list[tuple[str, str]]:
             return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
 
-    handlers = Handlers(Settings(), Many())  # type: ignore[arg-type]
+    fleet = Many()
+    handlers = Handlers(Settings(), fleet, Readiness(fleet.status))  # type: ignore[arg-type]
     turns = 0
 
     async def others() -> None:

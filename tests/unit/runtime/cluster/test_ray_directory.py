@@ -116,8 +116,8 @@ def test_a_service_that_is_held_up_itself_does_not_replace_the_directory(
         client = await reach.connect()
         for _ in range(3):
             directory.asked.clear()
-            while not directory.asked.is_set():
-                await asyncio.sleep(0.001)  # noqa: ASYNC110 -- another thread sets it
+            while not directory.asked.is_set():  # noqa: ASYNC110 -- another thread sets it
+                await asyncio.sleep(0.001)
             # A sign of life is under way.
             time.sleep(1.5 * SILENT_S)  # noqa: ASYNC251 -- that is what is tested
             await asyncio.sleep(0.1)

@@ -1,6 +1,6 @@
 """What the processes of the service inherit."""
 
-from api.process.environment import keep_needed
+from engine.runtime.process.environment import keep_needed
 
 
 def test_only_variables_that_something_needs_are_inherited() -> None:
