@@ -29,7 +29,7 @@ def rules() -> None:
 @service_and_output_options
 def list_(*, client: Client, detector: str, output: str) -> None:
     """List the rules, by priority."""
-    found = client.send(calls.list_rules(find_detector(client, detector).id))
+    found = list(client.rules(find_detector(client, detector).id))
     show(output, {"rules": found}, HEADER, map(_row, found))
 
 
