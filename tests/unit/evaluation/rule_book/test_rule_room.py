@@ -1,10 +1,12 @@
 """The size of all rules of a detector is bounded, as JSON, however they come, go and change."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from engine import Detector, Refusal
+from engine.evaluation.rule_book.rule_room import RuleRoom
 from engine.language.limits import Limits
 
 SMALL = "a == 1"
@@ -84,3 +86,31 @@ def test_a_detector_past_a_bound_that_was_lowered_can_lose_rules_and_gain_none()
     lowered.change_rule(ids[0], condition=SMALL)
     lowered.remove_rule(ids[1])
     lowered.add_rule("r", SMALL)
+
+
+def test_the_bound_is_kept_to_the_byte() -> None:
+    first, second = Detector(), Detector()
+    first.add_rule("one", SMALL)
+    second.add_rule("two", SMALL)
+    (one,), (two,) = first.rules(), second.rules()
+    size = one.bytes_as_json()
+    assert two.bytes_as_json() == size
+    RuleRoom([], size).check(one)
+    RuleRoom([one], 2 * size).check(two)
+    for full in (RuleRoom([], size - 1), RuleRoom([one], 2 * size - 1)):
+        with pytest.raises(Refusal):
+            full.check(two)
+    # What takes no more than before can always be put in its place.
+    RuleRoom([one], 1).check(two, one)
+    with pytest.raises(Refusal):
+        RuleRoom([one], size).check(replace(two, name="two and"), one)
+
+
+def test_what_is_put_and_taken_is_counted_to_the_byte() -> None:
+    detector, _ = filled()
+    one, two, _ = detector.rules()
+    small = replace(one, condition=two.condition, name="another name")
+    room = RuleRoom([one], 20_000)
+    for new, before, held in ((two, None, [one, two]), (small, one, [small, two]), (None, two, [small])):
+        room.put(new, before)
+        assert room.bytes == sum(rule.bytes_as_json() for rule in held)
