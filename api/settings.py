@@ -199,6 +199,10 @@ class Settings:
     )
 
     max_rules: int = _setting(100_000, "The maximum number of rules of a detector.")
+    max_rules_bytes: int = _setting(
+        DEFAULT_LIMITS.rules_bytes_max,
+        "The maximum size of all rules of a detector, with conditions, sources and names as JSON, in bytes.",
+    )
     max_keys: int = _setting(1_000_000, "The maximum number of live keys of a detector.")
     max_state_bytes: int = _setting(
         DEFAULT_LIMITS.state_bytes_max,
@@ -338,6 +342,7 @@ class Settings:
             batch_events_max=self.max_batch_events,
             answer_bytes_max=self.max_answer_bytes,
             rules_max=self.max_rules,
+            rules_bytes_max=self.max_rules_bytes,
             keys_max=self.max_keys,
             state_bytes_max=self.max_state_bytes,
             late_ms_max=self.max_late_ms,

@@ -33,7 +33,7 @@ def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detec
 
 def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
     """Return the rule with that id, else the only one of that name. Raises ServiceError."""
-    rules = client.send(calls.list_rules(detector_id))
+    rules = list(client.rules(detector_id))
     found = _with_id_or_name(rules, wanted, "rules")
     if found is None:
         near = nearest(wanted, [rule.name for rule in rules])
@@ -70,7 +70,7 @@ def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]
     exists in another form, or that is a draft of a rule that does not exist.
     """
     created: list[str] = []
-    stored = client.send(calls.list_rules(detector_id))
+    stored = list(client.rules(detector_id))
     ids = {rule.name: rule.id for rule in stored}
     for wanted in _in_order(_missing(stored, conditions)):
         try:

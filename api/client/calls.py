@@ -29,7 +29,7 @@ from api.client.results import (
 T = TypeVar("T")
 
 PAGE: Final = 1_000
-"""The number of detectors in a page of their list; the service gives no more."""
+"""The number of detectors or rules in a page of their list; the service gives no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,14 @@ def fork_detector(detector_id: str, name: str) -> Call[Identified]:
 
 
 def list_rules(detector_id: str) -> Call[list[Rule]]:
-    """Return the rules of a detector by priority."""
+    """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
     return Call("GET", _path("detectors", detector_id, "rules"), _listed(Rules))
+
+
+def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list[Rule]]:
+    """Return a page of the rules after a priority. It is empty only after the last rule."""
+    page = f"?limit={limit}" + (f"&after={after}" if after else "")
+    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(Rules))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:

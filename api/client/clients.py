@@ -9,9 +9,9 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 import httpx
 
 from api.client.attempts import RetryingSender
-from api.client.calls import PAGE, Call, list_detectors
+from api.client.calls import PAGE, Call, list_detectors, rules_page
 from api.client.errors import ServiceError
-from api.client.results import Detector, EventResult
+from api.client.results import Detector, EventResult, Rule
 from api.client.sending import Batches, Event, send_events
 from api.client.stream import stream, stream_async
 
@@ -42,6 +42,15 @@ class _Service:
             after = page[-1].id
             if len(page) < PAGE:
                 return
+
+    async def rules(self, detector_id: str) -> AsyncIterator[Rule]:
+        after = 0
+        while page := [
+            one for one in await self.send(rules_page(detector_id, after)) if one.priority > after
+        ]:
+            for rule in page:
+                yield rule
+            after = page[-1].priority
 
     async def evaluate_many(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
@@ -139,6 +148,10 @@ class Client:
     def detectors(self) -> Iterator[Detector]:
         """Yield all detectors in order of creation, page by page. Raises ServiceError."""
         return _results_of(self._service.detectors())
+
+    def rules(self, detector_id: str) -> Iterator[Rule]:
+        """Yield all rules of a detector by priority, page by page. Raises ServiceError."""
+        return _results_of(self._service.rules(detector_id))
 
     def evaluate_many(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Evaluate events in order and in batches, and yield one result for each, none evaluated twice.

@@ -218,9 +218,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="list_rules",
         route="GET /api/detectors/{detectorId}/rules",
         summary="List the rules of a detector",
-        text="By priority, the lowest number first.",
+        text="By priority, the lowest number first. With `limit` or `after`, only a page: continue after the "
+        "priority of its last rule, until a page is empty. Without them, a list of more than 64 MiB is "
+        "refused with 1400.",
+        query=rules.RulesQuery,
         result=rules.Rules,
-        own_codes=(1401,),
+        own_codes=(1006, 1400, 1401),
         result_example={"rules": [examples.RULE]},
         is_addition=False,
     ),

@@ -2,8 +2,11 @@
 
 import asyncio
 import math
+import sys
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
+from fcntl import ioctl
 from typing import Final
 
 STALLED_S = 15.0
@@ -11,6 +14,13 @@ STALLED_S = 15.0
 
 _TAKEN_BYTES_MIN: Final = 16 * 1024
 """The bytes that the caller must read between two checks, if that many are unsent."""
+
+CHECKS_SAVED_MAX: Final = 8
+"""How many checks a caller may fail that has read more before, or has just begun.
+
+Systems tell what their programs have read in steps of up to 128 KiB, which is what one who reads as slowly as
+allowed takes between that many checks.
+"""
 
 _LAST_LOOK_S: Final = 0.02
 """The delay before an idle connection is ended: what has arrived may not have been read yet."""
@@ -84,20 +94,46 @@ class IdleTimeout:
 
 
 class StallWatch:
-    """Aborts a connection whose caller reads next to nothing."""
+    """Aborts a connection whose caller reads less than 16 KiB, or what is left, between two checks.
+
+    What is read beyond that counts for later checks, up to CHECKS_SAVED_MAX of them.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
         self._loop = loop
         self._transport = transport
-        self._timer = loop.call_later(STALLED_S, self._look, transport.get_write_buffer_size())
+        self._saved: float = CHECKS_SAVED_MAX
+        self._left = unsent_bytes(transport)
+        self._timer = loop.call_later(STALLED_S, self._look)
 
-    def _look(self, left_before: int) -> None:
-        left = self._transport.get_write_buffer_size()
-        if left_before - left < min(_TAKEN_BYTES_MIN, left_before) or not left:
+    def _look(self) -> None:
+        before, self._left = self._left, unsent_bytes(self._transport)
+        wanted = min(_TAKEN_BYTES_MIN, before) or 1
+        # More may have been sent meanwhile.
+        taken = max(0, before - self._left)
+        self._saved = min(CHECKS_SAVED_MAX, self._saved + taken / wanted - 1)
+        if self._saved < 0 or not self._left:
             self._transport.abort()
         else:
-            self._timer = self._loop.call_later(STALLED_S, self._look, left)
+            self._timer = self._loop.call_later(STALLED_S, self._look)
 
     def end(self) -> None:
         """Stop watching."""
         self._timer.cancel()
+
+
+def unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Return how many bytes the caller's system has not acknowledged, those in ours included.
+
+    The transport alone would tell of a slow caller's progress only once in some MiB.
+    """
+    waiting = transport.get_write_buffer_size()
+    connected = transport.get_extra_info("socket")
+    if connected is None:
+        return waiting
+    try:
+        queued = ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):
+        # The connection is closed.
+        return waiting
+    return waiting + int.from_bytes(queued, sys.byteorder)

@@ -61,6 +61,7 @@ class Rule:
     draft_of: str | None = None
     """The id of the rule that this shadow rule is compared with."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         """Hash the id alone: rules are looked up at many events, and their conditions may be large."""
@@ -75,6 +76,20 @@ class Rule:
             "priority": self.priority,
             "notify": self.notify,
         }
+
+    def bytes_as_json(self) -> int:
+        """Return the size of the rule's texts as JSON: condition, source and name.
+
+        It is found once, since encoding a condition takes long.
+        """
+        if self._condition_bytes is None:
+            self.know_condition_bytes(len(msgspec.json.encode(condition_to_document(self.condition))))
+        assert self._condition_bytes is not None, "it was just found"
+        return self._condition_bytes + len(msgspec.json.encode((self.name, self.source)))
+
+    def know_condition_bytes(self, bytes_: int) -> None:
+        """Take the size of the condition as JSON, which need not be found again."""
+        object.__setattr__(self, "_condition_bytes", bytes_)
 
     @property
     def action_bytes_max(self) -> int:

@@ -24,6 +24,8 @@ class Limits(PatternLimits):
     """The size of the answer to a batch. Events for which it has no room are not evaluated."""
 
     rules_max: int = 100_000
+    rules_bytes_max: int = 256 * 1024 * 1024
+    """The size of all rules of a detector as JSON: conditions, sources and names."""
     keys_max: int = 1_000_000
     state_bytes_max: int = 1 << 30
     """The estimated memory of the live keys and of everything remembered for them."""

@@ -221,6 +221,7 @@ ROOMS: Final = {
             tests=(
                 "unit/evaluation/test_detector.py",
                 "unit/evaluation/rule_book/test_preparation.py",
+                "unit/evaluation/rule_book/test_rule_room.py",
                 "unit/evaluation/rule_book/test_shadows.py",
                 "unit/evaluation/state/aggregates/test_records.py",
                 "unit/evaluation/rule_book/test_verdicts.py",
@@ -228,6 +229,7 @@ ROOMS: Final = {
             files=(
                 "rules.py",
                 "rule_book/record_room.py",
+                "rule_book/rule_room.py",
                 "rule_book/verdicts.py",
                 "rule_book/preparation.py",
             ),

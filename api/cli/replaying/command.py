@@ -12,7 +12,7 @@ from api.cli.options.service_options import service_options
 from api.cli.recordings.reading import ReadingOptions
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import read_rules
-from api.client import Client, calls
+from api.client import Client
 
 
 @click.command(
@@ -70,7 +70,7 @@ def replay(
     conditions = [condition for path in rule_files for condition in read_rules(path)]
     chosen = find_detector(client, detector, create=create)
     add_rules(client, chosen.id, conditions)
-    if not client.send(calls.list_rules(chosen.id)):
+    if next(client.rules(chosen.id), None) is None:
         raise CommandError(
             f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules"
         )

@@ -14,7 +14,7 @@ from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.replaying.feeding import Feeding
 from api.cli.replaying.firings import Firing, FiringsReport
-from api.client import Client, ServiceError, calls
+from api.client import Client, ServiceError
 from api.client.sending import Event
 
 HEADER: Final = ("rule", "fired", "first at", "first event")
@@ -50,7 +50,7 @@ class Replay:
 
     def show(self) -> None:
         """Print which rules fired, and the service's messages. Raises ServiceError."""
-        rules = self.client.send(calls.list_rules(self.detector_id))
+        rules = list(self.client.rules(self.detector_id))
         rows = self.report.rows(rules)
         print_table(HEADER, rows, self.console)
         for warning in self.report.warnings():

@@ -32,7 +32,7 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 
     With -o json, `check` and `rules add` read the list as a file of rules.
     """
-    found = client.send(calls.list_rules(find_detector(client, detector).id))
+    found = list(client.rules(find_detector(client, detector).id))
     show(output, {"rules": found}, HEADER, map(_row, found))
 
 

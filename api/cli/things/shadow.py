@@ -103,8 +103,7 @@ def shadow(
 
 
 def _draft_of(client: Client, detector_id: str, rule: Rule) -> Rule | None:
-    listed = client.send(calls.list_rules(detector_id))
-    return next((one for one in listed if one.draft_of == rule.id), None)
+    return next((one for one in client.rules(detector_id) if one.draft_of == rule.id), None)
 
 
 def _put_draft(client: Client, detector_id: str, rule: Rule, condition: str, output: str) -> None:

@@ -145,8 +145,11 @@ class Handlers:
 
     # Rules.
 
-    async def list_rules(self, detectorId: str) -> Response:
-        return await self._call(detectorId, operations.rules())
+    async def list_rules(self, detectorId: str, query: rules.RulesQuery) -> Response:
+        if query == rules.RulesQuery():
+            return await self._call(detectorId, operations.rules())
+        after, most = _given(query.after) or 0, _given(query.limit) or catalogue.PAGE_MAX
+        return await self._call(detectorId, operations.rules(after, most))
 
     async def create_rule(self, detectorId: str, body: bytes) -> Response:
         wanted = await self._decode(body, rules.NewRule)

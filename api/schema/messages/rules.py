@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from api.schema.messages.catalogue import Name
+from api.schema.messages.catalogue import Name, PageSize
 from api.schema.messages.conditions import Condition, CostEstimate
 
 ConditionSource = Annotated[
@@ -25,6 +25,15 @@ class NewRule(Struct, forbid_unknown_fields=True):
     shadow: Shadow = False
     draftOf: str | UnsetType = UNSET
     """The id of the rule that this is a draft of: their firings are compared."""
+
+
+class RulesQuery(Struct):
+    """The page of a list of rules. Without either parameter, the list is whole."""
+
+    limit: PageSize | UnsetType = UNSET
+    """The maximum number of rules; 1000 if only `after` is given. A page also ends at about 1 MiB."""
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "a priority"})] | UnsetType = UNSET
+    """Only rules after this priority, that of the last rule on the previous page."""
 
 
 class RuleChange(Struct, forbid_unknown_fields=True):

@@ -1,5 +1,6 @@
 """From bytes to requests, without I/O: heads, and bodies of known length or chunked."""
 
+import re
 from typing import Final
 
 from httptools import HttpParserError, HttpRequestParser
@@ -15,7 +16,10 @@ from api.server.http1.request_head import (
 )
 
 _CHUNKED_HEAD: Final = LINE_11 + b"Transfer-Encoding: chunked\r\n\r\n"
-_EMPTY_LINE: Final = b"\n\r\n"
+_LINE_END: Final = b"\r\n"
+_CHUNK_SIZE: Final = re.compile(rb"[0-9A-Fa-f]+")
+_LINE_BYTES: Final = 32
+"""How much is kept of a line: more than the digits of any size that llhttp reads."""
 
 
 class RequestReader:
@@ -107,7 +111,11 @@ class _Body:
 
 
 class ChunkedBody:
-    """A chunked body, with at most `framing_bytes_max` bytes of framing in a row."""
+    """A chunked body, with at most `framing_bytes_max` bytes of framing in a row.
+
+    llhttp reads the framing and refuses what is wrong with it. It would read past the end of the body, so the
+    sizes of the chunks are followed here as well, and it gets no more than belongs to the body.
+    """
 
     def __init__(self, framing_bytes_max: int) -> None:
         self._framing_bytes_max = framing_bytes_max
@@ -115,7 +123,13 @@ class ChunkedBody:
         self._parser = HttpRequestParser(self._body)
         self._parser.feed_data(_CHUNKED_HEAD)
         self._framing_bytes = 0
-        self._last_two = b""
+        """How many bytes of framing have come since the last byte of the body."""
+        self._chunk_left = 0
+        """How much of the chunk is still to come, with the end of its line."""
+        self._line = b""
+        """The beginning of a line that is incomplete."""
+        self._is_behind_chunks = False
+        """Whether the last chunk has come, and trailers or the end follow."""
 
     def read(self, data: bytes | bytearray, at: int = 0) -> tuple[bytes, int, bool]:
         """Return the part of the body in the data from `at` on, where it ends, and whether it is the last.
@@ -123,31 +137,55 @@ class ChunkedBody:
         Raises RequestError if a chunked body cannot continue like this.
         """
         body = self._body
+        end, is_whole = self._end(data, at)
         with memoryview(data) as view:
-            while at < len(data) and not body.is_whole:
-                # llhttp would read past the end of the body, so it gets no more than may belong to it.
-                end = self._piece_end(data, at)
-                pieces = len(body.pieces)
-                try:
-                    self._parser.feed_data(view[at:end])
-                except HttpParserError:
-                    raise RequestError(BAD_REQUEST) from None
-                self._framing_bytes = 0 if len(body.pieces) > pieces else self._framing_bytes + end - at
-                if self._framing_bytes > self._framing_bytes_max:
-                    raise RequestError(TOO_LARGE)
-                at = end
+            try:
+                self._parser.feed_data(view[at:end])
+            except HttpParserError:
+                raise RequestError(BAD_REQUEST) from None
+        if body.is_whole != is_whole:
+            # The two have read different sizes, which no valid body can cause.
+            raise RequestError(BAD_REQUEST)
         found = b"".join(body.pieces)
         body.pieces.clear()
-        return found, at, body.is_whole
+        return found, end, is_whole
 
-    def _piece_end(self, data: bytes | bytearray, at: int) -> int:
-        """Return the end of the next empty line, where the body may end, or of the data."""
-        seam = self._last_two + data[at : at + 2]
-        end = seam.find(_EMPTY_LINE)
-        if end >= 0:
-            end += at + len(_EMPTY_LINE) - len(self._last_two)
-        else:
-            end = data.find(_EMPTY_LINE, at)
-            end = end + len(_EMPTY_LINE) if end >= 0 else len(data)
-        self._last_two = (self._last_two + data[max(at, end - 2) : end])[-2:]
-        return end
+    def _end(self, data: bytes | bytearray, at: int) -> tuple[int, bool]:
+        """Return where the body ends, or the data; whether it is the body. Raises RequestError."""
+        while at < len(data):
+            if self._chunk_left > len(_LINE_END):
+                taken = min(self._chunk_left - len(_LINE_END), len(data) - at)
+                self._chunk_left -= taken
+                at += taken
+                self._framing_bytes = 0
+                continue
+            if self._chunk_left:
+                taken = min(self._chunk_left, len(data) - at)
+                self._chunk_left -= taken
+                at += taken
+                self._frame(taken)
+                continue
+            end = data.find(b"\n", at) + 1
+            line = self._line + data[at : min(end or len(data), at + _LINE_BYTES)]
+            self._frame((end or len(data)) - at)
+            if not end:
+                self._line = line[:_LINE_BYTES]
+                break
+            at = end
+            self._line = b""
+            if self._is_behind_chunks:
+                if line == _LINE_END:
+                    return at, True
+                continue
+            size = _CHUNK_SIZE.match(line)
+            # llhttp refuses a line without a size.
+            self._chunk_left = int(size[0], 16) + len(_LINE_END) if size else 0
+            self._is_behind_chunks = self._chunk_left == len(_LINE_END)
+            if self._is_behind_chunks:
+                self._chunk_left = 0
+        return len(data), False
+
+    def _frame(self, bytes_: int) -> None:
+        self._framing_bytes += bytes_
+        if self._framing_bytes > self._framing_bytes_max:
+            raise RequestError(TOO_LARGE)

@@ -152,6 +152,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
             shadow=priority in shadows,
             draft_of=ids.get(shadows.get(priority)),
         )
+        rule.know_condition_bytes(len(condition))
         detector.install(rule, birth)
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)

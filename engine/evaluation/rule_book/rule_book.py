@@ -9,6 +9,7 @@ from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.rule_book.preparation import Preparation
 from engine.evaluation.rule_book.record_room import RecordRoom
+from engine.evaluation.rule_book.rule_room import RuleRoom
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
@@ -38,6 +39,8 @@ class RuleBook:
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._preparation: Preparation | None = None
         """None until a rule is added or changed: evaluation does not need it."""
+        self._room: RuleRoom | None = None
+        """The same."""
 
     def add_rule(
         self,
@@ -67,7 +70,9 @@ class RuleBook:
         self.records.check(read, self.events_seen)
         rule_id = rule_id or self._new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
-        self.put_rule(replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of))
+        rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
+        self._rule_room().check(rule)
+        self.put_rule(rule)
         return rule_id
 
     def change_rule(
@@ -102,6 +107,7 @@ class RuleBook:
             shadow=before.shadow if shadow is None else shadow,
             draft_of=None if shadow is False else before.draft_of,
         )
+        self._rule_room().check(after, before)
         if after.enabled and (not before.enabled or after.condition != before.condition):
             going = (before.condition, live.birth) if before.enabled else None
             self.records.check(after.condition, self.events_seen, going)
@@ -126,6 +132,8 @@ class RuleBook:
             # It goes on as a shadow rule that is compared with nothing.
             self.install(replace(draft.rule, draft_of=None), draft.birth)
         del self.live[rule_id]
+        if self._room is not None:
+            self._room.put(None, live.rule)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
         if self._preparation is not None:
@@ -168,6 +176,8 @@ class RuleBook:
         """Add or replace a rule whose history began at `birth`. Memories since then are kept."""
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, birth)
+        if self._room is not None:
+            self._room.put(rule, None if before is None else before.rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
         if self._preparation is not None and (before is None or before.rule.condition != rule.condition):
             self._preparation.add(rule.condition)
@@ -192,6 +202,11 @@ class RuleBook:
         if self._preparation is None:
             self._preparation = Preparation((live.rule.condition for live in self.live.values()), self.limits)
         return self._preparation
+
+    def _rule_room(self) -> RuleRoom:
+        if self._room is None:
+            self._room = RuleRoom(self.rules(), self.limits.rules_bytes_max)
+        return self._room
 
     def _named(self, rule_id: str) -> LiveRule:
         try:

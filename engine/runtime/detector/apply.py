@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.inspecting.comparisons import comparison_asked
 from engine.evaluation.wire.inspecting.explanations import encoded, explain_body
@@ -14,11 +13,11 @@ from engine.evaluation.wire.inspecting.firings import (
     dry_run_body,
     evaluate_explained_body,
 )
+from engine.evaluation.wire.inspecting.rule_lists import rule_as_sent, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.inspecting.timelines import timeline
 from engine.evaluation.wire.lines import evaluate_lines
 from engine.language.diagnostics import Refusal
-from engine.language.json.writer import condition_to_document
 from engine.language.text.printer import format as canonical
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.requests.operations import (
@@ -67,6 +66,8 @@ def apply(
                 return _evaluated(detector, answers, operation, now_us)
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
+            case operations.RULES:
+                return Applied(rules_of(detector, detector_id, operation.payload))
             case operations.STATE:
                 return Applied(state_of(detector, operation.payload))
             case operations.TIMELINE:
@@ -133,12 +134,10 @@ def _ruled(
     detector: Detector, detector_id: str, operation: Operation
 ) -> tuple[dict[str, Any], JournalEntry | None]:
     match operation.kind:
-        case operations.RULES:
-            return {"rules": [_document(rule, detector_id) for rule in detector.rules()]}, None
         case operations.RULE:
             rule = detector.rule(_named(operation))
             text = canonical(rule.condition)
-            return {**_document(rule, detector_id), "text": text, "source": rule.source or text}, None
+            return {**rule_as_sent(rule, detector_id), "text": text, "source": rule.source or text}, None
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**msgspec.structs.asdict(added))
@@ -147,34 +146,17 @@ def _ruled(
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             changed = detector.change_rule(**msgspec.structs.asdict(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
-            return _document(changed, detector_id), entry
+            return rule_as_sent(changed, detector_id), entry
         case operations.REMOVE_RULE:
             rule_id = _named(operation)
             detector.remove_rule(rule_id)
             return {"id": rule_id}, RuleRemoved(rule_id)
         case operations.PROMOTE:
             rule = detector.promote(_named(operation))
-            return _document(rule, detector_id), DraftPromoted(rule.id)
+            return rule_as_sent(rule, detector_id), DraftPromoted(rule.id)
         case unknown:
             raise AssertionError(f"no operation is called {unknown!r}")
 
 
 def _named(operation: Operation) -> str:
     return msgspec.json.decode(operation.payload, type=NamedRule).rule_id
-
-
-def _document(rule: Rule, detector_id: str) -> dict[str, Any]:
-    document = {
-        "id": rule.id,
-        "condition": condition_to_document(rule.condition),
-        "detectorId": detector_id,
-        "enabled": rule.enabled,
-        "name": rule.name,
-        "notify": rule.notify,
-        "priority": rule.priority,
-    }
-    if rule.shadow:
-        document["shadow"] = True
-    if rule.draft_of is not None:
-        document["draftOf"] = rule.draft_of
-    return document

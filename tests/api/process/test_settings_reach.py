@@ -113,6 +113,7 @@ REFUSED: dict[str, Reach] = {
     "max_body_depth": Reach(6, 1000, evaluated(event(x=deep(8)))),
     "max_batch_events": Reach(2, 1400, in_a_batch(event(), event(), event())),
     "max_rules": Reach(1, 1400, rules("a == 1", "a == 2")),
+    "max_rules_bytes": Reach(80, 1400, rules("a == 1", "a == 2")),
     "max_keys": Reach(
         2, 2002, in_a_batch(*(event(k=number) for number in range(1_000)), rule="per k once k == k")
     ),

@@ -6,17 +6,20 @@ from importlib import import_module
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from api.client import Client
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
+from api.schema.messages.rules import RulesQuery
 from api.schema.messages.state import StateQuery
 from engine import Detector, Refusal
 from engine import format as canonical
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.language.json.writer import condition_to_document
 from engine.runtime.contract.requests.operations import Operation
@@ -83,7 +86,10 @@ class FakeService:
                 del self.names[one], self.detectors[one]
                 return {"id": one}
             case "GET", ["detectors", one, "rules"]:
-                return {"rules": [self._rule(one, rule.id) for rule in self.detectors[one].rules()]}
+                page = read_query(RulesQuery, request.url.query)
+                asked = RulesAsked(page.after or 0, page.limit or 0)
+                listed = rules_of(self.detectors[one], one, msgspec.json.encode(asked))
+                return json.loads(listed.result)
             case "GET", ["detectors", one, "rules", rule_id]:
                 rule = self.detectors[one].rule(rule_id)
                 text = canonical(rule.condition)

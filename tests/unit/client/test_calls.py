@@ -191,3 +191,42 @@ def test_all_detectors_are_listed_page_by_page_until_a_client_is_closed(
     catalogue = Catalogue(count)
     assert listed(catalogue) == catalogue.ids
     assert catalogue.asked == asked
+
+
+class RuleBook:
+    """Lists rules by pages, each ending where it has three; an old one lists all of them at each request."""
+
+    def __init__(self, count: int, *, knows_pages: bool) -> None:
+        self.priorities = range(1, count + 1)
+        self.knows_pages = knows_pages
+        self.asked: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.query.decode())
+        after = int(request.url.params.get("after", 0)) if self.knows_pages else 0
+        page = self.priorities[after : after + 3] if self.knows_pages else self.priorities
+        rest = {"condition": {}, "detectorId": "d", "enabled": True, "name": "r", "notify": False}
+        result = {"rules": [{"id": str(one), "priority": one, **rest} for one in page]}
+        return httpx.Response(200, json={"success": True, "errors": [], "messages": [], "result": result})
+
+
+@pytest.mark.parametrize(
+    ("count", "knows_pages", "asked"),
+    [
+        (0, True, ["limit=1000"]),
+        (3, True, ["limit=1000", "limit=1000&after=3"]),
+        (7, True, ["limit=1000", "limit=1000&after=3", "limit=1000&after=6", "limit=1000&after=7"]),
+        (7, False, ["limit=1000", "limit=1000&after=7"]),
+    ],
+)
+def test_the_client_reads_all_rules_page_by_page(count: int, *, knows_pages: bool, asked: list[str]) -> None:
+    book = RuleBook(count, knows_pages=knows_pages)
+    with Client("http://s", "t", transport=httpx.MockTransport(book)) as client:
+        found = [rule.priority for rule in client.rules("d")]
+    assert (found, book.asked) == (list(book.priorities), asked)
+
+    async def run() -> list[int]:
+        async with AsyncClient("http://s", "t", transport=httpx.MockTransport(book)) as client:
+            return [rule.priority async for rule in client.rules("d")]
+
+    assert asyncio.run(run()) == found

@@ -68,6 +68,16 @@ async function request(method, path, body, signal, accept = "application/json") 
   }
 }
 
+// All rules of a detector, page by page, since there may be more than one answer can hold.
+export async function rulesOf(detectorId, signal) {
+  const rules = [];
+  for (let page, after = 0; ; after = page.at(-1).priority) {
+    page = (await call("GET", `detectors/${detectorId}/rules?limit=1000&after=${after}`, undefined, signal)).rules;
+    if (!page.length) return rules;
+    rules.push(...page);
+  }
+}
+
 export function parseCondition(condition, signal) {
   return call("POST", "conditions/parse", { condition }, signal);
 }

@@ -3,7 +3,7 @@
 import { ruleChoice } from "../shared/choice.js";
 import { field, h, say, submitQuickly } from "../shared/dom.js";
 import { count, time } from "../shared/format.js";
-import { call } from "../shared/service.js";
+import { call, rulesOf } from "../shared/service.js";
 import { explainedTree } from "../shared/tree.js";
 
 const SHOWN = 200;
@@ -11,7 +11,7 @@ const TOO_LARGE = 1400;
 
 export async function eventView(detector, query, signal) {
   const path = `detectors/${detector.id}`;
-  const { rules } = await call("GET", `${path}/rules`, undefined, signal);
+  const rules = await rulesOf(detector.id, signal);
   const fields = h("textarea", { rows: 7, spellcheck: "false", required: true });
   fields.value = remembered(detector.id) ?? '{\n  "user": "ada",\n  "ok": false\n}';
   const when = h("input", { placeholder: "now", autocomplete: "off", spellcheck: "false" });

@@ -3,7 +3,7 @@
 import { ruleChoice } from "../shared/choice.js";
 import { action, failure, h, row, table } from "../shared/dom.js";
 import { bytes, count, time } from "../shared/format.js";
-import { call } from "../shared/service.js";
+import { call, rulesOf } from "../shared/service.js";
 import { explainedTree } from "../shared/tree.js";
 
 const PAGE = 25;
@@ -29,7 +29,7 @@ export async function stateView(detector, query, signal) {
   let rules;
   // The standing verdicts of rules for one key.
   async function look(key) {
-    rules ??= (await call("GET", `detectors/${detector.id}/rules`, undefined, signal)).rules;
+    rules ??= await rulesOf(detector.id, signal);
     const chosen = ruleChoice(rules, null, draw);
     const shown = h("div");
     async function draw() {

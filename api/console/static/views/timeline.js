@@ -3,7 +3,7 @@
 import { ruleChoice } from "../shared/choice.js";
 import { field, h } from "../shared/dom.js";
 import { count, time } from "../shared/format.js";
-import { call, stream } from "../shared/service.js";
+import { call, rulesOf, stream } from "../shared/service.js";
 
 const KEPT = 500;
 const LANE = 34;
@@ -31,7 +31,7 @@ function label(seconds, place, splits) {
 }
 
 export async function timelineView(detector, query, signal) {
-  const { rules } = await call("GET", `detectors/${detector.id}/rules`, undefined, signal);
+  const rules = await rulesOf(detector.id, signal);
   if (!rules.length) return h("p", { class: "quiet" }, "There are no rules to watch yet.");
   const chosen = ruleChoice(rules, query.get("rule"), watch);
   const key = h("input", { placeholder: '{"user": "ada"}', spellcheck: "false", value: query.get("key") ?? "", onchange: watch });

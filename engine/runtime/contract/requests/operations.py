@@ -8,6 +8,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer, BatchForm
 from engine.evaluation.wire.inspecting.comparisons import ComparisonAsked
+from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.inspecting.timelines import TimelineAsked
 from engine.language.condition import Scalar
@@ -129,9 +130,9 @@ def state(asked: StateAsked) -> Operation:
     return Operation(STATE, msgspec.json.encode(asked))
 
 
-def rules() -> Operation:
-    """Return all rules: `{"rules": [...]}`."""
-    return Operation(RULES, b"")
+def rules(after: int = 0, limit: int = 0) -> Operation:
+    """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`."""
+    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit)))
 
 
 def rule(rule_id: str) -> Operation:

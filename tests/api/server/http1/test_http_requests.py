@@ -321,7 +321,7 @@ async def test_a_caller_who_takes_nothing_leaves_nothing(
         return Done(b'{"actions":["' + b"x" * 20_000_000 + b'"]}')
 
     if ends_it == "the service":
-        monkeypatch.setattr(connection_timeouts, "STALLED_S", 0.2)
+        monkeypatch.setattr(connection_timeouts, "STALLED_S", 0.03)
     scripted.answers = large
     opened = []
     for ahead in (b"", PLAIN, PLAIN * 2, PLAIN * 3, PLAIN * 1_000, request("GET", token=TOKEN) * 3_000):

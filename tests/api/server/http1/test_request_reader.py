@@ -1,5 +1,7 @@
 """From bytes to requests: heads, what they mean, and bodies, wherever the bytes are cut."""
 
+from typing import Any
+
 import pytest
 
 from api.server.http1.request_head import RequestError, read_head
@@ -185,3 +187,41 @@ def test_framing_is_counted_from_the_last_piece_of_the_body_on() -> None:
     assert not refuses(b"3\r\n\n\r\n" + framing, framing_bytes_max=len(framing))
     assert refuses(b"3\r\n\n\r\n" + framing, framing_bytes_max=len(framing) - 1)
     assert not refuses(b"1\r\na\r\n" * 100, framing_bytes_max=10)
+
+
+class CountedParser:
+    """A parser that counts how often it is given something."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+        self.fed = 0
+
+    def feed_data(self, data: Any) -> None:
+        self.fed += 1
+        self._parser.feed_data(data)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"%x\r\n%b\r\n" % (3_000, b"\n\r\n" * 1_000), b"1\r\na\r\n" * 1_000, b"5;a\r\n0\r\n\r\n\r\n" * 1_000],
+    ids=["empty lines in a chunk", "small chunks", "what looks like the end"],
+)
+def test_what_has_arrived_is_read_in_one_go_whatever_is_in_it(sent: bytes) -> None:
+    chunked = ChunkedBody(1_000)
+    chunked._parser = parser = CountedParser(chunked._parser)
+    body, end, is_whole = chunked.read(sent)
+    assert (end, is_whole, parser.fed) == (len(sent), False, 1)
+    assert len(body) in {3_000, 1_000, 5_000}
+    assert chunked.read(b"0\r\nX: y\r\n\r\nGET") == (b"", 11, True)
+
+
+@pytest.mark.parametrize("size", [b"0" * 40, b"0" * 40 + b"5", b"0" * 31 + b"5", b"5" + b" " * 40, b"F" * 40])
+def test_sizes_of_many_digits_are_read_as_llhttp_reads_them_or_refused(size: bytes) -> None:
+    sent = size + b"\r\n" + (b"" if size.strip(b"0") == b"" else b"abcde\r\n0\r\n") + b"\r\n"
+    chunked = ChunkedBody(1_000)
+    expected = b"abcde" if b"5" in size else b"", len(sent), True
+    try:
+        found = chunked.read(sent + b"GET / HTTP/1.1\r\n\r\n")
+    except RequestError:
+        return
+    assert found == expected

@@ -2,7 +2,7 @@
 
 import { action, h, row, say, table } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
-import { call, parseCondition } from "../../shared/service.js";
+import { call, parseCondition, rulesOf } from "../../shared/service.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
 import { editRule } from "./editor.js";
@@ -16,7 +16,7 @@ async function textOf(rule, signal) {
 
 export async function rulesView(detector, query, signal) {
   const path = `detectors/${detector.id}/rules`;
-  let { rules } = await call("GET", path, undefined, signal);
+  let rules = await rulesOf(detector.id, signal);
   let from = 0;
   const list = h("div");
   const told = h("p", { class: "quiet" });
@@ -78,7 +78,7 @@ export async function rulesView(detector, query, signal) {
     const draft = rules.find((other) => other.draftOf === rule.id);
     if (draft?.enabled && rule.enabled) {
       comparisonOf(path, rule, async () => {
-        ({ rules } = await call("GET", path));
+        rules = await rulesOf(detector.id);
         say(`${rule.name} acts by its draft now; the draft is the old condition`);
         draw();
       }).then((found) => whole.querySelector("div")?.prepend(found), (error) => say(error.message, true));
@@ -102,7 +102,7 @@ export async function rulesView(detector, query, signal) {
   async function add() {
     const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule));
     if (!made) return;
-    ({ rules } = await call("GET", path));
+    rules = await rulesOf(detector.id);
     draw();
   }
 

@@ -1,0 +1,90 @@
+"""Requests for the rules of a detector, all or a page of them, and their answers as JSON."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.rules import Rule
+from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.inspecting.explanations import encoded
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import condition_to_document
+
+LIST_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The most bytes of a list of all rules."""
+PAGE_BYTES_MAX: Final = 1024 * 1024
+"""The size at which a page ends. It has one rule at least, however large that is."""
+
+
+class RulesAsked(msgspec.Struct, frozen=True):
+    """Which rules are asked for: at most `limit` after a priority; all of them if `limit` is 0."""
+
+    after: int = 0
+    limit: int = 0
+
+
+def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
+    """Return the rules that a payload asks for, by priority: `{"rules": […]}`.
+
+    Raises Refusal 1400 if all are asked for and they are larger than LIST_BYTES_MAX.
+    """
+    asked = msgspec.json.decode(payload, type=RulesAsked)
+    if not asked.limit:
+        return _listed(_whole(detector, detector_id))
+    following = (rule for rule in detector.rules() if rule.priority > asked.after)
+    page, size = [], 0
+    for rule in islice(following, asked.limit):
+        page.append(encoded(rule_as_sent(rule, detector_id)))
+        size += len(page[-1])
+        if size >= PAGE_BYTES_MAX:
+            break
+    return _listed(page)
+
+
+def _whole(detector: Detector, detector_id: str) -> list[bytes]:
+    rules = detector.rules()
+    # Escapes make up to six bytes of a character, so this is judged before anything so large is built.
+    left = LIST_BYTES_MAX - sum(rule.bytes_as_json() for rule in rules)
+    if left < 0:
+        raise _too_large()
+    left = LIST_BYTES_MAX
+    found = []
+    for rule in rules:
+        found.append(encoded(rule_as_sent(rule, detector_id)))
+        left -= len(found[-1]) + 1
+        if left < 0:
+            raise _too_large()
+    return found
+
+
+def _too_large() -> Refusal:
+    said = (
+        f"the rules take more than {LIST_BYTES_MAX} bytes together, which is the limit of one answer; "
+        "ask for pages, with `limit` and `after`"
+    )
+    return Refusal(Entry(1400, said))
+
+
+def _listed(rules: Iterable[bytes]) -> Done:
+    return Done(b'{"rules":[' + b",".join(rules) + b"]}")
+
+
+def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
+    """Return a rule as plain data, as callers get it."""
+    document = {
+        "id": rule.id,
+        "condition": condition_to_document(rule.condition),
+        "detectorId": detector_id,
+        "enabled": rule.enabled,
+        "name": rule.name,
+        "notify": rule.notify,
+        "priority": rule.priority,
+    }
+    if rule.shadow:
+        document["shadow"] = True
+    if rule.draft_of is not None:
+        document["draftOf"] = rule.draft_of
+    return document

@@ -1,0 +1,59 @@
+"""The list of a detector's rules over HTTP: whole, in pages, and bounded."""
+
+import json
+
+import pytest
+
+from engine.evaluation.wire.inspecting import rule_lists
+from tests.api.caller import Caller
+
+pytestmark = pytest.mark.parametrize("service", ["here"], indirect=True)
+
+
+async def path_with(caller: Caller, *conditions: str) -> str:
+    """Create a detector with these rules, and give the path of their list."""
+    path = f"/api/detectors/{await caller.detector()}/rules"
+    for condition in conditions:
+        reply = await caller("POST", path, {"name": "r", "condition": condition})
+        assert reply.status == 200, reply
+    return path
+
+
+async def test_pages_follow_each_other_until_one_is_empty(caller: Caller) -> None:
+    path = await path_with(caller, "a == 1", "a == 2", "a == 3")
+    whole = (await caller("GET", path)).result["rules"]
+    assert [rule["priority"] for rule in whole] == [1, 2, 3]
+    assert (await caller("GET", f"{path}?limit=2")).result == {"rules": whole[:2]}
+    assert (await caller("GET", f"{path}?limit=2&after=2")).result == {"rules": whole[2:]}
+    assert (await caller("GET", f"{path}?after=1")).result == {"rules": whole[1:]}
+    assert (await caller("GET", f"{path}?after=3")).result == {"rules": []}
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("limit=0", "limit: expected a whole number from 1 to 1000, got `0`"),
+        ("limit=1001", "limit: expected a whole number from 1 to 1000, got `1001`"),
+        ("after=-1", "after: expected a priority, got `-1`"),
+        ("after=x", "after: expected a priority, got `x`"),
+        (f"after={2**63}", f"after: expected a priority, got `{2**63}`"),
+    ],
+)
+async def test_a_page_that_is_none_is_refused(caller: Caller, query: str, said: str) -> None:
+    reply = await caller("GET", f"{await path_with(caller)}?{query}")
+    assert (reply.status, reply.texts) == (400, [said])
+
+
+async def test_a_list_past_its_bytes_is_1400_and_comes_in_pages(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controls = "a == " + json.dumps("\x01" * 1_500)
+    path = await path_with(caller, controls, controls, controls)
+    monkeypatch.setattr(rule_lists, "LIST_BYTES_MAX", 25_000)
+    monkeypatch.setattr(rule_lists, "PAGE_BYTES_MAX", 15_000)
+    reply = await caller("GET", path)
+    assert (reply.status, reply.codes) == (409, [1400])
+    found: list[int] = []
+    while page := (await caller("GET", f"{path}?after={found[-1] if found else 0}")).result["rules"]:
+        found += [rule["priority"] for rule in page]
+    assert found == [1, 2, 3]
