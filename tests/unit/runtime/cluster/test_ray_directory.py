@@ -47,9 +47,12 @@ class Directory:
         return LinkServer(methods).link()
 
     def close(self) -> None:
+        self._thread.begin(self._close()).result()
+        self._thread.end()
+
+    async def _close(self) -> None:
         for listener in self._listeners:
             listener.close()
-        self._thread.end()
 
     async def _alive(self) -> int:
         self.asked.set()
