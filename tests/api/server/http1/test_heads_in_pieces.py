@@ -56,7 +56,7 @@ def test_a_head_in_single_bytes_takes_time_that_is_linear_in_them(unit: bytes) -
             reader.add(unit[at % len(unit) :][:1])
             assert reader.read_head() is None
 
-    assert grows_linearly(work, 30_000)
+    assert grows_linearly(work, 8_000)
 
 
 def test_what_waits_behind_a_request_takes_time_that_is_linear_in_it() -> None:
