@@ -24,7 +24,7 @@ class _Trimming:
     def node(self, node: Node) -> Node:
         """Return a node, with those inside it as far as there is room."""
         shown = [node.text, dict(node.values), dict(node.key or {}), node.note]
-        self._left -= _NODE_BYTES + len(json.dumps(shown, ensure_ascii=False).encode())
+        self._left -= _NODE_BYTES + len(json.dumps(shown, ensure_ascii=False, allow_nan=False).encode())
         if not node.nodes:
             return node
         if self._left <= 0:

@@ -12,7 +12,6 @@ from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEnt
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.concurrency.memory_budget import MemoryBudget
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
@@ -26,6 +25,7 @@ from engine.runtime.contract.measurements.figures import (
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.memory_budget import MemoryBudget
 from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
 

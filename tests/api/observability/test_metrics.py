@@ -14,6 +14,7 @@ from api.observability.metrics_page import KEPT_S
 from api.server.sender import Sender
 from api.settings import Settings
 from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.process.memory_budget import MemoryBudget
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
@@ -166,7 +167,7 @@ async def test_a_page_that_many_callers_get_is_not_copied_for_each() -> None:
             return False
 
     page = b"x" * 20_000
-    sender = Sender(asyncio.get_running_loop(), Recording())
+    sender = Sender(asyncio.get_running_loop(), Recording(), MemoryBudget(1 << 30))
     sender.hold(b"head")
     sender.send(page)
     assert written[0] == b"head"

@@ -3,22 +3,19 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, DETECTORS_LOST
 from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.detectors.gate import Gate
 from engine.runtime.placement.detectors.services import Services
-from engine.runtime.placement.workers.detector_worker import Callbacks, DetectorWorker
+from engine.runtime.placement.workers.detector_worker import Callbacks, DetectorWorker, answered
 from snapshots.errors import StorageError, WrongFolder
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +190,7 @@ class PlacedDetector:
         worker = self._worker
         if worker is not None:
             try:
-                await self._within(worker.port.delete(self._epoch), 2 * self._settings.hung_s)
+                await answered(worker.port.delete(self._epoch), 2 * self._settings.hung_s)
             except ActorDied:
                 self._lose("it did not end")
 
@@ -210,7 +207,7 @@ class PlacedDetector:
         if worker is not None:
             most_s = self._settings.shutdown_s + 3 * self._settings.hung_s
             try:
-                reason = await self._within(worker.port.close(self._epoch), most_s)
+                reason = await answered(worker.port.close(self._epoch), most_s)
             except ActorDied as error:
                 self._lost_because = self._lost_because or f"its process was lost: {error}"
             else:
@@ -298,7 +295,7 @@ class PlacedDetector:
             activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked, name))
             try:
                 within_s = self._settings.activation_hung_s
-                activated = await self._within(asyncio.shield(activating), within_s)
+                activated = await answered(asyncio.shield(activating), within_s)
             except asyncio.CancelledError:
                 if worker.taken > 1:
                     unwanted = True
@@ -399,10 +396,3 @@ class PlacedDetector:
         idle = self._worker is None and self._activating is None and not self._waiters
         if idle and not self._gate.refuses_for_now:
             self._forget(self)
-
-    async def _within(self, call: Awaitable[T], hung_s: float) -> T:
-        """Await a worker's answer; after `hung_s` the worker counts as dead."""
-        try:
-            return await answer_within(call, hung_s)
-        except TimeoutError:
-            raise ActorDied(f"it has not answered for {hung_s:g} s") from None

@@ -1,12 +1,17 @@
 """A started worker, and the detectors that are active in it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from engine.runtime.concurrency.beats import answer_within
+from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
 from engine.runtime.placement.workers.heartbeat import Heartbeat
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +78,11 @@ def best(workers: Sequence[DetectorWorker], ranks: Mapping[str, int]) -> Detecto
         key=lambda worker: (-worker.activating, -ranks.get(worker.port.node, 0), worker.taken),
         default=None,
     )
+
+
+async def answered(call: Awaitable[T], hung_s: float) -> T:
+    """Await a worker's answer. Raises ActorDied if it has not come after `hung_s`."""
+    try:
+        return await answer_within(call, hung_s)
+    except TimeoutError:
+        raise ActorDied(f"it has not answered for {hung_s:g} s") from None

@@ -11,7 +11,7 @@ import pytest
 from api.http.app import Application
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
-from engine.runtime.concurrency.memory_budget import UNREAD_S
+from engine.runtime.process.memory_budget import UNREAD_S
 from tests.api.conftest import BOOTSTRAP
 from tests.api.http.body.deaf_callers import Caller, Callers
 from tests.api.wire import request
@@ -73,9 +73,12 @@ class World:
     async def comes_through(self, method: str, path: str, body: bytes = b"", **more: Any) -> None:
         """Ask as someone who reads until it is served; time passes."""
         for _ in range(20):
-            self.now_s += UNREAD_S / 2 + 0.01
             caller = self.ask(method, path, body, reads=True, **more)
-            status = await caller.answer()
+            answering = asyncio.ensure_future(caller.answer())
+            while not answering.done():
+                self.now_s += UNREAD_S / 2 + 0.01
+                await asyncio.wait({answering}, timeout=0.2)
+            status = await answering
             if status == b"200":
                 return
             assert status == b"429", bytes(caller.came[:500])
