@@ -26,6 +26,7 @@ from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.cluster.nodes.head_patience import patience_warning
 from engine.runtime.cluster.nodes.node_trial import try_nodes
+from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
 from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
@@ -265,7 +266,12 @@ def _refuse_folder(settings: Settings) -> None:
 
 
 def _refuse_nodes(settings: Settings) -> None:
-    """Refuse a cluster in which a node sees the changes of another one late. Raises StartError."""
+    """Refuse a cluster with other versions, or a node that sees changes of others late. Raises StartError."""
+    try:
+        for warning in refuse_other_versions():
+            _log.warning("%s", warning)
+    except OtherVersionError as error:
+        raise StartError(str(error)) from None
     if (impatient := patience_warning()) is not None:
         _log.warning("%s", impatient)
     try:

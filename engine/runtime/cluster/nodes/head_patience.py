@@ -39,7 +39,7 @@ def patience_in_force() -> Any:
 
     # Not of the module, so that an earlier version of this package can run it.
     def patience_s() -> float:
-        from ray._raylet import Config  # noqa: PLC0415
+        from ray._raylet import Config  # type: ignore[attr-defined]  # noqa: PLC0415
 
         return float(Config.health_check_failure_threshold() * Config.health_check_period_ms() / 1_000)
 
