@@ -24,6 +24,7 @@ from api.cli.things.state import state
 from api.cli.things.tokens import tokens
 from api.cli.trying.command import trial
 from api.client import ServiceError
+from engine.runtime.contract.build import build_version
 from snapshots.errors import StorageError
 
 COMMANDS = {
@@ -61,6 +62,12 @@ class _Headed(click.Group):
             ctx.exit(_INTERRUPTED)
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"rule-detector, version {build_version()}")
+        ctx.exit()
+
+
 @click.group(
     cls=_Headed,
     context_settings={
@@ -71,7 +78,14 @@ class _Headed(click.Group):
     },
     epilog="Start with `rule-detector demo`. `rule-detector COMMAND --help` explains each command.",
 )
-@click.version_option(package_name="rule-detector", prog_name="rule-detector")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Evaluate rules over streams of events, with memory of what came before.
 

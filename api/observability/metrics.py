@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from api.observability.cluster_metrics import cluster_families, cumulative
 from api.observability.request_metrics import BOUNDS_S, CAUSES, OUT_OF_MEMORY, REQUESTS, SECONDS, WITHIN
 from engine.runtime.broker.broker import Status
+from engine.runtime.contract.build import build_version
 from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
 from engine.runtime.contract.measurements.figures import ClusterFigures
 
@@ -21,8 +22,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 
 PREFIX: Final = "rule_detector_"
 
-_BUILD: Final = {
-    "version": version("rule-detector"),
+BUILD: Final = {
+    "version": build_version(),
     "ray": version("ray"),
     "python": platform.python_version(),
 }
@@ -46,8 +47,8 @@ class _Families(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
         status = self.status
-        build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(_BUILD))
-        build.add_metric(tuple(_BUILD.values()), 1)
+        build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(BUILD))
+        build.add_metric(tuple(BUILD.values()), 1)
         yield build
         yield GaugeMetricFamily(f"{PREFIX}ready", "Whether requests are served.", value=not status.reasons)
         yield GaugeMetricFamily(

@@ -24,7 +24,9 @@ from api.process.listening import StartError, listening, listening_for_probes
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.cluster.node_trial import try_nodes
+from engine.runtime.cluster.nodes.head_patience import patience_warning
+from engine.runtime.cluster.nodes.node_trial import try_nodes
+from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
 from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
@@ -264,7 +266,14 @@ def _refuse_folder(settings: Settings) -> None:
 
 
 def _refuse_nodes(settings: Settings) -> None:
-    """Refuse a cluster in which a node sees the changes of another one late. Raises StartError."""
+    """Refuse a cluster with other versions, or a node that sees changes of others late. Raises StartError."""
+    try:
+        for warning in refuse_other_versions():
+            _log.warning("%s", warning)
+    except OtherVersionError as error:
+        raise StartError(str(error)) from None
+    if (impatient := patience_warning()) is not None:
+        _log.warning("%s", impatient)
     try:
         for warning in try_nodes(settings.data, begin_folder(settings.data)):
             _log.warning("%s", warning)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from engine.patterns.limits import PatternLimits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: pickled by the names of the fields, which later releases may add to.
+@dataclass(frozen=True, kw_only=True)
 class Limits(PatternLimits):
     """The bounds of one detector: on conditions, on event bodies, and on what it remembers.
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: pickled by the names of the fields, which later releases may add to.
+@dataclass(frozen=True, kw_only=True)
 class PatternLimits:
     """The bounds on the cost of one pattern, and of those of a condition, an event and a detector."""
 

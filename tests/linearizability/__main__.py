@@ -18,13 +18,18 @@ from pathlib import Path
 from tests.linearizability.cluster import REDIS
 from tests.linearizability.namespaces import WHY_NOT, possible
 from tests.linearizability.proof import prove
-from tests.linearizability.scenarios import EVERYWHERE, OF_NAMESPACES, WITH_REDIS, Scenario
+from tests.linearizability.scenarios import EVERYWHERE, OF_NAMESPACES, PATIENT, WITH_REDIS, Scenario
 
 
 def main() -> int:
     """Return 1 if a history was not explained."""
-    groups = (EVERYWHERE, False, False), (OF_NAMESPACES, True, False), (WITH_REDIS, True, True)
-    known = {scenario.__name__ for scenarios, *_ in groups for scenario in scenarios}
+    groups = (
+        (EVERYWHERE, {"partitions": False}),
+        (OF_NAMESPACES, {"partitions": True}),
+        (PATIENT, {"partitions": True, "patient": True}),
+        (WITH_REDIS, {"partitions": True, "redis": True}),
+    )
+    known = {scenario.__name__ for scenarios, _ in groups for scenario in scenarios}
     names = ", ".join(sorted(known))
     parser = argparse.ArgumentParser(prog="python -m tests.linearizability")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
@@ -35,14 +40,16 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {names}")
     violations = 0
     for number in range(given.rounds):
-        for scenarios, partitions, redis in groups:
+        for scenarios, options in groups:
             chosen = [one for one in scenarios if not given.scenario or one.__name__ in given.scenario]
             if chosen:
-                violations += _played(chosen, f"{given.seed} {number}", partitions=partitions, redis=redis)
+                violations += _played(chosen, f"{given.seed} {number}", **options)
     return 1 if violations else 0
 
 
-def _played(scenarios: Sequence[Scenario], seed: str, *, partitions: bool, redis: bool) -> int:
+def _played(
+    scenarios: Sequence[Scenario], seed: str, *, partitions: bool, redis: bool = False, patient: bool = False
+) -> int:
     why_not = WHY_NOT if partitions and not possible() else ""
     if redis and shutil.which(REDIS) is None:
         why_not = f"there is no {REDIS}"
@@ -58,6 +65,7 @@ def _played(scenarios: Sequence[Scenario], seed: str, *, partitions: bool, redis
             nodes=3,
             partitions=partitions,
             redis=redis,
+            patient=patient,
             detectors=4,
             clients=6,
             pause_s=0.03,

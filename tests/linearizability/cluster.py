@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from engine.runtime.cluster.nodes.head_patience import VARIABLE, WANTED
 from tests.linearizability.journal import KEEP_ALL
 from tests.linearizability.namespaces import Namespace, namespaces
 from tests.process_table import command as command_of
@@ -222,9 +223,12 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def cluster(folder: Path, count: int, *, partitions: bool, redis: bool = False) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, count: int, *, partitions: bool, redis: bool = False, patient: bool = False
+) -> Iterator[Cluster]:
     """Give a cluster of this many nodes, with front ends on the last two of them.
 
+    If it is `patient`, the head waits for nodes that it cannot reach, as the page for operators says.
     With `redis`, which needs partitions, Ray's control store keeps what it knows there, and the head takes
     no workers and is known by a name.
     """
@@ -241,6 +245,8 @@ def cluster(folder: Path, count: int, *, partitions: bool, redis: bool = False) 
             RAY_USAGE_STATS_ENABLED="0",
             RAY_TMPDIR=temporary,
         )
+        if patient:
+            variables[VARIABLE] = str(WANTED)
         if partitions:
             spaces = ends.enter_context(namespaces(count))
             nodes = [Node(space.number, space.pids, space) for space in spaces]

@@ -53,6 +53,7 @@ def prove(
     nodes: int,
     partitions: bool,
     redis: bool = False,
+    patient: bool = False,
     detectors: int,
     clients: int,
     pause_s: float,
@@ -61,7 +62,7 @@ def prove(
 ) -> Judged:
     """Play the scenarios one after another on one cluster, and judge."""
     away_s = dict[str, float]()
-    with cluster(folder, nodes, partitions=partitions, redis=redis) as running:
+    with cluster(folder, nodes, partitions=partitions, redis=redis, patient=patient) as running:
         load = Load(running.token, running.fronts, seed)
         load.begin(detectors, clients, pause_s)
         trial = Trial(running, load, random.Random(f"{seed} scenarios"))

@@ -226,6 +226,25 @@ def cut_off_directory(trial: Trial) -> float:
     return _cut_off(trial, 25.0, None if node.number == 0 else node)
 
 
+def cut_off_head(trial: Trial) -> float:
+    """Cut off the head until an impatient one would take all nodes for dead. None of them ends for that."""
+    head, began_s = trial.cluster.nodes[0], time.monotonic()
+    raylets = [trial.cluster.raylet(node) for node in trial.cluster.nodes]
+    assert head.namespace is not None
+    head.namespace.cut_off()
+    try:
+        time.sleep(HEAD_CUT_OFF_S)
+    finally:
+        head.namespace.heal()
+    away_s = trial.recovered(began_s)
+    # A node that was taken for dead hears of it only now.
+    time.sleep(HEARD_S)
+    assert [trial.cluster.raylet(node) for node in trial.cluster.nodes] == raylets
+    for node in trial.cluster.nodes:
+        assert node.front is None or node.front.process.poll() is None
+    return max(away_s, trial.recovered(time.monotonic()))
+
+
 def _cut_off(trial: Trial, for_s: float, node: Node | None = None) -> float:
     node, began_s = node or trial.worker_node(), time.monotonic()
     assert node.namespace is not None
@@ -269,6 +288,8 @@ def _replace_if_dead(trial: Trial, node: Node) -> None:
         _replace(trial, node)
 
 
+HEAD_CUT_OFF_S: Final = 20.0
+HEARD_S: Final = 10.0
 HEAD_AWAY_S: Final = 40.0
 """Longer than front ends go on without a word about tokens."""
 
@@ -295,6 +316,8 @@ OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
     kill_drained_node,
     cut_off_drained_node,
 )
+PATIENT: Final[tuple[Scenario, ...]] = (cut_off_head,)
+"""The scenarios for which the head must be patient with nodes that it cannot reach."""
 WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head, move_head)
 """The scenarios for which Ray's control store must keep its data."""
 SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors, drain_nodes)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.linearizability.namespaces import WHY_NOT, possible
 from tests.linearizability.proof import prove
-from tests.linearizability.scenarios import SHORT, SHORT_OF_NAMESPACES
+from tests.linearizability.scenarios import PATIENT, SHORT, SHORT_OF_NAMESPACES
 
 pytestmark = pytest.mark.ray
 
@@ -33,3 +33,22 @@ def test_some_order_explains_all_answers_while_processes_and_nodes_fail(partitio
     assert not came.violations, "\n\n".join(came.violations)
     assert not [outcome for outcome in came.outcomes if outcome.startswith("unexpected")]
     assert came.requests > 300
+
+
+@pytest.mark.long
+def test_a_cluster_whose_head_was_cut_off_for_20_s_goes_on(tmp_path, seed):
+    if not possible():
+        pytest.skip(WHY_NOT)
+    came = prove(
+        tmp_path,
+        PATIENT,
+        nodes=3,
+        partitions=True,
+        patient=True,
+        detectors=3,
+        clients=4,
+        pause_s=0.05,
+        seed=seed,
+    )
+    print(*came.lines(), sep="\n")
+    assert not came.violations, "\n\n".join(came.violations)

@@ -53,7 +53,8 @@ _RECORD_BYTES_MAX: Final = 4096
 """The maximum size of a change in the journal."""
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, as RuntimeSettings: pickled by the names of the fields.
+@dataclass(frozen=True)
 class DirectorySettings:
     """The settings of a directory."""
 

@@ -11,6 +11,7 @@ from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport import tls
+from engine.runtime.transport.connecting import OtherProtocolError
 from engine.runtime.transport.link_client import LinkClient
 
 _ANSWER_S: Final = 15.0
@@ -67,6 +68,9 @@ class DirectoryReach:
             raise Unreachable(
                 f"the certificates of this service and the directory at {seen.place} do not fit: {error}"
             ) from error
+        except OtherProtocolError as error:
+            # It serves others: an upgrade that leaves out releases begins with stopping all of them.
+            raise Unreachable(f"the directory at {seen.place} cannot be used: {error}") from error
         except OSError as error:
             # A directory that ends the connection is alive. It does so if it does not know the certificate.
             rejected = seen.tls and isinstance(error, ConnectionResetError)

@@ -11,7 +11,9 @@ JournalSync = Literal["always", "interval", "off"]
 Transport = Literal["auto", "unix", "tcp"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: pickled by the names of the fields. During an upgrade, a process of the release before does
+# not mind a setting that it does not know, and one of the release after takes the default of what it misses.
+@dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
     """How detectors are stored, activated and queued for. `data` is the folder of all persistent data."""
 

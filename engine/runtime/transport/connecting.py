@@ -5,8 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
 
+from engine.runtime.contract import build
+from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.frames import HEADER, TOKEN, TOKEN_BYTES, WELCOME, pieces
+from engine.runtime.transport.frames import HEADER, PROTOCOLS, TOKEN, TOKEN_BYTES, WELCOME, pieces
 from engine.runtime.transport.tls import client_context
 
 _CONNECT_S: Final = 5.0
@@ -14,10 +16,15 @@ _CONNECT_S: Final = 5.0
 P = TypeVar("P", bound=asyncio.BufferedProtocol)
 
 
+class OtherProtocolError(ConnectionError):
+    """The other process is of a release that does not speak any protocol of this one."""
+
+
 async def connect(address: Address, protocol: Callable[[], P], *, within_s: float = _CONNECT_S) -> P:
     """Connect to a listener, and give the protocol of the connection, which is made once it is welcome.
 
-    The protocol gets everything behind the welcome, even what arrives before this returns. Raises OSError.
+    The protocol gets everything behind the welcome, even what arrives before this returns. Raises OSError, of
+    which OtherProtocolError says that no later attempt can succeed.
     """
     loop = asyncio.get_running_loop()
     transport: asyncio.Transport | None = None
@@ -32,7 +39,7 @@ async def connect(address: Address, protocol: Callable[[], P], *, within_s: floa
             else:
                 tls = client_context() if address.tls else None
                 transport, waiting = await loop.create_connection(handshake, *address.place, ssl=tls)
-            transport.writelines(pieces(TOKEN, address.token))
+            transport.writelines(pieces(TOKEN, address.token + PROTOCOLS.pack(*build.SPOKEN)))
             return await waiting.welcomed
     except BaseException:
         if transport is not None:
@@ -89,13 +96,22 @@ class _WelcomeHandshake(_Handshake[P]):
     """Waits for the welcome."""
 
     def __init__(self, protocol: Callable[[], P]) -> None:
-        super().__init__(WELCOME, 0, protocol)
+        super().__init__(WELCOME, PROTOCOLS.size, protocol)
         self.welcomed: asyncio.Future[P] = asyncio.get_running_loop().create_future()
         """The protocol that the connection continues with."""
 
-    def payload_received(self, payload: bytes) -> None:  # noqa: ARG002 -- it is empty
+    def payload_received(self, payload: bytes) -> None:
+        theirs = Protocols(*PROTOCOLS.unpack(payload))
         if self.welcomed.done():
             # Nobody waits for the connection any more.
+            self._abort()
+        elif not build.SPOKEN.meet(theirs):
+            self.welcomed.set_exception(
+                OtherProtocolError(
+                    f"the other process speaks {theirs}, and this one, of rule-detector "
+                    f"{build.build_version()}, speaks {build.SPOKEN}: their versions are too far apart"
+                )
+            )
             self._abort()
         else:
             self.welcomed.set_result(self._go_on())
@@ -107,7 +123,10 @@ class _WelcomeHandshake(_Handshake[P]):
 
 
 class TokenHandshake(_Handshake[asyncio.BufferedProtocol]):
-    """Waits for the token, then continues with another protocol. Ends a connection without the token."""
+    """Waits for the token, then continues with another protocol.
+
+    Ends a connection without the token, and one of a release that is too far from this one, which hears why.
+    """
 
     def __init__(
         self,
@@ -115,18 +134,23 @@ class TokenHandshake(_Handshake[asyncio.BufferedProtocol]):
         protocol: Callable[[], asyncio.BufferedProtocol],
         within_s: float,
     ) -> None:
-        super().__init__(TOKEN, TOKEN_BYTES, protocol)
+        super().__init__(TOKEN, TOKEN_BYTES + PROTOCOLS.size, protocol)
         self._is_token = is_token
         self._timer = asyncio.get_running_loop().call_later(within_s, self._abort)
 
     def payload_received(self, payload: bytes) -> None:
         self._timer.cancel()
-        if not self._is_token(payload):
+        if not self._is_token(payload[:TOKEN_BYTES]):
             self._abort()
             return
-        self._go_on()
         assert self._transport is not None, "it is connected"
-        self._transport.writelines(pieces(WELCOME, b""))
+        welcome = pieces(WELCOME, PROTOCOLS.pack(*build.SPOKEN))
+        if not build.SPOKEN.meet(Protocols(*PROTOCOLS.unpack(payload[TOKEN_BYTES:]))):
+            self._transport.writelines(welcome)
+            self._transport.close()
+            return
+        self._go_on()
+        self._transport.writelines(welcome)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- nothing depends on it
         self._timer.cancel()

@@ -1,7 +1,8 @@
 """Frames, the unit of the protocol between processes beside Ray.
 
 A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. On a
-listening socket, a process that connects sends the token first and waits for the welcome.
+listening socket, a process that connects sends the token first and waits for the welcome. Both frames name
+the protocols that their sender speaks, so they must stay as they are in every later release.
 """
 
 import struct
@@ -10,13 +11,15 @@ from typing import Final
 HEADER: Final = struct.Struct("<IB")
 
 TOKEN: Final = 1
-"""The token of the listener, from the process that connects."""
+"""The token of the listener and the protocols spoken, from the process that connects."""
 WELCOME: Final = 2
-"""The token was right; no payload."""
+"""The token was right; the payload names the protocols that the listener speaks."""
 MESSAGES: Final = 3
 """Several messages, as `messages.encode` gives them."""
 
 TOKEN_BYTES: Final = 32
+PROTOCOLS: Final = struct.Struct("<HH")
+"""The oldest and the current protocol that a process speaks."""
 
 FRAME_BYTES_MAX: Final = 1 << 30
 """The maximum size of a payload. A larger length means that the peer does not speak this protocol."""

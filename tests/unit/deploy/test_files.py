@@ -19,6 +19,7 @@ import yaml
 from api.cli import main
 from api.schema.operations import OPERATIONS
 from api.settings import settings
+from engine.runtime.cluster.nodes.head_patience import WANTED
 from tests.unit.deploy.monitoring import DEPLOY
 
 ROOT = DEPLOY.parents[1]
@@ -117,7 +118,11 @@ def test_a_pod_of_detectors_drains_its_node_before_it_ends_and_nothing_scales_by
 
 
 def test_every_ray_is_started_with_the_settings_of_the_page_and_heads_take_no_detectors() -> None:
-    wanted = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600", "RAY_worker_niceness": "0"}
+    wanted = {
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+        "RAY_health_check_failure_threshold": str(WANTED),
+        "RAY_worker_niceness": "0",
+    }
     for pod in pods():
         (container,) = pod["spec"]["containers"]
         variables = {one["name"]: one.get("value") for one in container["env"]}
@@ -126,7 +131,7 @@ def test_every_ray_is_started_with_the_settings_of_the_page_and_heads_take_no_de
     assert head["rayStartParams"]["num-cpus"] == "0"
     machines = yaml.safe_load((DEPLOY / "ray" / "cluster.yaml").read_text("utf-8"))
     starts = [machines[f"{kind}_start_ray_commands"][-1] for kind in ("head", "worker")]
-    assert all(f" {name}={value} " in start for start in starts for name, value in wanted.items())
+    assert all(f" {name}={value} " in f" {start} " for start in starts for name, value in wanted.items())
     assert " --head --num-cpus=0 " in starts[0]
 
 

@@ -20,6 +20,7 @@ ray.shutdown()
 """
 _RAISED: Final = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception): (.+)")
 _OTHER_TOKEN: Final = re.compile(r"unauthenticated|authentication|token", re.IGNORECASE)
+_VERSIONS: Final = "Version mismatch:"
 _HINT: Final = (
     "A raylet of that cluster must run on this machine, "
     "and RAY_AUTH_MODE and the token must be those of the cluster"
@@ -85,6 +86,10 @@ def _has_ended(child: int, within_s: float) -> bool:
 def _in_words(output: str) -> str:
     """Return the message of the exception that ended a process, or else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if _VERSIONS in line:
+            # Ray lists the versions of both sides in the lines that follow.
+            return ", ".join([line.partition(_VERSIONS)[2].strip(), *lines[number + 1 :]]).replace(":,", ":")
     raised = [match[1] for line in lines if (match := _RAISED.match(line))]
     last = (raised or lines or ["ray's process ended without a word"])[-1]
     return last.rstrip(".")

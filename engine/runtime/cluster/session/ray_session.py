@@ -49,6 +49,8 @@ _RAYS: Final = "ray"
 _TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
 _RECONNECT_S: Final = 600
 """How long the processes of an embedded Ray wait for a control store that is away."""
+_HEALTH_CHECKS: Final = 200
+"""After this many failed checks, one every three seconds, the raylet counts as dead: it was stopped."""
 _START_S: Final = 90.0
 _START_POLL_S: Final = 0.1
 _JOIN_S: Final = 30.0
@@ -113,6 +115,8 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
             "object_store_memory": OBJECT_STORE_BYTES,
             "_system_config": {
                 "gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S,
+                # Otherwise a raylet that was stopped for a while ends when it goes on.
+                "health_check_failure_threshold": _HEALTH_CHECKS,
                 # By default actors have a low priority: on a busy machine, the directory and workers starve.
                 "worker_niceness": 0,
             },

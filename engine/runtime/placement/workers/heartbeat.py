@@ -10,7 +10,8 @@ BEATS: Final = 4
 """A silent worker counts as dead after this many beats."""
 
 _AVOIDED_S: Final = 60.0
-"""How long a silent node gets no workers. By then Ray has noticed if it is gone."""
+"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. Ray, patient as it
+should be, may not have noticed yet if it is gone."""
 _DOUBTFUL_BEATS: Final = 2
 _ACTIVATING_FACTOR: Final = 4
 """During an activation, a worker may be silent for so many times as long: reading a large snapshot may block

@@ -8,6 +8,7 @@ import pytest
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
+from engine.runtime.cluster.nodes.head_patience import WANTED
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 
@@ -83,6 +84,23 @@ def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(
         ray_worker.listen_error_messages(Driver(), Never())
     assert "A worker died" in caplog.text
     assert capfd.readouterr().out == ""
+
+
+def test_an_embedded_ray_does_not_take_a_raylet_that_was_stopped_for_a_while_for_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def init(**options: Any) -> None:
+        seen.update(options)
+        raise RuntimeError("that is enough")
+
+    monkeypatch.setattr(cluster.ray, "init", init)
+    monkeypatch.setattr(cluster.ray_security, "require_token", lambda _: None)
+    monkeypatch.setattr(cluster.ray_security, "listen_on_loopback", lambda: None)
+    with pytest.raises(ClusterError, match="that is enough"):
+        cluster.start()
+    assert seen["_system_config"]["health_check_failure_threshold"] == WANTED
 
 
 @pytest.mark.parametrize(("registers_after_s", "starts"), [(80.0, True), (200.0, False)])

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from engine.runtime.contract import build
+from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport import connecting, tls
-from engine.runtime.transport.connecting import connect
-from engine.runtime.transport.frames import HEADER, MESSAGES, TOKEN, WELCOME, pieces
+from engine.runtime.transport.connecting import OtherProtocolError, connect
+from engine.runtime.transport.frames import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, pieces
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import LinkServer
@@ -20,11 +22,11 @@ from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Note, encode, responses
 from tests.certificates import certificates
 from tests.local_runtime.service import until
-from tests.unit.runtime.transport.peers import SOME_TOKEN
+from tests.unit.runtime.transport.peers import SOME_TOKEN, SPOKEN
 
 NOTES = [Note("left", b"7"), Note("left", b"8")]
 SAID = b"".join(
-    [*pieces(WELCOME, b""), *pieces(MESSAGES, encode(NOTES[:1])), *pieces(MESSAGES, encode(NOTES[1:]))]
+    [*pieces(WELCOME, SPOKEN), *pieces(MESSAGES, encode(NOTES[:1])), *pieces(MESSAGES, encode(NOTES[1:]))]
 )
 """A welcome, and two frames behind it."""
 
@@ -44,7 +46,7 @@ async def saying(*said: bytes, context: Any = None) -> AsyncIterator[Address]:
 
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         over.append(asyncio.Event())
-        await reader.readexactly(HEADER.size + len(SOME_TOKEN))
+        await reader.readexactly(HEADER.size + len(SOME_TOKEN + SPOKEN))
         for piece in said:
             writer.write(piece)
             await writer.drain()
@@ -118,7 +120,7 @@ def test_requests_right_behind_the_token_are_answered(uvloop):
         noted: list[Note] = []
         server = LinkServer({}, noted=noted.append)
         listener = await Listener.start(server.link, host="127.0.0.1")
-        said = b"".join([*pieces(TOKEN, listener.address.token), *pieces(MESSAGES, encode(NOTES))])
+        said = b"".join([*pieces(TOKEN, listener.address.token + SPOKEN), *pieces(MESSAGES, encode(NOTES))])
         _, writer = await asyncio.open_connection(*listener.address.place)
         writer.write(said)
         await until(lambda: noted)
@@ -157,7 +159,62 @@ async def _echo(value: int) -> int:
 
 
 async def test_a_connection_that_breaks_right_behind_the_welcome_ends_for_its_client_too():
-    async with saying(b"".join(pieces(WELCOME, b"")) + HEADER.pack(0, WELCOME)) as address:
+    async with saying(b"".join(pieces(WELCOME, SPOKEN)) + HEADER.pack(0, WELCOME)) as address:
         with suppress(ConnectionResetError):
             client = await LinkClient.to(address)
             await until(lambda: not client.link.usable)
+
+
+# -- neighbours of other releases ----------------------------------------------------------------------------
+
+
+def speaking(monkeypatch: pytest.MonkeyPatch, oldest: int, current: int) -> None:
+    monkeypatch.setattr(build, "SPOKEN", Protocols(oldest, current))
+
+
+@pytest.mark.parametrize("others", [(1, 2), (2, 3), (3, 4)], ids=["older", "same", "newer"])
+async def test_neighbouring_releases_serve_each_other(monkeypatch, others):
+    """The listener is of the release that speaks 2 and 3, the client older, the same or newer."""
+    server = LinkServer({"echo": _echo})
+    speaking(monkeypatch, 2, 3)
+    listener = await Listener.start(server.link, host="127.0.0.1")
+    reader, writer = await asyncio.open_connection(*listener.address.place)
+    writer.writelines(pieces(TOKEN, listener.address.token + PROTOCOLS.pack(*others)))
+    welcome = b"".join(pieces(WELCOME, PROTOCOLS.pack(2, 3)))
+    assert await reader.readexactly(len(welcome)) == welcome
+    assert server.connected
+    server.close()
+    listener.close()
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("others", [(1, 1), (4, 5)], ids=["too old", "too new"])
+async def test_a_listener_turns_a_release_away_that_is_too_far_and_says_what_it_speaks(monkeypatch, others):
+    made: list[LinkServer] = []
+
+    def link() -> Link:
+        made.append(LinkServer({}))
+        return made[-1].link()
+
+    speaking(monkeypatch, 2, 3)
+    listener = await Listener.start(link, host="127.0.0.1")
+    reader, writer = await asyncio.open_connection(*listener.address.place)
+    writer.writelines(pieces(TOKEN, listener.address.token + PROTOCOLS.pack(*others)))
+    assert await reader.read() == b"".join(pieces(WELCOME, PROTOCOLS.pack(2, 3)))
+    assert made == []
+    listener.close()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"), [((1, 1), "speaks protocol 1,"), ((4, 5), "speaks protocols 4 to 5,")]
+)
+async def test_a_client_says_both_protocols_if_the_listener_is_too_far_away(monkeypatch, theirs, words):
+    speaking(monkeypatch, 2, 3)
+    async with saying(b"".join(pieces(WELCOME, PROTOCOLS.pack(*theirs)))) as address:
+        with pytest.raises(OtherProtocolError, match=words) as refused:
+            await LinkClient.to(address)
+    assert "speaks protocols 2 to 3" in str(refused.value)
+    assert build.build_version() in str(refused.value)

@@ -28,7 +28,7 @@ from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Answered, Moved, responses
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import until
-from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, Peer, listening, sent
+from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, SPOKEN, Peer, listening, sent
 
 
 @asynccontextmanager
@@ -231,9 +231,9 @@ BREAKS: dict[str, Callable[[socket.socket], object]] = {
 async def test_a_connection_that_breaks_ends_what_is_under_way_without_a_response(script):
     def accept(listener: socket.socket) -> socket.socket:
         peer, _ = listener.accept()
-        expected = b"".join(pieces(TOKEN, SOME_TOKEN))
+        expected = b"".join(pieces(TOKEN, SOME_TOKEN + SPOKEN))
         assert peer.recv(len(expected), socket.MSG_WAITALL) == expected
-        peer.sendall(HEADER.pack(0, WELCOME))
+        peer.sendall(b"".join(pieces(WELCOME, SPOKEN)))
         return peer
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -1,0 +1,1 @@
+"""What a joining service asks the nodes of the cluster."""

@@ -1,0 +1,70 @@
+"""Which build of the service this is, and which protocols between processes it speaks."""
+
+import subprocess
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PACKAGE: Final = "rule-detector"
+_ENGINE: Final = Path(__file__).parents[2]
+COMMIT_FILE: Final = "commit.txt"
+"""A wheel that was built from a git checkout has the commit in this file of the package `engine`."""
+_GIT_S: Final = 5.0
+
+
+class Protocols(NamedTuple):
+    """The protocols that a process speaks: all from the oldest to the current one."""
+
+    oldest: int
+    current: int
+
+    def meet(self, others: "Protocols") -> bool:
+        """Whether there is one that both speak."""
+        return self.oldest <= others.current and others.oldest <= self.current
+
+    def __str__(self) -> str:
+        """Return the numbers in words."""
+        one = self.oldest == self.current
+        return f"protocol {self.current}" if one else f"protocols {self.oldest} to {self.current}"
+
+
+SPOKEN: Final = Protocols(oldest=1, current=1)
+"""What front ends, directory and workers of a data folder say to each other, and the files that they share.
+
+Raise `current` whenever a message, a call, a setting that is handed on, or a file that an earlier release
+must read changes in a way that the release before does not understand. Raise `oldest` only so far that the
+release before this one is still served: then a cluster is upgraded node by node.
+"""
+
+
+@cache
+def build_version() -> str:
+    """Return the version of the package and, if known, the commit: `0.1.0+g0123456789ab`."""
+    commit = _built_from() or _checked_out()
+    return version(_PACKAGE) + (f"+g{commit}" if commit else "")
+
+
+def _built_from() -> str:
+    try:
+        return (_ENGINE / COMMIT_FILE).read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _checked_out() -> str:
+    """Return the commit of the checkout that this file is in; empty if it is in none."""
+    root = _ENGINE.parent
+    if not (root / ".git").exists():
+        return ""
+    try:
+        asked = subprocess.run(  # noqa: S603 -- all ours
+            ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"],  # noqa: S607 -- wherever it is
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return asked.stdout.strip()
