@@ -216,8 +216,8 @@ def test_a_row_of_many_lines_is_bounded_too(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_longest_line_is_read(tmp_path: Path) -> None:
-    line = json.dumps({"ts": 1, "a": "x" * (rows.LINE_BYTES_MAX - 19)}).encode()
-    assert len(line) == rows.LINE_BYTES_MAX - 1
+    line = json.dumps({"ts": 1, "a": "x" * (documents.LINE_BYTES_MAX - 19)}).encode()
+    assert len(line) == documents.LINE_BYTES_MAX - 1
     assert len(read(written(tmp_path, "e.ndjson", line + b"\n"))) == 1
     with pytest.raises(RecordingError, match=r"e\.ndjson, line 1: it is longer than 16 MiB"):
         read(written(tmp_path, "e.ndjson", line + b"  \n"))
