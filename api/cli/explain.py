@@ -13,7 +13,7 @@ from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
-from api.cli.recordings.rows import RecordingError
+from api.cli.recordings.skipping import RecordingError
 from api.client import Client, ExplainedRule, calls
 from api.client.results import ExplainedRules
 from engine.language.diagnostics import Refusal

@@ -1,9 +1,12 @@
 """The options that say how recordings are read."""
 
 import functools
+import re
 import sys
+import zoneinfo
 from collections.abc import Callable
-from typing import Any
+from datetime import UTC, timedelta, timezone, tzinfo
+from typing import Any, Final
 
 import click
 
@@ -39,12 +42,40 @@ def _pattern(_context: click.Context, _option: click.Parameter, given: str | Non
     return pattern
 
 
+_OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):?([0-5][0-9])")
+
+
+def _zone(_context: click.Context, _option: click.Parameter, given: str | None) -> tzinfo:
+    """Read `--time-zone Asia/Tokyo` or `--time-zone +09:00`."""
+    if given is None:
+        return UTC
+    if found := _OFFSET.fullmatch(given):
+        offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return timezone(-offset if found[1] == "-" else offset)
+    try:
+        return zoneinfo.ZoneInfo(given)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(
+            f"`{given}`: expected a zone such as Europe/Berlin, or an offset such as +09:00"
+        ) from None
+
+
 _OPTIONS = (
     click.option(
         "--time-field",
         metavar="NAME",
-        help="Field with the event's time: ISO 8601, seconds, milliseconds, or as syslog and web servers "
-        f"write it.  [default: the first of {', '.join(TIME_FIELDS)} in the first event]",
+        help="Field with the event's time: ISO 8601, a number since 1970 (seconds, milliseconds, "
+        "microseconds or nanoseconds, told apart by size), or as syslog and web servers write it.  "
+        f"[default: the first of {', '.join(TIME_FIELDS)} in the first event]",
+    ),
+    click.option(
+        "--time-zone",
+        "zone",
+        metavar="ZONE",
+        callback=_zone,
+        help="Zone of times that name none, such as Europe/Berlin or +09:00. A time without a year is in the "
+        "last year in which it is at most a day after the file was written, or on a pipe after now.  "
+        "[default: UTC]",
     ),
     click.option(
         "--time-format", metavar="FORMAT", help="How times are written, such as `%d.%m.%Y %H:%M:%S`."
@@ -65,7 +96,19 @@ _OPTIONS = (
         metavar="REGEX",
         callback=_pattern,
         help="Read lines of text: the named groups of this regular expression (RE2) are the fields, such as "
-        "`^(?P<time>.{15}) .* Failed password for (?P<user>\\S+) from (?P<ip>\\S+)`.",
+        "`^(?P<time>.{15}) .* Failed password for (?:invalid user )?(?P<user>.*) from (?P<ip>\\S+) port`. "
+        "Other lines are skipped and counted.",
+    ),
+    click.option(
+        "--records",
+        metavar="PATH",
+        help="Read a JSON document whose array at PATH holds the events, such as `Records`. Events are "
+        "numbered from 1, as lines are.",
+    ),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="End at the first line that cannot be read, instead of skipping it.",
     ),
 )
 
@@ -81,8 +124,13 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         old_times: bool,
         types: dict[str, ColumnType],
         pattern: NamedGroups | None,
+        zone: tzinfo,
+        records: str | None,
+        strict: bool,
         **given: Any,
     ) -> None:
+        if pattern is not None and records is not None:
+            raise click.UsageError("`--pattern` and `--records` exclude each other.")
         reading = ReadingOptions(
             time_field,
             types=types,
@@ -90,6 +138,9 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
             accept_old=lambda finding: old_times or _confirmed(finding),
             time_format=time_format,
             pattern=pattern,
+            zone=zone,
+            records=records,
+            strict=strict,
         )
         command(reading=reading, **given)
 

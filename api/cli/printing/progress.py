@@ -64,7 +64,10 @@ class LineGauge:
         self._start_s = self._shown_s = self.now_s()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
+        if failure and not self._events:
+            # What could not even begin has no duration.
+            return
         elapsed_s = self.now_s() - self._start_s
         self.echo(f"{counted(self._events, 'event')} in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
 

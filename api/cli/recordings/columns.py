@@ -10,6 +10,9 @@ from engine.language.limits import DEFAULT_LIMITS
 ColumnType = Literal["text", "number", "boolean"]
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = get_args(ColumnType)
 
+_BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+"""As JSON, Python and spreadsheets write them."""
+_NAN: Final = frozenset({"NaN", "nan", "NAN"})
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
@@ -22,13 +25,18 @@ def decide(
 ) -> dict[str, ColumnType]:
     """Return the type of each column: the `given` one, else one that fits all its cells in the sample.
 
-    Empty cells count as missing and decide nothing. A column with only empty cells is text.
+    Cells that are missing decide nothing. A column with only such cells is text.
     """
     rows = list(sample)
     return {
-        name: given.get(name) or _type_of([row[place] for row in rows if row[place]])
+        name: given.get(name) or _type_of([row[place] for row in rows if not is_missing(row[place])])
         for place, name in enumerate(header)
     }
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell stands for no value: it is empty, or `NaN` as data frames write it."""
+    return not cell or cell in _NAN
 
 
 def value_of(cell: str, type_: ColumnType) -> str | float | bool:
@@ -36,8 +44,8 @@ def value_of(cell: str, type_: ColumnType) -> str | float | bool:
     match type_:
         case "text":
             return cell
-        case "boolean" if cell in ("true", "false"):
-            return cell == "true"
+        case "boolean" if cell in _BOOLEANS:
+            return _BOOLEANS[cell]
         case "number" if (number := _number(cell)) is not None:
             return number
         case _:
@@ -47,7 +55,7 @@ def value_of(cell: str, type_: ColumnType) -> str | float | bool:
 def _type_of(cells: Sequence[str]) -> ColumnType:
     if not cells:
         return "text"
-    if all(cell in ("true", "false") for cell in cells):
+    if all(cell in _BOOLEANS for cell in cells):
         return "boolean"
     return "number" if all(_number(cell) is not None for cell in cells) else "text"
 

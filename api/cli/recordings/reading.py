@@ -1,34 +1,35 @@
 """Reads recorded events, plain or gzipped, from files or standard input."""
 
+import codecs
 import gzip
 import io
 import json
-import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Self, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
+from api.cli.counted import counted
 from api.cli.recordings.columns import ColumnType
-from api.cli.recordings.rows import (
-    READ_BYTES,
-    RecordingError,
-    Row,
-    csv_rows,
-    json_rows,
-    pattern_rows,
-    reason_of,
-)
+from api.cli.recordings.documents import Row, document_rows, json_rows, reason_of
+from api.cli.recordings.rows import READ_BYTES, csv_rows, pattern_rows
+from api.cli.recordings.skipping import HOPELESS, RecordingError, Skipping
 from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
+from engine.language.diagnostics import quoted
 from engine.patterns.named_groups import NamedGroups
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "timestamp_ms", "time", "ts")
 """The fields that may hold the time, unless one is named."""
 
 _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _PLAUSIBLE_FROM_US: Final = 315_532_800_000_000
 """The year 1980. A number that means an earlier time is probably a row number or a duration."""
 
@@ -79,13 +80,19 @@ class ReadingOptions:
     """How times are written, as `strptime` says it; None for the forms that `TimeParser` knows."""
     pattern: NamedGroups | None = None
     """A regular expression whose named groups are the fields of each line; None for NDJSON and CSV."""
+    zone: tzinfo = UTC
+    """The zone of times that name none."""
+    records: str | None = None
+    """Where the array of events stands in a JSON document; None for an object on each line."""
+    strict: bool = False
+    """Whether the first line that cannot be read is the end. If not, such lines are skipped and counted."""
 
 
 class Recording:
     """An open recording; a context manager that closes it.
 
-    Gzip is recognized by its first two bytes, CSV by the file's name or else by a first character other than
-    a brace.
+    Gzip and UTF-16 are recognized by the first two bytes, CSV by the file's name or else by a first character
+    other than a brace, and an array of events by its bracket.
     """
 
     def __init__(self, path: str, standard_input: IO[bytes], reading: ReadingOptions | None = None) -> None:
@@ -94,7 +101,6 @@ class Recording:
         self.name = "standard input" if path == "-" else path
         self.size: int | None = None
         """Size of the file in bytes, as stored; None for a pipe."""
-        self._is_guessed_csv = False
         self._owned = path != "-"
         self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
         self._bytes = self._source
@@ -105,6 +111,8 @@ class Recording:
                 self._bytes = io.BufferedReader(
                     cast("io.RawIOBase", gzip.GzipFile(fileobj=self._source)), READ_BYTES
                 )
+            if form := _utf_16_form(self._bytes.peek()[:2]):
+                self._bytes = io.BufferedReader(_Utf16(self._bytes, form), READ_BYTES)
             if self._bytes.peek().startswith(_BYTE_ORDER_MARK):
                 self._bytes.read(len(_BYTE_ORDER_MARK))
         except (OSError, EOFError, zlib.error) as error:
@@ -123,29 +131,42 @@ class Recording:
         return 0 if self.size is None else self._source.tell()
 
     def events(self) -> Iterator[RecordedEvent]:
-        """Yield the events in order. Raises RecordingError at the first line that is not an event."""
+        """Yield the events in order; skip lines that are none, and tell of them.
+
+        Raises RecordingError where the recording cannot be read further, or has lines but no event.
+        """
         time_field = self._reading.time_field
-        first = True
         times = self._times()
+        is_guess = self._reading.pattern is None and self._reading.records is None and self._is_guessed_csv()
+        skipping = Skipping(
+            self.name,
+            self._reading.tell,
+            strict=self._reading.strict,
+            # What is not even known to be CSV must begin well.
+            hopeless=1 if is_guess else HOPELESS,
+        )
         # The rows read the bytes, so they must be closed first.
-        with closing(self._rows()) as rows:
+        with closing(self._rows(skipping)) as rows:
             try:
                 for line, fields, text in rows:
-                    if not self._reading.needs_time:
-                        yield RecordedEvent(self.name, line, fields, 0, text)
-                        continue
-                    try:
-                        time_field = time_field or _time_field_of(fields)
-                        value = _looked_up(fields, time_field)
-                        time_us = times.microseconds_of(value, time_field)
-                    except NotATimeError as error:
-                        raise RecordingError(f"{self.name}, line {line}: {error}") from None
-                    if first and is_number(value):
-                        self._check_plausible(time_us, f"{self.name}, line {line}: `{time_field}` is {value}")
-                    first = False
+                    time_us = 0
+                    if self._reading.needs_time:
+                        try:
+                            named = time_field or _time_field_of(fields)
+                            value = _looked_up(fields, named)
+                            time_us = times.microseconds_of(value, named)
+                        except NotATimeError as error:
+                            hint = "" if skipping.has_events else _records_hint(fields)
+                            skipping.skip(line, "without a time", str(error), hint)
+                            continue
+                        time_field = named
+                        if not skipping.has_events and is_number(value):
+                            self._check_plausible(time_us, f"{self.name}, line {line}: `{named}` is {value}")
+                    skipping.has_events = True
                     yield RecordedEvent(self.name, line, fields, time_us, text)
+                skipping.report()
             except RecordingError as error:
-                if first and self._is_guessed_csv:
+                if is_guess and not skipping.has_events:
                     raise RecordingError(f"{error}{_READ_AS_CSV}") from None
                 raise
             except (OSError, EOFError, zlib.error) as error:
@@ -159,23 +180,75 @@ class Recording:
 
     def _is_csv(self) -> bool:
         name = self.name.lower().removesuffix(".gz")
-        if name.endswith((".csv", ".ndjson", ".jsonl", ".json")):
-            return name.endswith(".csv")
-        self._is_guessed_csv = self._bytes.peek().lstrip()[:1] not in (b"", b"{", b"[")
-        return self._is_guessed_csv
+        return name.endswith(".csv") or self._is_guessed_csv()
 
-    def _rows(self) -> Generator[Row, None, None]:
+    def _is_guessed_csv(self) -> bool:
+        name = self.name.lower().removesuffix(".gz")
+        named = name.endswith((".csv", ".ndjson", ".jsonl", ".json"))
+        return not named and self._first_character() not in (b"", b"{", b"[")
+
+    def _first_character(self) -> bytes:
+        return self._bytes.peek().lstrip()[:1]
+
+    def _rows(self, skipping: Skipping) -> Generator[Row, None, None]:
         reading = self._reading
         if reading.pattern is not None:
-            return pattern_rows(self._bytes, self.name, reading.pattern, reading.types, reading.tell)
+            return pattern_rows(
+                self._bytes,
+                self.name,
+                reading.pattern,
+                given=reading.types,
+                tell=reading.tell,
+                skipping=skipping,
+            )
+        if reading.records is not None:
+            return document_rows(self._bytes, self.name, reading.records, skipping)
         if self._is_csv():
-            return csv_rows(self._bytes, self.name, reading.types, reading.tell)
-        return json_rows(self._bytes, self.name)
+            return csv_rows(self._bytes, self.name, reading.types, reading.tell, skipping)
+        if self._first_character() == b"[":
+            return document_rows(self._bytes, self.name, "", skipping)
+        return json_rows(self._bytes, self.name, skipping)
 
     def _times(self) -> TimeParser:
-        """Return the parser of times. A time without a year is at most as late as the file, or as now."""
-        written_s = Path(self.name).stat().st_mtime if self.size is not None else time.time()
-        return TimeParser(self._reading.time_format, latest_us=int(written_s * 1_000_000))
+        """Return the parser of times. Without a year, they go by when the file was written, or by now."""
+        if self.size is None:
+            return TimeParser(self._reading.time_format, zone=self._reading.zone)
+        written_us = int(Path(self.name).stat().st_mtime * 1_000_000)
+        return TimeParser(self._reading.time_format, latest_us=lambda: written_us, zone=self._reading.zone)
+
+
+class _Utf16(io.RawIOBase):
+    """Bytes in UTF-16 read as UTF-8."""
+
+    def __init__(self, source: io.BufferedReader, form: str) -> None:
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder(form)("replace")
+        self._ready = b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        """Read what the source has next, or a part of it."""
+        while not self._ready:
+            raw = self._source.read1(READ_BYTES)
+            self._ready = self._decoder.decode(raw, final=not raw).encode("utf-8", "replace")
+            if not raw:
+                break
+        view = memoryview(buffer).cast("B")
+        given, self._ready = self._ready[: len(view)], self._ready[len(view) :]
+        view[: len(given)] = given
+        return len(given)
+
+
+def _utf_16_form(start: bytes) -> str | None:
+    """Return which UTF-16 a text is in, None for UTF-8. Only UTF-16 has a zero among the first two bytes."""
+    if start in _UTF_16_MARKS:
+        return "utf-16"
+    if len(start) < len(_UTF_16_MARKS[0]) or 0 not in start or not any(start):
+        return None
+    return "utf-16-be" if start[0] == 0 else "utf-16-le"
 
 
 def _opened(path: str) -> io.BufferedReader:
@@ -194,6 +267,17 @@ def _time_field_of(fields: Mapping[str, object]) -> str:
     raise NotATimeError(
         f"the event has none of {', '.join(TIME_FIELDS)}{there}; name the time field with --time-field"
     )
+
+
+def _records_hint(fields: Mapping[str, object]) -> str:
+    """Say how the events are read where an object holds an array of them, as CloudTrail's `Records`."""
+    for name, value in fields.items():
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            return (
+                f"; {quoted(name)} is an array of {counted(len(value), 'object')}: if they are the events, "
+                f"`--records {name}` reads them"
+            )
+    return ""
 
 
 def _looked_up(fields: Mapping[str, object], time_field: str) -> object:

@@ -1,145 +1,156 @@
-"""The rows of a recording: NDJSON, CSV, or lines that match a pattern."""
+"""The rows of a recording in CSV, or of lines that match a pattern."""
 
 import csv
 import io
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from itertools import chain, count
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
-import msgspec
-
 from api.cli.counted import counted
-from api.cli.failures import CommandError
-from api.cli.recordings.columns import CellError, ColumnType, decide, value_of
+from api.cli.recordings.columns import CellError, ColumnType, decide, is_missing, value_of
+from api.cli.recordings.documents import LINE_BYTES_MAX, Row, lines_of, reason_of
+from api.cli.recordings.skipping import RecordingError, Skipping
 from engine.language.diagnostics import quoted
 from engine.patterns.named_groups import NamedGroups
 
 READ_BYTES: Final = 1024 * 1024
 """How much is read at once. The first read decides the types of columns."""
 
-LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The longest line, and the longest row of CSV in characters. A few kilobytes of gzip can hold gigabytes."""
-
 COLUMNS_MAX: Final = 4096
 """The most columns of CSV."""
 
-NESTING_MAX: Final = 64
-"""How deep the objects and arrays of an event may be nested."""
-
 _COLUMNS_SHOWN: Final = 100
-
-Row = tuple[int, dict[str, Any], bytes | None]
-"""Line number, fields, and the fields as they stand in the recording, if that is JSON."""
 
 Tell = Callable[[str], None]
 
-_HAS_BREAKS: Final = "; each line must be a whole JSON object, as `jq -c .` writes them"
-_IS_ARRAY: Final = ", got an array; `jq -c '.[]'` writes its elements so"
 _SEPARATORS: Final = ",;\t"
 """The characters that may separate the cells of CSV. The one that the header has most of does."""
 
 
-class RecordingError(CommandError):
-    """A recording cannot be read, or read further; the message names file and line."""
+class _Lines:
+    """The lines of a file of CSV as text, and those that a row has taken so far.
 
+    A row of several lines that turns out to be none, because a quote has no end, gives its lines back but for
+    the first. Altogether no more than LINE_BYTES_MAX characters are read again, so that a hostile file takes
+    no longer for it.
+    """
 
-def _lines(source: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines with their numbers. Raises RecordingError at one that is too long."""
-    for number in count(1):
-        raw = source.readline(LINE_BYTES_MAX + 1)
-        if not raw:
-            return
+    def __init__(self, source: io.BufferedReader, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._again = deque[str]()
+        self._again_chars = 0
+        self._taken: list[str] = []
+        self._taken_chars = 0
+        self.number = 0
+        """The number of the last line."""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else self._source_line()
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self._taken.append(line)
+        self._taken_chars += len(line)
+        if self._taken_chars > LINE_BYTES_MAX:
+            raise self._too_long(self.number)
+        return line
+
+    def _source_line(self) -> str:
+        raw = self._source.readline(LINE_BYTES_MAX + 1)
         if len(raw) > LINE_BYTES_MAX:
-            raise RecordingError(f"{name}, line {number}: it is longer than {LINE_BYTES_MAX >> 20} MiB")
-        yield number, raw
+            raise self._too_long(self.number + 1)
+        # What is not UTF-8 becomes surrogates, for which the row is skipped.
+        return raw.decode("utf-8", "surrogateescape")
 
+    def _too_long(self, number: int) -> RecordingError:
+        return RecordingError(f"{self._name}, line {number}: a row is longer than {LINE_BYTES_MAX >> 20} MiB")
 
-def json_rows(source: io.BufferedReader, name: str) -> Generator[Row, None, None]:
-    """Yield the JSON object on each line. Raises RecordingError at the first line that is none."""
-    decode = msgspec.json.decode
-    for number, raw in _lines(source, name):
-        text = raw.strip()
-        if not text:
-            continue
-        try:
-            fields = decode(text)
-        except (ValueError, RecursionError) as error:
-            reason = reason_of(error)
-            hint = _HAS_BREAKS if reason.endswith("truncated") else ""
-            raise RecordingError(f"{name}, line {number}: not JSON: {reason}{hint}") from None
-        if not isinstance(fields, dict):
-            hint = _IS_ARRAY if isinstance(fields, list) else ""
-            raise RecordingError(f"{name}, line {number}: expected one JSON object a line{hint}")
-        # Most lines have so few brackets that they cannot be nested too deeply.
-        if text.count(b"{") + text.count(b"[") > NESTING_MAX and _is_deeper(fields, NESTING_MAX):
-            raise RecordingError(f"{name}, line {number}: it is nested more than {NESTING_MAX} deep")
-        yield number, fields, text
+    def begin_row(self) -> None:
+        """Forget the lines so far."""
+        self._taken.clear()
+        self._taken_chars = 0
+
+    def give_back(self) -> int:
+        """Give back the lines of a row that is none, after the first; return the number of the first."""
+        chars = self._taken_chars - len(self._taken[0])
+        first = self.number - len(self._taken) + 1
+        if self._again_chars + chars <= LINE_BYTES_MAX:
+            self._again_chars += chars
+            self._again.extendleft(reversed(self._taken[1:]))
+            self.number = first
+        return first
+
+    def row_text(self) -> str:
+        """Return the lines of the row."""
+        return "".join(self._taken)
 
 
 def csv_rows(
-    source: io.BufferedReader, name: str, given: Mapping[str, ColumnType], tell: Tell
+    source: io.BufferedReader, name: str, given: Mapping[str, ColumnType], tell: Tell, skipping: Skipping
 ) -> Generator[Row, None, None]:
-    """Yield the rows of a CSV file with a header. Raises RecordingError at the first that does not fit."""
-    sample_rows, row_chars = max(1, _lines_begun(source) - 1), 0
+    """Yield the rows of a CSV file with a header; skip those that do not fit."""
+    sample_rows = max(1, _lines_begun(source) - 1)
     header_line = source.peek().lstrip(b"\r\n").partition(b"\n")[0]
     separator = max(_SEPARATORS, key=lambda mark: header_line.count(mark.encode()))
-    text = io.TextIOWrapper(source, encoding="utf-8", newline="")
-
-    def lines() -> Iterator[str]:
-        nonlocal row_chars
-        while line := text.readline(LINE_BYTES_MAX + 1):
-            row_chars += len(line)
-            if row_chars > LINE_BYTES_MAX:
-                place = f"{name}, line {reader.line_num + 1}"
-                raise RecordingError(f"{place}: a row is longer than {LINE_BYTES_MAX >> 20} MiB")
-            yield line
+    lines = _Lines(source, name)
+    reader = csv.reader(lines, strict=True, delimiter=separator)
 
     def filled_rows() -> Iterator[tuple[int, list[str]]]:
-        nonlocal row_chars
-        for cells in reader:
-            row_chars = 0
+        has_header = False
+        while True:
+            lines.begin_row()
+            try:
+                cells = next(reader, None)
+                if cells is None:
+                    return
+                if not lines.row_text().isascii():
+                    lines.row_text().encode()
+            except (csv.Error, UnicodeEncodeError) as error:
+                reason = reason_of(error) if isinstance(error, csv.Error) else "it is not valid UTF-8"
+                if not has_header:
+                    # If even the first line cannot be read, the input may be anything.
+                    raise RecordingError(f"{name}: neither NDJSON nor CSV: {reason}") from None
+                text = lines.row_text()
+                skipping.skip(lines.give_back(), "without a row of CSV", f"not CSV: {reason}", "", text)
+                continue
             if cells:
-                yield reader.line_num, cells
+                has_header = True
+                yield lines.number, cells
 
-    reader = csv.reader(lines(), strict=True, delimiter=separator)
-    try:
-        rows = filled_rows()
-        first = next(rows, None)
-        if first is None:
-            return
+    rows = filled_rows()
+    first = next(rows, None)
+    if first is not None:
         header = _header(first[1], f"{name}, line {first[0]}")
-        yield from _typed(rows, sample_rows, header, name, given=given, tell=tell)
-    except (csv.Error, UnicodeDecodeError) as error:
-        # If even the first line cannot be read, the input may be anything.
-        place = (
-            f"{name}, line {reader.line_num}: not CSV"
-            if reader.line_num
-            else f"{name}: neither NDJSON nor CSV"
-        )
-        raise RecordingError(f"{place}: {reason_of(error)}") from None
-    finally:
-        # The caller has opened the bytes, and closes them.
-        text.detach()
+        yield from _typed(rows, sample_rows, header, name, given=given, tell=tell, skipping=skipping)
 
 
 def pattern_rows(
-    source: io.BufferedReader, name: str, pattern: NamedGroups, given: Mapping[str, ColumnType], tell: Tell
+    source: io.BufferedReader,
+    name: str,
+    pattern: NamedGroups,
+    *,
+    given: Mapping[str, ColumnType],
+    tell: Tell,
+    skipping: Skipping,
 ) -> Generator[Row, None, None]:
-    """Yield the named groups of each line that matches a pattern, and report how many lines do not."""
-    passed = 0
+    """Yield the named groups of each line that matches a pattern; skip the others."""
 
     def matched() -> Iterator[tuple[int, list[str]]]:
-        nonlocal passed
-        for number, raw in _lines(source, name):
-            found = pattern.found_in(raw.decode("utf-8", "replace").rstrip("\r\n"))
+        for number, raw in lines_of(source, name):
+            line = raw.decode("utf-8", "replace").rstrip("\r\n")
+            found = pattern.found_in(line)
             if found is not None:
                 yield number, found
-            else:
-                passed += 1
+            elif line:
+                skipping.skip_unmatched(number, line)
 
-    yield from _typed(matched(), _lines_begun(source), pattern.names, name, given=given, tell=tell)
-    if passed:
-        tell(f"{name}: skipped {counted(passed, 'line')} without a match of the pattern")
+    sample_rows = _lines_begun(source)
+    yield from _typed(matched(), sample_rows, pattern.names, name, given=given, tell=tell, skipping=skipping)
 
 
 def _lines_begun(source: io.BufferedReader) -> int:
@@ -159,6 +170,7 @@ def _typed(
     *,
     given: Mapping[str, ColumnType],
     tell: Tell,
+    skipping: Skipping,
 ) -> Iterator[Row]:
     """Yield rows of cells as events, with the types that the cells of the first rows suggest."""
     unknown = [column for column in given if column not in header]
@@ -172,10 +184,18 @@ def _typed(
     listed = _listed([f"{column} {type_}" for column, type_ in types.items()])
     if whole:
         tell(f"{name}: column types from the first {counted(len(whole), 'row')}: {listed}")
+    texts = {column for column in given if types[column] == "text"}
     for line, cells in chain(sample, rows):
         if len(cells) != len(header):
-            raise RecordingError(f"{name}, line {line}: expected {len(header)} cells, got {len(cells)}")
-        yield line, _event_of(cells, types, name, line), None
+            said = f"expected {len(header)} cells, got {len(cells)}"
+            skipping.skip(line, "with more or fewer cells", said, "", " ".join(cells))
+            continue
+        try:
+            event = _event_of(cells, types, texts)
+        except CellError as error:
+            skipping.skip(line, "with a cell of another type", str(error))
+            continue
+        yield line, event, None
 
 
 def _sample(rows: Iterator[tuple[int, list[str]]], rows_max: int) -> list[tuple[int, list[str]]]:
@@ -192,16 +212,17 @@ def _listed(words: list[str]) -> str:
     return ", ".join([*words[:_COLUMNS_SHOWN], *(["…"] if len(words) > _COLUMNS_SHOWN else [])])
 
 
-def _event_of(cells: list[str], types: Mapping[str, ColumnType], source: str, line: int) -> dict[str, Any]:
+def _event_of(cells: list[str], types: Mapping[str, ColumnType], texts: set[str]) -> dict[str, Any]:
+    """Return the fields of a row. The columns of `texts` are text as they stand. Raises CellError."""
     event: dict[str, Any] = {}
     for (name, type_), cell in zip(types.items(), cells, strict=True):
-        if not cell:
+        if not cell or (is_missing(cell) and name not in texts):
             continue
         try:
             event[name] = value_of(cell, type_)
         except CellError as error:
-            raise RecordingError(
-                f"{source}, line {line}: {quoted(name)}: {error}, unlike the cells before it; "
+            raise CellError(
+                f"{quoted(name)}: {error}, unlike the cells before it; "
                 f"`--types {name}=text` reads the whole column as text"
             ) from None
     return event
@@ -218,29 +239,3 @@ def _header(cells: list[str], place: str) -> list[str]:
             raise RecordingError(f"{place}: two columns are named {quoted(name)}")
         seen.add(name)
     return cells
-
-
-def _is_deeper(value: object, depth: int) -> bool:
-    """Return whether objects and arrays are nested more than `depth` deep."""
-    level: list[object] = [value]
-    for _ in range(depth + 1):
-        members: list[Iterable[object]] = [
-            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)
-        ]
-        if not members:
-            return False
-        level = list(chain.from_iterable(members))
-    return True
-
-
-def reason_of(error: Exception) -> str:
-    """Say in a few words why a recording cannot be read."""
-    match error:
-        case RecursionError():
-            return "it is nested too deeply"
-        case UnicodeDecodeError():
-            return "it is not valid UTF-8"
-        case OSError(strerror=str(reason)):
-            return reason.lower()
-        case _:
-            return str(error).removeprefix("JSON is malformed: ").lower()

@@ -1,23 +1,111 @@
-"""Puts events in order of time, within the lateness that is allowed."""
+"""Puts the events of one or more recordings in order of time, within a bound on lateness or on memory."""
 
-import math
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final
 
 from api.cli.recordings.reading import RecordedEvent
+from api.cli.recordings.skipping import RecordingError
+
+OPEN_MAX: Final = 64
+"""The most recordings that are read side by side. With more, one begins where another one ends."""
+
+WAITING_EVENTS_MAX: Final = 50_000
+WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The most events that wait for earlier ones where no lateness is given. In memory they are larger."""
+
+_CELL_BYTES: Final = 32
+"""What a field counts of an event that is not JSON."""
 
 
-def in_order(events: Iterable[RecordedEvent], late_us_max: int) -> Iterator[RecordedEvent]:
-    """Yield events sorted by time, if each is at most `late_us_max` earlier than some event before it.
+@dataclass(slots=True)
+class Sorter:
+    """Yields events sorted by time. Events of one time keep their order.
 
-    Events of one time keep their order. An event that comes later than allowed is yielded at once.
+    With `late_us_max`, an event may be that much earlier than some event before it; otherwise so much that no
+    more than WAITING_EVENTS_MAX events of WAITING_BYTES_MAX wait for it. An event that comes later still is
+    yielded at once.
     """
-    waiting: list[tuple[int, int, RecordedEvent]] = []
-    latest_us = -math.inf
-    for number, event in enumerate(events):
-        latest_us = max(latest_us, event.time_us)
-        heappush(waiting, (event.time_us, number, event))
-        while waiting and waiting[0][0] <= latest_us - late_us_max:
+
+    late_us_max: int | None
+    late_us_most: int = 0
+    """How much earlier than an event before it an event was at most."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the events, as it ends a live pipe; those read so far were yielded."""
+    _waiting: list[tuple[int, int, RecordedEvent]] = field(default_factory=list)
+    _bytes: int = 0
+
+    def in_order(self, events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
+        """Yield the events in order. Raises RecordingError once those read before it have been yielded."""
+        failure: RecordingError | None = None
+        late_us_max, waiting, latest_us = self.late_us_max, self._waiting, None
+        arriving = enumerate(events)
+        while True:
+            try:
+                number, event = next(arriving)
+            except StopIteration:
+                break
+            except RecordingError as error:
+                failure = error
+                break
+            except KeyboardInterrupt:
+                self.interrupted = True
+                break
+            if latest_us is None or event.time_us > latest_us:
+                latest_us = event.time_us
+            else:
+                self.late_us_most = max(self.late_us_most, latest_us - event.time_us)
+            heappush(waiting, (event.time_us, number, event))
+            if late_us_max is not None:
+                while waiting and waiting[0][0] <= latest_us - late_us_max:
+                    yield heappop(waiting)[2]
+                continue
+            self._bytes += _size(event)
+            while len(waiting) > WAITING_EVENTS_MAX or self._bytes > WAITING_BYTES_MAX:
+                first = heappop(waiting)[2]
+                self._bytes -= _size(first)
+                yield first
+        while waiting:
             yield heappop(waiting)[2]
-    while waiting:
-        yield heappop(waiting)[2]
+        if failure is not None:
+            raise failure
+
+
+def merged(recordings: Iterable[Iterator[RecordedEvent]]) -> Iterator[RecordedEvent]:
+    """Yield the events of recordings, always the earliest of those that are next in one of them.
+
+    If each recording has its events in order but for some lateness, so has the result. Reads OPEN_MAX
+    recordings at once. If one fails, those next in the others come before the RecordingError.
+    """
+    waiting = iter(enumerate(recordings))
+    heads: list[tuple[int, int, RecordedEvent, Iterator[RecordedEvent]]] = []
+
+    def begun() -> tuple[int, int, RecordedEvent, Iterator[RecordedEvent]] | None:
+        """Begin the next recording that has an event."""
+        for number, events in waiting:
+            if (first := next(events, None)) is not None:
+                return first.time_us, number, first, events
+        return None
+
+    while len(heads) < OPEN_MAX and (head := begun()):
+        heads.append(head)
+    heapify(heads)
+    try:
+        while heads:
+            _, number, event, events = heads[0]
+            yield event
+            following = next(events, None)
+            if following is not None:
+                heapreplace(heads, (following.time_us, number, following, events))
+                continue
+            heappop(heads)
+            if head := begun():
+                heappush(heads, head)
+    except RecordingError:
+        yield from [head[2] for head in sorted(heads) if head[1] != number]
+        raise
+
+
+def _size(event: RecordedEvent) -> int:
+    return len(event.text) if event.text is not None else _CELL_BYTES * len(event.fields)

@@ -1,29 +1,44 @@
 """Parses the times of recorded events as logs write them."""
 
 import re
+import time
 from calendar import month_abbr
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import ROUND_FLOOR, Decimal
 from typing import Final, TypeGuard
 
 from engine.language.microseconds import microseconds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?\s*")
+_INTEGER: Final = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 
-_WEB_SERVER: Final = re.compile(
-    r"([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9]{2}:[0-9]{2}:[0-9]{2}) ([+-][0-9]{4})"
+_CLOCK: Final = r"([0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?)"
+_WEB_SERVER: Final = re.compile(rf"([0-9]{{2}})/([A-Z][a-z]{{2}})/([0-9]{{4}}):{_CLOCK} ([+-][0-9]{{4}})")
+_ERROR_LOG: Final = re.compile(
+    rf"(?:[A-Z][a-z]{{2}} )?([A-Z][a-z]{{2}}) +([0-9]{{1,2}}) {_CLOCK} (?:(?:UTC|GMT) )?([0-9]{{4}})"
 )
-_SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
+_SLASHES: Final = re.compile(rf"([0-9]{{4}})/([0-9]{{2}})/([0-9]{{2}}) {_CLOCK}")
+_SYSLOG: Final = re.compile(rf"([A-Z][a-z]{{2}}) +([0-9]{{1,2}}) {_CLOCK}")
+_ZONE_APART: Final = re.compile(r"(.*[0-9]) (?:([+-][0-9]{2}:?[0-9]{2})|UTC|GMT|Z)")
 _MONTHS: Final = {month: number for number, month in enumerate(month_abbr)}
 _HAS_YEAR: Final = re.compile(r"(?:[^%]|%[^YyGcx])*%[YyGcx]")
 """Matches a format that has the year, as `%c` has, and `%%Y` has not."""
 _MICROSECOND: Final = timedelta(microseconds=1)
-_KNOWN: Final = "a time (ISO 8601, seconds, milliseconds, or as syslog and web servers write it)"
+_KNOWN: Final = "a time (ISO 8601, a number since 1970, or as syslog and web servers write it)"
 
-_MILLISECONDS_FROM: Final = 100_000_000_000
-"""Smaller numbers are seconds (up to the year 5138), others milliseconds (from the year 1973)."""
+_AHEAD_MAX: Final = timedelta(days=1)
+"""How far a time without a year may lie ahead: the machine's zone may be another, and its clock fast."""
 
-_TIME_MS_MAX: Final = 8_640_000_000_000_000
+_MICROSECONDS: Final = (1_000_000, 1_000, 1)
+"""The microseconds of a unit: s, ms, µs; ns are finer."""
+_FINER_FROM: Final = (100_000_000_000, 100_000_000_000_000, 100_000_000_000_000_000)
+"""From here on, a number has the next finer unit, which reaches from the year 1973 to 5138."""
+_SUFFIXES: Final = {"_ms": 1, "_us": 2, "_ns": 3}
+"""A field whose name ends so has at least this unit."""
+
+_TIME_US_MAX: Final = 8_640_000_000_000_000_000
 """What the service accepts, either way."""
 
 
@@ -31,20 +46,33 @@ class NotATimeError(ValueError):
     """A value is not a time; the message says what was expected."""
 
 
+def now_us() -> int:
+    """Return the time of this machine in microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
 class TimeParser:
     """Parses the times of one recording.
 
     `form` is their format, as for `strptime`. Without it, a time may be
 
-    * ISO 8601, in UTC unless it names a zone
-    * a number: milliseconds if it is large or the field's name ends in `_ms`, otherwise seconds
-    * `10/Oct/2000:13:55:36 -0700`, as web servers write it
-    * `Oct 10 13:55:36`, as syslog writes it: UTC, in the last year in which it is at most `latest_us`
+    * ISO 8601; `2005/12/04 04:47:44`, too
+    * a number since 1970: its size tells seconds, milliseconds, microseconds and nanoseconds apart, and a
+      field's name that ends in `_ms`, `_us` or `_ns` excludes the coarser ones
+    * `10/Oct/2000:13:55:36 -0700` or `Sun Dec 04 04:47:44 2005`, as web servers write it
+    * `Oct 10 13:55:36`, as syslog writes it
+
+    A time that names no zone is in `zone`. A time without a year is in the last year in which it is at most a
+    day after `latest_us()`, so that neither another zone nor a line that has just been written lands in the
+    year before.
     """
 
-    def __init__(self, form: str | None = None, *, latest_us: int) -> None:
+    def __init__(
+        self, form: str | None = None, *, latest_us: Callable[[], int] = now_us, zone: tzinfo = UTC
+    ) -> None:
         self._form = form
         self._latest_us = latest_us
+        self._zone = zone
 
     def microseconds_of(self, value: object, field: str) -> int:
         """Return a time in microseconds since 1970. Raises NotATimeError, which names the field."""
@@ -59,37 +87,49 @@ class TimeParser:
     def _from_text(self, text: str) -> int:
         if self._form is not None:
             return self._from_form(text, self._form)
+        text = text.strip()
         if found := _SYSLOG.fullmatch(text):
             month, day, clock = found.groups()
             return self._in_last_year(datetime.fromisoformat(f"2000-{_MONTHS[month]:02}-{day:0>2}T{clock}"))
         if found := _WEB_SERVER.fullmatch(text):
             day, month, year, clock, zone = found.groups()
             text = f"{year}-{_MONTHS[month]:02}-{day}T{clock}{zone}"
-        return _since_epoch(datetime.fromisoformat(text.strip()))
+        elif found := _ERROR_LOG.fullmatch(text):
+            month, day, clock, year = found.groups()
+            is_utc = "UTC" in text or "GMT" in text
+            text = f"{year}-{_MONTHS[month]:02}-{day:0>2}T{clock}{'Z' if is_utc else ''}"
+        elif found := _SLASHES.fullmatch(text):
+            text = "{}-{}-{}T{}".format(*found.groups())
+        elif found := _ZONE_APART.fullmatch(text):
+            text = found[1] + (found[2] or "Z")
+        return self._since_epoch(datetime.fromisoformat(text))
 
     def _from_form(self, text: str, form: str) -> int:
         if _HAS_YEAR.match(form):
-            return _since_epoch(datetime.strptime(text, form))  # noqa: DTZ007 -- the form may have a zone
+            return self._since_epoch(datetime.strptime(text, form))  # noqa: DTZ007 -- the form may have a zone
         # A leap year, so that February 29 is one of its days.
         return self._in_last_year(datetime.strptime(f"2000 {text}", f"%Y {form}"))  # noqa: DTZ007
 
     def _in_last_year(self, moment: datetime) -> int:
         """Return a time without a year as that of the last year in which it is not too late."""
-        latest = _EPOCH + timedelta(microseconds=self._latest_us)
-        year = latest.astimezone(moment.tzinfo or UTC).year
+        latest = _EPOCH + timedelta(microseconds=self._latest_us()) + _AHEAD_MAX
+        year = latest.astimezone(moment.tzinfo or self._zone).year
         while True:
             try:
-                time_us = _since_epoch(moment.replace(year=year))
-                if time_us <= self._latest_us:
+                time_us = self._since_epoch(moment.replace(year=year))
+                if time_us <= (latest - _EPOCH) // _MICROSECOND:
                     return time_us
             except ValueError:
                 # The year has no February 29.
                 pass
             year -= 1
 
+    def _since_epoch(self, moment: datetime) -> int:
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=self._zone)) - _EPOCH) // _MICROSECOND
+
 
 def is_number(value: object) -> TypeGuard[str | float]:
-    """Return whether a time is a count of seconds or milliseconds, not a date."""
+    """Return whether a time is a count of some unit since 1970, not a date."""
     return type(value) in (int, float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
@@ -103,15 +143,19 @@ def iso(time_us: int) -> str:
 
 
 def _from_number(value: str | float, field: str) -> int:
-    number = float(value) if isinstance(value, str) else value
-    if not -_TIME_MS_MAX <= number <= _TIME_MS_MAX:
-        raise NotATimeError(f"`{field}`: the time {_shown(value)} is out of range")
-    milliseconds = field.endswith("_ms") or abs(number) >= _MILLISECONDS_FROM
-    return microseconds(number, 1_000 if milliseconds else 1_000_000)
-
-
-def _since_epoch(moment: datetime) -> int:
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    """Return a number of s, ms, µs or ns in microseconds; what is finer is rounded, of nanoseconds cut."""
+    written = value
+    if isinstance(value, str):
+        # A double cannot hold all nanoseconds.
+        value = int(value) if _INTEGER.fullmatch(value) else float(value)
+    if not -_TIME_US_MAX * 1_000 <= value <= _TIME_US_MAX * 1_000:
+        raise NotATimeError(f"`{field}`: the time {_shown(written)} is out of range")
+    by_size = sum(abs(value) >= bound for bound in _FINER_FROM)
+    unit = max(by_size, _SUFFIXES.get(field[-3:], 0))
+    if unit < len(_MICROSECONDS):
+        return microseconds(value, _MICROSECONDS[unit])
+    # Nanoseconds.
+    return int((Decimal(value) / 1_000).to_integral_value(rounding=ROUND_FLOOR))
 
 
 def _shown(value: object) -> str:

@@ -7,9 +7,11 @@ from rich.console import Console
 
 from api.cli.failures import CommandError
 from api.cli.lookup import add_rules, find_detector
+from api.cli.options.lateness_option import lateness_option
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.recordings.reading import ReadingOptions
+from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import read_rules
 from api.client import Client
@@ -30,6 +32,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector that evaluates the events.")
 @click.option("--create", is_flag=True, help="Create the detector if none has this id or name.")
 @reading_options
+@lateness_option("the events are sent in the order of the files")
 @click.option(
     "--rules",
     "rule_files",
@@ -45,24 +48,26 @@ def replay(
     detector: str,
     create: bool,
     reading: ReadingOptions,
+    late_us_max: int | None,
     rule_files: tuple[str, ...],
 ) -> None:
     """Send recorded events to a running service and print which rules fire.
 
     Each FILE is NDJSON (one JSON object a line), CSV with a header line, or with --pattern lines of text;
-    plain or gzipped. - is standard input. Events are sent in batches, in the order of the file. A detector's
-    clock never runs backwards, so sort the events by time and replay old recordings on a new detector
-    (--create).
+    plain or gzipped. - is standard input. Events are sent in batches, in the order of the files. A detector's
+    clock never runs backwards, so sort the events by time (--max-late) and replay old recordings on a new
+    detector (--create).
 
     For each rule, the output says how often it fired, and when and where first. Standard input may be a
     live pipe: its events are sent as they arrive, and each rule is named when it first fires.
 
     In CSV, commas, semicolons or tabs separate the cells. A column is a number or a boolean if all its cells
-    in the first megabyte are, otherwise text; the command prints the type of each. Empty cells count as
-    missing fields.
+    in the first megabyte are, otherwise text; the command prints the type of each. Empty cells and NaN
+    count as missing fields.
 
     Lost requests are retried for up to a minute, even across a restart of the service, and no event is
-    evaluated twice. Refused events are counted and reported. A line that is not an event ends the replay.
+    evaluated twice. Refused events are counted and reported. Lines that are no event are skipped and
+    counted, and the first three of each kind shown, unless --strict is given.
     """
     for path in files:
         if path != "-" and not Path(path).exists():
@@ -74,7 +79,8 @@ def replay(
         raise CommandError(
             f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules"
         )
-    run = Replay(client, chosen.id, Console())
+    sorter = None if late_us_max is None else Sorter(late_us_max)
+    run = Replay(client, chosen.id, Console(), sorter=sorter)
     try:
         failure = run.run(files, reading)
     except KeyboardInterrupt:

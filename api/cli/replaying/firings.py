@@ -3,11 +3,17 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
-from api.cli.counted import counted
+from api.cli.counted import counted, duration_at_least
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.recordings.times import iso
-from api.client import EventResult, Rule
+from api.cli.recordings.times import iso, now_us
+from api.client import Entry, EventResult, Rule
+
+_AT_THIS_TIME: Final = 1402
+"""The code of events that are refused because they are too late, or too far ahead."""
+_LATE: Final = 2001
+"""The code of messages about events that were evaluated later than they happened."""
 
 
 @dataclass(slots=True)
@@ -33,6 +39,13 @@ class FiringsReport:
     """The first message of each code, with its place."""
     on_first: Callable[[Firing], None] | None = None
     """Receives each rule when it first fires."""
+    on_first_refusal: Callable[[str], None] | None = None
+    """Receives the first refusal of each code, with its place."""
+    late_us_most: int = 0
+    """How much earlier an event was, at most, than one before it that was accepted."""
+    is_ahead: bool = False
+    """Whether an event that was refused for its time lies in the future."""
+    _latest_us: int | None = None
 
     def count(self, event: RecordedEvent, outcome: EventResult) -> None:
         """Count one event and its outcome."""
@@ -44,11 +57,34 @@ class FiringsReport:
                 if self.on_first is not None:
                     self.on_first(firing)
             firing.count += 1
+        if self._latest_us is not None:
+            self.late_us_most = max(self.late_us_most, self._latest_us - event.time_us)
         if outcome.errors:
-            self.refused[outcome.errors[0].code] += 1
+            self._count_refusal(event, outcome.errors[0])
+        else:
+            self._latest_us = max(event.time_us, self._latest_us or event.time_us)
         self.messages.update(message.code for message in outcome.messages)
         for entry in [*outcome.errors, *outcome.messages]:
             self.examples.setdefault(entry.code, f"{event.place}: {entry.message}")
+
+    def _count_refusal(self, event: RecordedEvent, error: Entry) -> None:
+        self.refused[error.code] += 1
+        if error.code == _AT_THIS_TIME and event.time_us > now_us():
+            self.is_ahead = True
+        if self.refused[error.code] == 1 and self.on_first_refusal is not None:
+            self.on_first_refusal(f"{event.place}: {error.code} {error.message}{self._hint(error.code)}")
+
+    def _hint(self, code: int) -> str:
+        """Say which option would have had the events of a code accepted, or evaluated in order."""
+        if code not in {_AT_THIS_TIME, _LATE}:
+            return ""
+        hint = ""
+        if self.late_us_most:
+            most = duration_at_least(self.late_us_most)
+            hint = f"; here events come up to {most} late, and `--max-late {most}` sorts them"
+        if self.is_ahead:
+            hint += "; if the times are those of another zone, name it with --time-zone"
+        return hint
 
     def fired(self) -> list[Firing]:
         """Return the rules that fired, in order of priority."""
@@ -70,13 +106,14 @@ class FiringsReport:
     def warnings(self) -> list[str]:
         """Return a line for each kind of message, with how often it came and where first."""
         return [
-            f"message {code}, {counted(times, 'time')}; first {self.examples[code]}"
+            f"message {code}, {counted(times, 'time')}; first {self.examples[code]}{self._hint(code)}"
             for code, times in sorted(self.messages.items())
         ]
 
     def refusals(self) -> list[str]:
         """Return a line for each kind of refusal, with how often it came and where first."""
         return [
-            f"{times} of {counted(self.events, 'event')} refused with {code}; first {self.examples[code]}"
+            f"{times} of {counted(self.events, 'event')} refused with {code}; "
+            f"first {self.examples[code]}{self._hint(code)}"
             for code, times in sorted(self.refused.items())
         ]

@@ -11,6 +11,7 @@ from rich.console import Console
 from api.cli.printing.tables import print_table
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
+from api.cli.recordings.sorting import Sorter
 from api.cli.recordings.times import iso
 from api.cli.replaying.feeding import Feeding
 from api.cli.replaying.firings import Firing, FiringsReport
@@ -28,14 +29,18 @@ class Replay:
     detector_id: str
     console: Console
     report: FiringsReport = field(default_factory=FiringsReport)
+    sorter: Sorter | None = None
+    """Puts the events of all recordings in one order; without it, they are sent as they come."""
 
     def run(self, files: Sequence[str], reading: ReadingOptions) -> str | None:
         """Send the recordings one after another; give the error that stopped it, or None."""
-        feeding = Feeding(reading, self.console, size_bytes=lambda event: len(event.json))
+        feeding = Feeding(reading, self.console, self.sorter, size_bytes=lambda event: len(event.json))
         try:
-            for path in files:
-                self.report.on_first = _tell_first if path == "-" else None
-                if failure := feeding.feed([path], self.send):
+            for group in [files] if self.sorter else [[path] for path in files]:
+                live = "-" in group
+                self.report.on_first = _tell_first if live else None
+                self.report.on_first_refusal = _tell_refusal if live else None
+                if failure := feeding.feed(group, self.send):
                     return failure
         except ServiceError as error:
             return str(error)
@@ -55,6 +60,10 @@ class Replay:
         print_table(HEADER, rows, self.console)
         for warning in self.report.warnings():
             click.echo(warning)
+
+
+def _tell_refusal(example: str) -> None:
+    click.echo(f"refused for the first time: {on_one_line(example)}", err=True)
 
 
 def _tell_first(firing: Firing) -> None:

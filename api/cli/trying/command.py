@@ -1,6 +1,5 @@
 """`rule-detector try`: runs rules over recorded events in this process, without a service."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
@@ -8,31 +7,21 @@ from typing import Final
 import click
 from rich.console import Console
 
-from api.cli.counted import counted
+from api.cli.counted import counted, duration_at_least
 from api.cli.failures import CommandError, warn
+from api.cli.options.lateness_option import lateness_option
 from api.cli.options.reading_options import reading_options
 from api.cli.printing.tables import print_table
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
-from api.cli.replaying.feeding import Feeding
+from api.cli.recordings.sorting import Sorter
+from api.cli.replaying.feeding import Feeding, are_files
 from api.cli.rule_files import NamedCondition, read_rules
 from api.cli.trying import output
 from api.cli.trying.mismatches import Mismatches
 from api.cli.trying.trial import Trial
 from engine.language.diagnostics import nearest, quoted
-from engine.language.text.lexical.durations import UNITS_MS, duration_seconds
 
 _NAMES_SHOWN: Final = 10
-_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")
-
-
-def _duration_us(_context: click.Context, _option: click.Parameter, given: str | None) -> int:
-    """Read `--max-late 10s`."""
-    if given is None:
-        return 0
-    found = _DURATION.fullmatch(given)
-    if found is None:
-        raise click.BadParameter(f"`{given}`: expected a duration such as 500ms, 10s or 5m")
-    return round(duration_seconds(found[1], found[2]) * 1_000_000)
 
 
 @click.command(
@@ -40,7 +29,9 @@ def _duration_us(_context: click.Context, _option: click.Parameter, given: str |
     epilog="""\b
 Examples:
   rule-detector try rules.yaml events.ndjson.gz
-  rule-detector try rules.yaml auth.log --pattern '^(?P<time>.{15}) .* password for (?P<user>\\S+)'
+  rule-detector try rules.yaml auth.log --time-zone Europe/Berlin \\
+    --pattern '^(?P<time>.{15}) .* password for (?:invalid user )?(?P<user>.*) from (?P<ip>\\S+) port'
+  rule-detector try rules.yaml cloudtrail/*.json.gz --records Records --time-field eventTime
   tail -f events.ndjson | rule-detector try rules.yaml -
   rule-detector try new.yaml events.ndjson --against old.yaml
   rule-detector try rules.yaml events.csv -o json | jq .keys.ip
@@ -52,13 +43,7 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
 @click.argument("rules", metavar="RULES", type=click.Path(dir_okay=False))
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @reading_options
-@click.option(
-    "--max-late",
-    "late_us_max",
-    metavar="DURATION",
-    callback=_duration_us,
-    help="Sort events that come out of order, at most this late.",
-)
+@lateness_option("files are sorted as far as some ten thousand waiting events allow; a pipe is not sorted")
 @click.option(
     "--against", metavar="OLD", help="Compare with another version of the rules: show where only one fires."
 )
@@ -81,7 +66,7 @@ def trial(
     rules: str,
     files: tuple[str, ...],
     reading: ReadingOptions,
-    late_us_max: int,
+    late_us_max: int | None,
     against: str | None,
     shown_max: int,
     form: str,
@@ -93,7 +78,10 @@ def trial(
 
     RULES is a file of rules (`name: condition`, YAML or JSON). Each FILE is NDJSON, CSV with a header line,
     or with --pattern lines of text; plain or gzipped, no line longer than 16 MiB. - is standard input, and
-    may be a live pipe: firings are shown as they happen.
+    may be a live pipe: firings are shown as they happen. Lines that cannot be read are skipped and counted.
+
+    The events of several files are merged by time, and those of a file that is out of order are sorted. A
+    pipe is read as it comes, after the files before it, unless --max-late says how long its events may wait.
 
     Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
     the event. At the end, a table shows how often each rule fired. Warnings say where rules do not fit the
@@ -108,8 +96,9 @@ def trial(
     old = None if against is None else read_rules(against)
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
+    sorter = Sorter(late_us_max) if late_us_max is not None or are_files(files) else None
     if explained is not None and at_line is not None:
-        feeding = Feeding(reading, Console(stderr=True), late_us_max)
+        feeding = Feeding(reading, Console(stderr=True), sorter)
         _explain(new, explained, at_line, files, feeding, against=old)
         return
     # Programs that read the firings from standard output want nothing else there.
@@ -125,7 +114,7 @@ def trial(
 
         interrupted = False
         try:
-            failure = Feeding(reading, console, late_us_max).feed(files, take)
+            failure = Feeding(reading, console, sorter).feed(files, take)
         except KeyboardInterrupt:
             # A live pipe has no other end.
             failure, interrupted = None, True
@@ -133,8 +122,15 @@ def trial(
             # A file for the firings stays what it was.
             raise CommandError(failure)
     _report(run, mismatches, console, compared=old is not None)
-    if failure or run.refused:
-        refusals = [f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()]
+    refusals = run.refusals()
+    if run.late:
+        late_us = max(run.late_us_most, sorter.late_us_most if sorter else 0)
+        said = _late_events(run, late_us)
+        if run.late_refused:
+            refusals.append(said)
+        else:
+            warn(said)
+    if failure or refusals:
         raise CommandError("\n".join([*refusals, failure or ""]))
     if interrupted:
         raise KeyboardInterrupt
@@ -205,9 +201,15 @@ def _warnings(run: Trial) -> Iterator[str]:
             yield f"{tally.name}: it fired at every event"
         elif not any(tally.fired.values()):
             yield f"{tally.name}: it never fired"
-    if run.late:
-        most_s = run.late_us_most / 1_000_000
-        yield (
-            f"{counted(run.late, 'event')} out of order, by up to {most_s:g} s, evaluated at the time of the "
-            "latest one before; --max-late sorts them"
-        )
+
+
+def _late_events(run: Trial, late_us: int) -> str:
+    """Say in one line how many events came late, what became of them, and how they are sorted."""
+    evaluated = run.late - run.late_refused
+    fates = [
+        *([f"{evaluated} evaluated at the time of the latest one before"] if evaluated else []),
+        *([f"{run.late_refused} refused"] if run.late_refused else []),
+    ]
+    most = duration_at_least(late_us)
+    late = counted(run.late, "event")
+    return f"{late} came late, by up to {most}: {', '.join(fates)}; `--max-late {most}` sorts them"

@@ -1,12 +1,14 @@
 """Runs rules over events in process, and counts what fires."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
@@ -25,6 +27,9 @@ from engine.language.diagnostics import Refusal
 NEW: Final = "new"
 OLD: Final = "old"
 BOTH: Final = "both"
+
+_TOO_LATE: Final = 1402
+"""The code of events that are too late. There is no clock here that one could be ahead of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Trial:
     """Runs rules over events, and perhaps an older version of the rules beside them.
 
     Each firing goes to `tell`. If two versions are compared, only events at which they differ do. An event
-    that the engine refuses is counted in `refused` by its message, and changes nothing.
+    that the engine refuses is counted in `refused` by its code, and changes nothing.
     """
 
     def __init__(
@@ -91,11 +96,26 @@ class Trial:
         named = dict.fromkeys(rule.name for rule in [*rules, *(against or ())])
         self.tallies = {name: Tally(name) for name in named}
         self.events = 0
-        self.refused: dict[str, int] = {}
+        self.refused = Counter[int]()
+        self._examples: dict[int, str] = {}
+        """The first refusal of each code, with its place."""
         self.late = 0
-        """How many events came after one with a later time. They are evaluated at that later time."""
+        """How many events came after one with a later time: evaluated at that later time, or refused."""
         self.late_us_most = 0
         self._clock_us: int | None = None
+
+    @property
+    def late_refused(self) -> int:
+        """How many events were refused because they came too late."""
+        return self.refused[_TOO_LATE]
+
+    def refusals(self) -> list[str]:
+        """Return a line for each kind of refusal but lateness, with how often it came and where first."""
+        return [
+            f"{counted(times, 'event')} refused with {code}; first {self._examples[code]}"
+            for code, times in sorted(self.refused.items())
+            if code != _TOO_LATE
+        ]
 
     def explain(self, event: RecordedEvent) -> Iterator[str]:
         """Yield lines that explain why the rules fire at an event, or not. The event is not evaluated."""
@@ -164,8 +184,9 @@ class Trial:
             except BatchRefused as refusal:
                 results += [*refusal.results, ()]
                 if rules is self._new:
-                    said = refusal.entries[0].message
-                    self.refused[said] = self.refused.get(said, 0) + 1
+                    code, said = refusal.entries[0].code, refusal.entries[0].message
+                    self.refused[code] += 1
+                    self._examples.setdefault(code, f"{batch[len(results) - 1].place}: {said}")
         return results
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.cli.recordings.reading import RecordedEvent, Recording
-from api.cli.recordings.rows import RecordingError
+from api.cli.recordings.skipping import RecordingError
 from api.cli.recordings.times import iso
 from tests.unit.cli.recorded import read, written
 
@@ -100,23 +100,25 @@ def test_events_that_need_no_time_are_given_without_one(tmp_path: Path) -> None:
     ]
 
 
-def test_a_time_without_a_year_is_at_most_as_late_as_the_file(tmp_path: Path) -> None:
-    path = written(tmp_path, "e", b'{"ts": "Nov 14 22:13:20"}\n{"ts": "Nov 14 22:13:20.000001"}\n')
+def test_a_time_without_a_year_is_at_most_a_day_later_than_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "e", b'{"ts": "Nov 15 22:13:20"}\n{"ts": "Nov 15 22:13:20.000001"}\n')
     os.utime(path, (0, 1_700_000_000))
     assert [iso(event.time_us) for event in read(path)] == [
-        "2023-11-14T22:13:20.000Z",
-        "2022-11-14T22:13:20.000Z",
+        "2023-11-15T22:13:20.000Z",
+        "2022-11-15T22:13:20.000Z",
     ]
 
 
-def test_a_time_without_a_year_is_at_most_as_late_as_now_on_standard_input(
+def test_a_time_without_a_year_is_at_most_a_day_later_than_now_on_standard_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
-    events = read("-", piped=[b'{"ts": "Nov 14 22:13:20.5"}\n', b'{"ts": "Nov 14 22:13:20.6"}\n'])
-    assert [iso(event.time_us) for event in events] == [
-        "2023-11-14T22:13:20.500Z",
-        "2022-11-14T22:13:20.600Z",
+    # The second line is written an hour after the first.
+    now_ns = iter([1_700_000_000_500_000_000, 1_700_003_600_500_000_000])
+    monkeypatch.setattr(time, "time_ns", lambda: next(now_ns))
+    lines = [b'{"ts": "Nov 15 22:13:20.6"}\n', b'{"ts": "Nov 15 22:13:20.6"}\n']
+    assert [iso(event.time_us) for event in read("-", piped=lines)] == [
+        "2022-11-15T22:13:20.600Z",
+        "2023-11-15T22:13:20.600Z",
     ]
 
 
@@ -143,7 +145,7 @@ def test_a_time_that_stands_nowhere_along_the_dots_is_missed(tmp_path: Path, fie
     path = written(tmp_path, "e", fields.encode())
     with pytest.raises(RecordingError) as refusal:
         read(path, "a.b")
-    assert str(refusal.value) == f"{path}, line 1: the event has no field `a.b` for its time"
+    assert str(refusal.value).startswith(f"{path}, line 1: the event has no field `a.b` for its time")
 
 
 @pytest.mark.parametrize(
@@ -178,8 +180,12 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("e", b'{"ts": 1}\n{"ts": 2\n', "line 2: not JSON: .* truncated; each line .* `jq -c .`"),
-        ("e", b'{"ts": 1}\n[1]\n', "line 2: expected one JSON object a line, got an array; `jq -c '.\\[]'`"),
+        ("e", b'{"ts": 1}\n{"ts": 2\n', "line 2: not JSON: .* truncated$"),
+        (
+            "e",
+            b'{"ts": 1}\n[1]\n',
+            "line 2: expected one JSON object a line; `jq -c '.\\[]'` writes the elem",
+        ),
         ("e", b'{"ts": 1}\n1\n', "line 2: expected one JSON object a line$"),
         ("e", b'{"ts": 1}\n{"ts": NaN}\n', "line 2: not JSON: invalid character .byte 7.$"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": 1e999}\n', "line 2: not JSON"),
@@ -196,7 +202,7 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e.log", b"Dec 10, root: no\nDec 11, 12, root: yes\n", "expected 2 cells, got 3.* need --pattern"),
         ("e.log", b"a;a;b\n1;2;3\n", "line 1: two columns are named `a`.* need --pattern"),
         ("e.log", b"ts;a\n1;2\n2\n", "line 3: expected 2 cells, got 1$"),
-        ("e.log", b"\xff\xfe", "e.log: neither NDJSON nor CSV: it is not valid UTF-8.* need --pattern"),
+        ("e.log", b"\xff\xfd", "e.log: neither NDJSON nor CSV: it is not valid UTF-8.* need --pattern"),
         ("e.csv", b"ts,a\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
         ("e.csv", b"ts,a,a\n1,2,3\n", "line 1: two columns are named `a`"),
         ("e.csv", b"ts,,a\n1,2,3\n", "line 1: column 2 has no name"),
@@ -213,7 +219,7 @@ def test_a_bad_line_is_named_with_its_file_and_number(
     tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     with pytest.raises(RecordingError, match=said) as refusal:
-        read(written(tmp_path, name, content))
+        read(written(tmp_path, name, content), strict=True)
     assert str(tmp_path / name) in str(refusal.value)
 
 

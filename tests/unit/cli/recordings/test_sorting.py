@@ -3,8 +3,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.cli.recordings import sorting
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.recordings.sorting import in_order
+from api.cli.recordings.skipping import RecordingError
+from api.cli.recordings.sorting import Sorter, merged
 
 
 def events(*times_us: int) -> Iterator[RecordedEvent]:
@@ -21,7 +23,9 @@ def events(*times_us: int) -> Iterator[RecordedEvent]:
 def test_events_of_one_time_keep_their_order_and_what_is_too_late_is_given_up(
     late_us_max: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert [(one.time_us, one.line) for one in in_order(events(5, 3, 5, 9, 1, 0, 8), late_us_max)] == expected
+    assert [
+        (one.time_us, one.line) for one in Sorter(late_us_max).in_order(events(5, 3, 5, 9, 1, 0, 8))
+    ] == expected
 
 
 def test_an_event_is_passed_on_as_soon_as_none_may_come_before_it() -> None:
@@ -32,5 +36,43 @@ def test_an_event_is_passed_on_as_soon_as_none_may_come_before_it() -> None:
             read.append(event.time_us)
             yield event
 
-    assert [one.time_us for one in itertools.islice(in_order(arriving(), 10), 1)] == [-20]
+    assert [one.time_us for one in itertools.islice(Sorter(10).in_order(arriving()), 1)] == [-20]
     assert read == [-20, -12, -10]
+
+
+def test_without_a_lateness_so_many_events_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [one.time_us for one in Sorter(None).in_order(events(5, 3, 9, 1))] == [1, 3, 5, 9]
+    monkeypatch.setattr(sorting, "WAITING_EVENTS_MAX", 2)
+    sorter = Sorter(None)
+    assert [one.time_us for one in sorter.in_order(events(5, 3, 9, 1))] == [3, 1, 5, 9]
+    assert sorter.late_us_most == 8
+    monkeypatch.setattr(sorting, "WAITING_BYTES_MAX", 3)
+    long = (RecordedEvent("e", 1, {}, time_us, b"{}") for time_us in (5, 3, 9, 1))
+    assert [one.time_us for one in Sorter(None).in_order(long)] == [3, 5, 1, 9]
+
+
+def test_what_was_read_before_a_failure_comes_before_it() -> None:
+    def failing() -> Iterator[RecordedEvent]:
+        yield from events(5, 3)
+        raise RecordingError("no")
+
+    found = Sorter(None).in_order(merged([failing(), events(4)]))
+    assert [next(found).time_us for _ in range(3)] == [3, 4, 5]
+    with pytest.raises(RecordingError):
+        next(found)
+
+
+def test_more_recordings_than_are_read_at_once_are_merged_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sorting, "OPEN_MAX", 2)
+    read = list[int]()
+
+    def recording(number: int) -> Iterator[RecordedEvent]:
+        read.append(number)
+        yield from events(number, number + 10)
+
+    found = merged(recording(number) for number in range(3))
+    assert next(found).time_us == 0
+    assert read == [0, 1]
+    assert [one.time_us for one in found] == [1, 10, 2, 11, 12]

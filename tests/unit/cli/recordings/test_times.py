@@ -1,4 +1,6 @@
 import time
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -9,8 +11,17 @@ LATEST_US = 1_704_164_645_500_000
 """2024-01-02T03:04:05.5Z"""
 
 
-def read(value: object, field: str = "when", form: str | None = None, latest_us: int = LATEST_US) -> int:
-    return TimeParser(form, latest_us=latest_us).microseconds_of(value, field)
+TIME_NS_MAX = 8_640_000_000_000_000_000_000
+
+
+def read(
+    value: object,
+    field: str = "when",
+    form: str | None = None,
+    latest_us: int = LATEST_US,
+    zone: tzinfo = UTC,
+) -> int:
+    return TimeParser(form, latest_us=lambda: latest_us, zone=zone).microseconds_of(value, field)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +57,14 @@ def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us:
         ("31/Dec/2023:23:00:00 -0200", "2024-01-01T01:00:00.000Z"),
         ("Dec 10 06:55:46", "2023-12-10T06:55:46.000Z"),
         ("Jan  2 03:04:05.5", "2024-01-02T03:04:05.500Z"),
-        ("Jan  2 03:04:06", "2023-01-02T03:04:06.000Z"),
+        ("Jan  3 03:04:05.5", "2024-01-03T03:04:05.500Z"),
+        ("Jan  3 03:04:06", "2023-01-03T03:04:06.000Z"),
+        ("Sun Dec 04 04:47:44 2005", "2005-12-04T04:47:44.000Z"),
+        ("Sun Dec  4 04:47:44.25 UTC 2005", "2005-12-04T04:47:44.250Z"),
+        ("2005/12/04 04:47:44", "2005-12-04T04:47:44.000Z"),
+        ("2005-12-04 04:47:44,250", "2005-12-04T04:47:44.250Z"),
+        ("2005-12-04 04:47:44.250 UTC", "2005-12-04T04:47:44.250Z"),
+        ("2005-12-04 04:47:44 +0100", "2005-12-04T03:47:44.000Z"),
         ("Feb 29 00:00:00", "2020-02-29T00:00:00.000Z"),
     ],
 )
@@ -65,8 +83,9 @@ def test_logs_write_times_in_their_own_ways(value: str, expected: str) -> None:
         ("%Y%z", "2024+0100", "2023-12-31T23:00:00.000Z"),
         ("%Y%m%d", 20240102, "2024-01-02T00:00:00.000Z"),
         ("%d.%m.", "02.01.", "2024-01-02T00:00:00.000Z"),
-        ("%d.%m.", "03.01.", "2023-01-03T00:00:00.000Z"),
-        ("%%Y %d.%m.", "%Y 03.01.", "2023-01-03T00:00:00.000Z"),
+        ("%d.%m.", "03.01.", "2024-01-03T00:00:00.000Z"),
+        ("%d.%m.", "04.01.", "2023-01-04T00:00:00.000Z"),
+        ("%%Y %d.%m.", "%Y 04.01.", "2023-01-04T00:00:00.000Z"),
         ("%b %d", "Feb 29", "2020-02-29T00:00:00.000Z"),
     ],
 )
@@ -77,8 +96,8 @@ def test_a_form_says_how_times_are_written(form: str, value: str, expected: str)
 def test_the_last_year_is_that_of_the_zone_in_which_the_time_is_written() -> None:
     form, new_years_eve_us = "%d.%m. %H:%M %z", read("2023-12-31T20:00:00Z")
     for value, expected in (
-        ("01.01. 05:00 +1400", "2023-12-31T15:00:00.000Z"),
-        ("01.01. 11:00 +1400", "2022-12-31T21:00:00.000Z"),
+        ("02.01. 10:00 +1400", "2024-01-01T20:00:00.000Z"),
+        ("02.01. 10:01 +1400", "2023-01-01T20:01:00.000Z"),
     ):
         assert iso(read(value, form=form, latest_us=new_years_eve_us)) == expected
 
@@ -92,12 +111,12 @@ def test_the_last_year_is_that_of_the_zone_in_which_the_time_is_written() -> Non
             None,
             "x" * 41,
             (
-                "`when`: expected a time (ISO 8601, seconds, milliseconds, or as syslog and web servers "
+                "`when`: expected a time (ISO 8601, a number since 1970, or as syslog and web servers "
                 f"write it), got `{'x' * 40}`"
             ),
         ),
         (None, "1e999", "`when`: the time `1e999` is out of range"),
-        (None, -8_640_000_000_000_001, "`when`: the time `-8640000000000001` is out of range"),
+        (None, -(TIME_NS_MAX + 1), "`when`: the time `-8640000000000000000001` is out of range"),
     ],
 )
 def test_the_refusal_names_the_field_and_what_was_expected(
@@ -123,11 +142,60 @@ def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
 def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
     assert read(1500, "timestamp_ms") == 1_500_000
     assert read(1500, "timestamp") == 1_500_000_000
+    assert read(1500, "t_us") == 1_500
+    assert read(1500, "t_ns") == 1
+    assert read(1_709_542_800_000_000, "timestamp_ms") == 1_709_542_800_000_000
 
 
-@pytest.mark.parametrize("milliseconds", [8_640_000_000_000_000, -8_640_000_000_000_000])
-def test_the_first_and_the_last_time_that_the_service_takes_are_read(milliseconds: int) -> None:
-    assert read(milliseconds) == read(str(milliseconds)) == milliseconds * 1_000
+@pytest.mark.parametrize("nanoseconds", [TIME_NS_MAX, -TIME_NS_MAX])
+def test_the_first_and_the_last_time_that_the_service_takes_are_read(nanoseconds: int) -> None:
+    assert read(nanoseconds) == read(str(nanoseconds)) == nanoseconds // 1_000
+
+
+@pytest.mark.parametrize(
+    ("value", "expected_us"),
+    [
+        (1_709_542_800_000_000, 1_709_542_800_000_000),
+        (1_709_542_800_000_001_999, 1_709_542_800_000_001),
+        ("1709542800000001999", 1_709_542_800_000_001),
+        (1_709_542_800_123_456.0, 1_709_542_800_123_456),
+        (99_999_999_999_999, 99_999_999_999_999_000),
+        (100_000_000_000_000, 100_000_000_000_000),
+        (99_999_999_999_999_999, 99_999_999_999_999_999),
+        (100_000_000_000_000_000, 100_000_000_000_000),
+        (-1_709_542_800_000_001_999, -1_709_542_800_000_002),
+    ],
+)
+def test_microseconds_and_nanoseconds_are_told_by_their_size(value: object, expected_us: int) -> None:
+    assert read(value) == expected_us
+
+
+def test_a_time_without_a_zone_is_in_the_one_that_is_given() -> None:
+    tokyo = ZoneInfo("Asia/Tokyo")
+    assert iso(read("2024-01-02 12:04:05", zone=tokyo)) == "2024-01-02T03:04:05.000Z"
+    assert iso(read("2024-01-02T03:04:05Z", zone=tokyo)) == "2024-01-02T03:04:05.000Z"
+    assert iso(read("Jan  2 12:04:05", zone=tokyo)) == "2024-01-02T03:04:05.000Z"
+    assert iso(read("02.01.2024 12:04", form="%d.%m.%Y %H:%M", zone=tokyo)) == "2024-01-02T03:04:00.000Z"
+    assert iso(read("Jul  1 12:00:00", zone=ZoneInfo("Europe/Berlin"))) == "2023-07-01T10:00:00.000Z"
+    assert (
+        iso(read("Sun Dec 04 04:47:44 2005", zone=timezone(timedelta(hours=-1))))
+        == "2005-12-04T05:47:44.000Z"
+    )
+
+
+@pytest.mark.parametrize("hours_ahead", range(15))
+def test_no_zone_puts_the_last_hours_of_a_log_into_the_year_before(hours_ahead: int) -> None:
+    written = datetime.fromtimestamp(LATEST_US / 1e6, UTC) + timedelta(hours=hours_ahead)
+    assert iso(read(f"{written:%b %d %H:%M:%S}")).startswith(f"{written:%Y-%m-%dT%H:%M:%S}")
+
+
+def test_the_year_goes_by_the_moment_at_which_a_time_is_read() -> None:
+    now = iter([LATEST_US, LATEST_US + 40 * 86_400_000_000])
+    times = TimeParser(latest_us=lambda: next(now))
+    assert [iso(times.microseconds_of("Feb 10 00:00:00", "t")) for _ in range(2)] == [
+        "2023-02-10T00:00:00.000Z",
+        "2024-02-10T00:00:00.000Z",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,8 +215,8 @@ def test_the_first_and_the_last_time_that_the_service_takes_are_read(millisecond
         "Feb 30 06:55:46",
         "Dec 10 25:00:00",
         "2020-13-01",
-        8_640_000_000_000_001,
-        -8_640_000_000_000_001,
+        TIME_NS_MAX + 1,
+        -TIME_NS_MAX - 1,
         pytest.param(10**400, id="an integer of 401 digits"),
         pytest.param("9" * 400, id="400 digits"),
         pytest.param("9" * 5_000, id="5000 digits"),

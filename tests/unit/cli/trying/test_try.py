@@ -215,13 +215,108 @@ def test_two_versions_of_the_rules_are_compared_event_by_event(rules: str, event
 
 def test_events_out_of_order_are_told_and_can_be_sorted(rules: str) -> None:
     late = write("late.ndjson", login(0, "a", n=1), login(12, "a"), login(9, "a"))
-    run = tried(rules, late)
+    run = tried(rules, late, "--max-late", "0s")
     assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:1]] == ["1"]
-    assert "1 event out of order, by up to 3 s" in run.stderr
-    run = tried(rules, late, "--max-late", "3s")
-    assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:2]] == ["1", "3"]
-    assert "came after" not in run.stderr
+    assert "1 event came late, by up to 3s: 1 evaluated at the time of the latest one before" in run.stderr
+    assert "`--max-late 3s` sorts them" in run.stderr
+    for options in (["--max-late", "3s"], []):
+        run = tried(rules, late, *options)
+        assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:2]] == ["1", "3"]
+        assert "late" not in run.stderr
     assert "expected a duration" in tried(rules, late, "--max-late", "3", code=2).stderr
+
+
+def test_a_bad_line_is_skipped_with_a_word_unless_it_is_strict(rules: str) -> None:
+    bad = write("bad.ndjson", login(0, "a", n=1), "{", *['{"ip": "a"}'] * 5, login(5, "a"))
+    run = tried(rules, bad)
+    assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:2]] == ["1", "8"]
+    assert "bad.ndjson, line 2: not JSON: input data was truncated; skipped: `{`" in run.stderr
+    assert run.stderr.count("the event has no field `ts`") == 3
+    assert "bad.ndjson: skipped 6 lines: 1 without a JSON object, 5 without a time" in run.stderr
+
+
+def test_very_late_events_are_told_in_one_line_with_the_option_that_sorts_them(rules: str) -> None:
+    late = write("late.ndjson", *[login(n % 2 * 3_000 - n, "a") for n in range(200)])
+    run = tried(rules, late, "--max-late", "0s", code=1)
+    said = [line for line in run.stderr.splitlines() if "late" in line]
+    assert said == [
+        (
+            "rule-detector: 198 events came late, by up to 54m: 99 evaluated at the time of the latest one "
+            "before, 99 refused; `--max-late 54m` sorts them"
+        )
+    ]
+    for options in (["--max-late", "54m"], []):
+        assert "late" not in tried(rules, late, *options).stderr
+
+
+HOSTS = (
+    [(60 * n, "a", "fail" if n == 3 else "view") for n in range(12)],
+    [(60 * n + 30, "b", "login" if n == 3 else "view") for n in range(12)],
+)
+
+
+@pytest.mark.parametrize("options", [["--max-late", "30m"], []])
+def test_the_events_of_several_files_are_merged_by_time(options: list[str]) -> None:
+    rules = write("r.yaml", 'r: kind == "login" and per user (earlier within 60s kind == "fail")')
+    files = [
+        write(
+            f"{lines[0][1]}.ndjson",
+            *(json.dumps({"ts": 1_704_067_200 + s, "user": "ada", "kind": kind}) for s, _, kind in lines),
+        )
+        for lines in HOSTS
+    ]
+    for order in (files, files[::-1]):
+        run = tried(rules, *order, *options)
+        assert lines_of(run)[0].endswith("user=ada  b.ndjson, line 4")
+        assert "fired" in run.stdout
+        assert "late" not in run.stderr
+
+
+def test_microseconds_are_the_time_of_an_event() -> None:
+    rules = write("r.yaml", "r: n == 2 and earlier within 10m n == 1")
+    events = write("e.ndjson", '{"ts":1709542800000000,"n":1}', '{"ts":1709543100000000,"n":2}')
+    assert lines_of(tried(rules, events))[0].startswith("2024-03-04T09:05:00.000Z  r  e.ndjson, line 2")
+
+
+def test_the_cells_of_data_frames_are_booleans_and_missing() -> None:
+    rules = write(
+        "r.yaml", "ok: ok == true", "more: amount > 1", 'zip: zip == "01220"', "none: not amount <= 1"
+    )
+    events = write(
+        "types.csv",
+        "time,zip,ok,amount,code",
+        "2024-03-04T09:00:00Z,01220,True,5,1e5",
+        "2024-03-04T09:00:01Z,94107,False,NaN,2e3",
+        "2024-03-04T09:00:02Z,94107,TRUE,,77",
+    )
+    run = tried(rules, events, "-o", "json")
+    fired = [(one["rule"], one["line"]) for one in map(json.loads, lines_of(run))]
+    assert [line for rule, line in fired if rule == "ok"] == [2, 4]
+    assert [line for rule, line in fired if rule == "more"] == [2]
+    assert [line for rule, line in fired if rule == "zip"] == [2]
+    assert "amount" not in json.loads(lines_of(run)[-1])["event"]
+
+
+SSH = (
+    "Nov 14 22:13:20 host sshd[1]: Failed password for root from 192.0.2.1 port 22 ssh2",
+    "Nov 14 22:13:21 host sshd[1]: Failed password for invalid user eve from 192.0.2.1 port 23 ssh2",
+    "Nov 14 22:13:22 host sshd[1]: Failed password for invalid user  from 192.0.2.1 port 24 ssh2",
+    "Nov 14 22:13:23 host sshd[1]: Accepted publickey for root",
+)
+
+
+@pytest.mark.parametrize("command", ["try", "replay"])
+def test_the_patterns_of_the_help_take_users_that_do_not_exist(command: str) -> None:
+    shown = CliRunner().invoke(main, [command, "--help"], terminal_width=10_000).output
+    patterns = re.findall(r"(?:`|')(\^\(\?P<time>.*? port)", shown.replace("\n", " "))
+    assert patterns
+    log = write("auth.log", *SSH)
+    os.utime(log, (1_700_100_000, 1_700_100_000))
+    rules = write("r.yaml", 'r: ip == "192.0.2.1"')
+    for pattern in patterns:
+        run = tried(rules, log, "--pattern", pattern, "-o", "json")
+        assert [json.loads(line)["event"].get("user") for line in lines_of(run)] == ["root", "eve", None]
+        assert "line 4: no match of the pattern; skipped: `Nov 14 22:13:23 host" in run.stderr
 
 
 def test_lines_of_text_are_read_with_a_pattern(rules: str) -> None:
@@ -274,7 +369,7 @@ def test_a_rule_that_fires_at_every_event_is_told(events: str) -> None:
 
 def test_a_bad_line_ends_the_trial_after_the_events_before_it(rules: str) -> None:
     bad = write("bad.ndjson", login(0, "a", n=1), "{")
-    run = tried(rules, bad, code=1)
+    run = tried(rules, bad, "--strict", code=1)
     assert "again  1" in run.stdout
     assert "bad.ndjson, line 2: not JSON" in run.stderr
     assert tried("none.yaml", bad, code=1).stdout == ""

@@ -1,0 +1,169 @@
+"""Events in JSON: an object on each line, or the elements of an array."""
+
+import io
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, count
+from typing import Any, Final
+
+import msgspec
+
+from api.cli.recordings.skipping import RecordingError, Skipping
+from engine.language.diagnostics import quoted
+
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The longest line, and the longest row of CSV in characters. A few kilobytes of gzip can hold gigabytes."""
+
+DOCUMENT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""The longest document whose array holds the events; it is held in memory."""
+
+NESTING_MAX: Final = 64
+"""How deep the objects and arrays of an event may be nested."""
+
+Row = tuple[int, dict[str, Any], bytes | None]
+"""Line number, fields, and the fields as they stand in the recording, if that is JSON."""
+
+_HAS_BREAKS: Final = (
+    "; each line must be a whole JSON object, as `jq -c .` writes them, or `--records PATH` names the array "
+    "of events in a document"
+)
+_IS_TEXT: Final = "; lines of text need --pattern"
+
+
+def lines_of(
+    source: io.BufferedReader, name: str, bytes_max: int | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers. Raises RecordingError at one that is too long."""
+    bytes_max = bytes_max or LINE_BYTES_MAX
+    for number in count(1):
+        raw = source.readline(bytes_max + 1)
+        if not raw:
+            return
+        if len(raw) > bytes_max:
+            raise RecordingError(f"{name}, line {number}: it is longer than {bytes_max >> 20} MiB")
+        yield number, raw
+
+
+def json_rows(source: io.BufferedReader, name: str, skipping: Skipping) -> Generator[Row, None, None]:
+    """Yield the JSON object on each line; skip other lines."""
+    for number, raw in lines_of(source, name):
+        text = raw.strip()
+        if not text:
+            continue
+        try:
+            yield number, _event_in(text), text
+        except ValueError as error:
+            hint = _HAS_BREAKS if str(error).endswith("truncated") and not skipping.has_events else ""
+            skipping.skip(number, "without a JSON object", str(error), hint, _shown(text))
+
+
+def document_rows(
+    source: io.BufferedReader, name: str, path: str, skipping: Skipping
+) -> Generator[Row, None, None]:
+    """Yield the elements of the array at `path` in a document, or in the document on each line.
+
+    An empty path means that the document is the array. Events are numbered from 1, as if each stood on a
+    line. Raises RecordingError if the first document cannot be read.
+    """
+    events = 0
+    for number, raw in lines_of(source, name, DOCUMENT_BYTES_MAX):
+        text = raw.strip()
+        if not text:
+            continue
+        try:
+            elements = _elements(text, path)
+        except (ValueError, RecursionError) as error:
+            if events or not reason_of(error).endswith("truncated"):
+                if not events and text[:1] == b"[" and not isinstance(error, msgspec.ValidationError):
+                    said = f"no JSON array of events{_IS_TEXT}: {quoted(_shown(text))}"
+                    raise RecordingError(f"{name}, line {number}: {said}") from None
+                skipping.skip(number, "without such an array", _reason(error, path), "", _shown(text))
+                continue
+            # The document has several lines.
+            elements = _elements_of_rest(raw, source, name, path)
+        for element in elements:
+            events += 1
+            text = bytes(element)
+            try:
+                yield events, _event_in(text), text
+            except ValueError as error:
+                skipping.skip(events, "without a JSON object", str(error), "", _shown(text))
+
+
+def _elements_of_rest(begun: bytes, source: io.BufferedReader, name: str, path: str) -> list[msgspec.Raw]:
+    """Return the elements of a document that has begun. Raises RecordingError."""
+    document = begun + source.read(DOCUMENT_BYTES_MAX + 1 - len(begun))
+    if len(document) > DOCUMENT_BYTES_MAX:
+        raise RecordingError(
+            f"{name}: the document is longer than {DOCUMENT_BYTES_MAX >> 20} MiB; "
+            f"`jq -c '{'.' + path if path else ''}[]'` writes its events as lines"
+        )
+    try:
+        return _elements(document, path)
+    except (ValueError, RecursionError) as error:
+        hint = _IS_TEXT if begun.lstrip()[:1] == b"[" else ""
+        raise RecordingError(f"{name}: {_reason(error, path)}{hint}") from None
+
+
+def _elements(document: bytes | msgspec.Raw, path: str) -> list[msgspec.Raw]:
+    """Return what the array at a path holds, as it is written. Raises ValueError."""
+    if not path:
+        return msgspec.json.decode(document, type=list[msgspec.Raw])
+    members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+    # As in conditions: the whole name first, then its parts between the dots.
+    first, _, rest = (path, "", "") if path in members else path.partition(".")
+    if first not in members:
+        raise msgspec.ValidationError(f"it has no member {quoted(first)}")
+    return _elements(members[first], rest)
+
+
+def _reason(error: Exception, path: str) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return f"no array of events{f' at {quoted(path)}' if path else ''}: {reason_of(error)}"
+    return f"not JSON: {reason_of(error)}"
+
+
+def _event_in(text: bytes) -> dict[str, Any]:
+    """Return the fields of an event. Raises ValueError, which says what the text is instead."""
+    try:
+        fields = msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {reason_of(error)}") from None
+    if not isinstance(fields, dict):
+        hint = "; `jq -c '.[]'` writes the elements of an array so" if isinstance(fields, list) else ""
+        raise ValueError(f"expected one JSON object a line{hint}")  # noqa: TRY004 -- the text is wrong
+    # Most lines have so few brackets that they cannot be nested too deeply.
+    if text.count(b"{") + text.count(b"[") > NESTING_MAX and _is_deeper(fields, NESTING_MAX):
+        raise ValueError(f"it is nested more than {NESTING_MAX} deep")
+    return fields
+
+
+def _is_deeper(value: object, depth: int) -> bool:
+    """Return whether objects and arrays are nested more than `depth` deep."""
+    level: list[object] = [value]
+    for _ in range(depth + 1):
+        members: list[Iterable[object]] = [
+            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)
+        ]
+        if not members:
+            return False
+        level = list(chain.from_iterable(members))
+    return True
+
+
+def _shown(text: bytes) -> str:
+    return text[:1000].decode("utf-8", "replace")
+
+
+def reason_of(error: Exception) -> str:
+    """Say in a few words why a recording cannot be read."""
+    match error:
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return "it is not valid UTF-8"
+        case OSError(strerror=str(reason)):
+            return reason.lower()
+        case msgspec.ValidationError():
+            return str(error)
+        case _:
+            return str(error).removeprefix("JSON is malformed: ").lower()

@@ -1,0 +1,70 @@
+"""Lines of a recording that cannot be read: skipped and counted, with a sample of each kind shown."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from api.cli.counted import counted
+from api.cli.failures import CommandError
+from engine.language.diagnostics import quoted
+
+SHOWN_MAX: Final = 3
+"""How many lines of each kind are shown."""
+
+HOPELESS: Final = 100
+"""After so many lines that cannot be read and none that can, the recording is something else."""
+
+UNMATCHED: Final = "without a match of the pattern"
+
+
+class RecordingError(CommandError):
+    """A recording cannot be read, or read further; the message names file and line."""
+
+
+class Skipping:
+    """The lines of one recording that are skipped.
+
+    `tell` receives the first lines of each kind as they come, since a live pipe may never end. If `strict`,
+    no line is skipped.
+    """
+
+    def __init__(
+        self, name: str, tell: Callable[[str], None], *, strict: bool = False, hopeless: int = HOPELESS
+    ) -> None:
+        self._name = name
+        self._tell = tell
+        self._strict = strict
+        self._hopeless = hopeless
+        self.counts = Counter[str]()
+        self.has_events = False
+        """Whether a line has been an event; set by the reader."""
+        self._first: str | None = None
+
+    def skip(self, line: int, kind: str, reason: str, hint: str = "", text: str | None = None) -> None:
+        """Skip a line that cannot be read, for this reason. Raises RecordingError where that is the end."""
+        said = f"{self._name}, line {line}: {reason}{hint}"
+        self._first = self._first or said
+        failed = self.counts.total() - self.counts[UNMATCHED] + 1
+        if self._strict or (not self.has_events and failed >= self._hopeless):
+            raise RecordingError(said if failed == 1 or self.has_events else self._first)
+        self._count(kind, said, text)
+
+    def skip_unmatched(self, line: int, text: str) -> None:
+        """Skip a line that the pattern does not match; it need not be an event."""
+        self._count(UNMATCHED, f"{self._name}, line {line}: no match of the pattern", text)
+
+    def report(self) -> None:
+        """Tell how many lines were skipped. Raises RecordingError if no line could be read."""
+        if self._first is not None and not self.has_events:
+            raise RecordingError(self._first)
+        if len(self.counts) == 1:
+            [(kind, times)] = self.counts.items()
+            self._tell(f"{self._name}: skipped {counted(times, 'line')} {kind}")
+        elif self.counts:
+            kinds = ", ".join(f"{times} {kind}" for kind, times in self.counts.items())
+            self._tell(f"{self._name}: skipped {counted(self.counts.total(), 'line')}: {kinds}")
+
+    def _count(self, kind: str, said: str, text: str | None) -> None:
+        self.counts[kind] += 1
+        if self.counts[kind] <= SHOWN_MAX:
+            self._tell(f"{said}; skipped{'' if text is None else f': {quoted(text)}'}")
