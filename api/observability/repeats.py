@@ -1,4 +1,4 @@
-"""Keeps a failure that goes on from filling the log: a message that is repeated is written once in a while."""
+"""Keeps a failure that goes on from filling the log: what is repeated is written once in a while."""
 
 import logging
 import re

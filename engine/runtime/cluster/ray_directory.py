@@ -56,6 +56,7 @@ class RayDirectory:
             settings.snapshots_kept,
             settings.lock_wait_s,
             service_pid=os.getpid(),
+            service_host=socket.gethostname(),
             folder_id=settings.folder_id,
             cluster=_cluster_id(),
             detectors_max=settings.detectors_max,
