@@ -84,5 +84,12 @@ async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.
         await asyncio.sleep(_LOOK_S)
         if ray.watch.gone is not None:
             take_note(ray.watch.gone)
-        elif ray.processes.essential and ray.watch.silent_s >= _SILENT_MOST_S:
-            take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")
+        elif (reason := silent_too_long(ray.watch)) is not None and ray.processes.essential:
+            take_note(reason)
+
+
+def silent_too_long(watch: cluster.RayWatch) -> str | None:
+    """Return why a Ray that is silent counts as lost; None if it does not."""
+    if watch.silent_s < _SILENT_MOST_S:
+        return None
+    return f"ray has not answered for {_SILENT_MOST_S:g} seconds ({watch.problem() or 'it answers again'})"

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from engine.runtime.process.states import ENDED, STOPPED, state_of
+
 _RAYLET: Final = "raylet"
 _ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})
 """The programs that Ray cannot do without: all actors end with the raylet, and nothing starts without the
@@ -18,8 +20,6 @@ control store (gcs_server)."""
 
 _SHUTDOWN_MOST_S: Final = 5.0
 _KILLED_MOST_S: Final = 2.0
-_STOPPED: Final = "T"
-_ENDED: Final = "Z"
 
 _ORPHAN_WATCH: Final = Path(__file__).with_name("orphan_watch.py")
 """The program that kills Ray's processes if this one is killed.
@@ -57,7 +57,7 @@ class RayProcesses:
 
     def stopped(self) -> list[str]:
         """Return the names of the essential processes that a signal has stopped. Callable from any thread."""
-        return [name for name, process in self._essential.items() if _state(process.pid) == _STOPPED]
+        return [name for name, process in self._essential.items() if state_of(process.pid) == STOPPED]
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
@@ -79,7 +79,7 @@ class RayProcesses:
     def ended_early(self) -> list[str]:
         """Return the names of the essential processes that have ended while Ray is starting."""
         started = _children(os.getpid()) - self._earlier
-        return [name for pid in started if _state(pid) == _ENDED and (name := _name(pid)) in _ESSENTIAL]
+        return [name for pid in started if state_of(pid) == ENDED and (name := _name(pid)) in _ESSENTIAL]
 
     def kill_started(self) -> None:
         """Kill what was started so far, and reap it."""
@@ -214,12 +214,4 @@ def _name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:
-        return ""
-
-
-def _state(pid: int) -> str:
-    """Return the kernel's letter for a process's state; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
         return ""
