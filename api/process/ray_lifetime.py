@@ -5,9 +5,10 @@ import atexit
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from engine.runtime.cluster.session import ray_session as cluster
@@ -69,23 +70,36 @@ async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.
     loop = asyncio.get_running_loop()
 
     def take_note(reason: str) -> None:
-        loss.reason = loss.reason or reason
+        if loss.reason is None:
+            loss.reason = reason
+            _log.error("%s: the service ends; it takes no more connections while it saves detectors", reason)
         stopping.set()
 
+    def agent_ended(name: str) -> None:
+        ray.processes.hold_raylet()
+        take_note(f"ray's {name} ended by itself")
+
     for name, descriptor in ray.processes.essential.items():
-
-        def ended(name: str = name, descriptor: int = descriptor) -> None:
-            # The descriptor stays readable, so it would fire again.
-            loop.remove_reader(descriptor)
-            take_note(f"ray's process `{name}` ended by itself")
-
-        loop.add_reader(descriptor, ended)
+        _once(loop, descriptor, partial(take_note, f"ray's process `{name}` ended by itself"))
+    for name, descriptor in ray.processes.agents.items():
+        _once(loop, descriptor, partial(agent_ended, name))
     while True:
         await asyncio.sleep(_LOOK_S)
         if ray.watch.gone is not None:
             take_note(ray.watch.gone)
         elif (reason := silent_too_long(ray.watch)) is not None and ray.processes.essential:
             take_note(reason)
+
+
+def _once(loop: asyncio.AbstractEventLoop, descriptor: int, ended: Callable[[], None]) -> None:
+    """Call `ended` when the process of a pidfd ends."""
+
+    def readable() -> None:
+        # The descriptor stays readable, so it would fire again.
+        loop.remove_reader(descriptor)
+        ended()
+
+    loop.add_reader(descriptor, readable)
 
 
 def silent_too_long(watch: cluster.RayWatch) -> str | None:
