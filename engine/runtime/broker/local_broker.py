@@ -20,7 +20,7 @@ from engine.runtime.contract.errors import (
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.contract.measurements.counters import COUNTERS, DIRECTORIES_LOST
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.ports import NodesPort, WorkerStarter
 from engine.runtime.contract.requests.routes import Route
@@ -54,8 +54,12 @@ class LocalBroker(Broker):
         *,
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
+        lost: int = 0,
     ) -> None:
-        """Start nothing yet. `leave` ends the process, and a successor on another node takes over."""
+        """Start nothing yet. `leave` ends the process, and a successor on another node takes over.
+
+        `lost` is how many directories the service had lost that has started this one.
+        """
         self._directory = DirectoryClient(directories, settings)
         self._settings = settings
         self._slots = ActivationSlots(settings.max_resident)
@@ -64,6 +68,7 @@ class LocalBroker(Broker):
         self._workers = WorkerPool(workers, settings, self._started, self._nodes)
         self._started(0)
         self._services = Services(settings, self._workers, self._slots, self._directory)
+        self._services.counts[DIRECTORIES_LOST] = lost
         self._problems = self._services.problems
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)

@@ -324,7 +324,8 @@ class PlacedDetector:
 
     def _receive_reports(self, worker: DetectorWorker) -> None:
         """Receive what the worker reports of the detector, and what it has reported already."""
-        worker.enter(self._epoch, Callbacks(partial(self._reported, worker), self._found_dead))
+        reported = partial(self._reported, worker)
+        worker.enter(self._epoch, Callbacks(reported, self._found_dead, self.detector_id))
 
     def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
         """Note where it is active. `asked` says whether the worker was told that another one waits."""

@@ -16,6 +16,7 @@ class Callbacks:
     reported: Callable[[Report], None]
     on_death: Callable[[], None]
     """Called once if the worker dies while the detector is active in it."""
+    detector_id: str = ""
 
 
 @dataclass(eq=False, slots=True)
