@@ -31,6 +31,7 @@ from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
 from engine.runtime.placement.rebalancer import Rebalancer
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
+from engine.runtime.placement.workers.heartbeat import BEATS
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from snapshots.errors import StorageError
 
@@ -324,11 +325,17 @@ class LocalBroker(Broker):
         if self._directory.problem is not None:
             problem = self._directory.problem
             reasons.append(f"the directory of tokens and detectors cannot be asked: {problem}")
+        hung_s = self._settings.hung_s
+        stalled = [
+            *(one.stalled(hung_s) for one in self._workers.all),
+            *(one.stalled(hung_s / BEATS) for one in self._placed.values()),
+        ]
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,
             problems=[
                 *no_room,
+                *filter(None, stalled),
                 *self._rebalancer.problems.values(),
                 *self._problems.current.values(),
                 *self._problems.lasting,

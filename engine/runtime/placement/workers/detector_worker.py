@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
-from engine.runtime.placement.workers.heartbeat import Heartbeat
+from engine.runtime.placement.workers.heartbeat import BEATS, Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ class DetectorWorker:
     """Reports of detectors whose activation is not complete yet."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
     heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
+    turns: Beats = field(default_factory=Beats, repr=False)
+    """Whether its event loop makes progress, which a call to a stalled disk keeps it from."""
+
+    def stalled(self, hung_s: float) -> str | None:
+        """Return the problem that it makes no progress, long before it counts as hung; None if it does."""
+        if not self.turns.missed:
+            return None
+        return (
+            f"the detector worker {self.port.name} ({self.port.described()}) has made no progress for "
+            f"{self.turns.missed * hung_s / BEATS:g} s; does its disk answer?"
+        )
 
     def enter(self, epoch: int, callbacks: Callbacks) -> None:
         """Note that a detector is active in it, and pass on the reports that came early."""

@@ -51,7 +51,7 @@ class WorkerWatch:
     async def _ping(self, worker: DetectorWorker) -> None:
         """Detect that the event loop of a worker hangs, for example in a call to a disk."""
         hung_s = self._settings.hung_s
-        turns = Beats()
+        turns = worker.turns = Beats()
         try:
             await turns.count(worker.port.ping, hung_s / BEATS, lambda: turns.missed >= BEATS)
         except ActorDied as error:
