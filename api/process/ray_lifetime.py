@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from engine.runtime.cluster.session import ray_session as cluster
+from engine.runtime.cluster.session.ray_watch import RayWatch
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def _once(loop: asyncio.AbstractEventLoop, descriptor: int, ended: Callable[[], 
     loop.add_reader(descriptor, readable)
 
 
-def silent_too_long(watch: cluster.RayWatch) -> str | None:
+def silent_too_long(watch: RayWatch) -> str | None:
     """Return why a Ray that is silent counts as lost; None if it does not."""
     if watch.silent_s < _SILENT_MOST_S:
         return None
