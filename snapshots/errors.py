@@ -54,12 +54,15 @@ class UnsafeFolder(WrongFolder):
 class FolderInUse(StorageError):
     """Another process holds the lock on the data folder."""
 
-    def __init__(self, folder: Path, pid: int | None) -> None:
+    def __init__(self, folder: Path, pid: int | None, host: str = "") -> None:
+        """`host` is the machine of the process, empty if that is not known."""
         holder = f"by the process with pid {pid}" if pid is not None else "by another process"
-        super().__init__(f"the data folder {folder} is in use {holder}")
+        where = f" on the host {host}" if host else ""
+        super().__init__(f"the data folder {folder} is in use {holder}{where}")
         self.folder = folder
         self.pid = pid
+        self.host = host
 
-    def __reduce__(self) -> tuple[type["FolderInUse"], tuple[Path, int | None]]:
+    def __reduce__(self) -> tuple[type["FolderInUse"], tuple[Path, int | None, str]]:
         """Pickle the arguments instead of the message."""
-        return type(self), (self.folder, self.pid)
+        return type(self), (self.folder, self.pid, self.host)

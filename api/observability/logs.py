@@ -1,6 +1,7 @@
 """The log on standard error, as text or JSON, safe against log injection.
 
 Control characters are escaped, tokens are hidden, and all lines of a record but the first are indented.
+A warning or an error that is repeated is written every ten seconds, with a count.
 """
 
 import json
@@ -11,6 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from api.observability.repeats import REPEATED, RepeatsHandler
 from api.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ _MARGIN: Final = "    "
 
 def set_up(settings: Settings) -> None:
     """Make this process log to standard error according to the settings."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = RepeatsHandler(sys.stderr)
     secrets = () if settings.bootstrap_token is None else (settings.bootstrap_token,)
     make = JsonFormatter if settings.log_format == "json" else TextFormatter
     handler.setFormatter(make(secrets))
@@ -63,6 +65,8 @@ class _Formatter(logging.Formatter):
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """Return the fields of a record without the empty ones."""
         fields: Mapping[str, Any] = getattr(record, FIELDS, None) or {}
+        if (repeated := getattr(record, REPEATED, 0)) > 0:
+            fields = {**fields, REPEATED: repeated}
         return {
             name: self._hidden(value) if isinstance(value, str) else _finite(value)
             for name, value in fields.items()

@@ -17,6 +17,7 @@ from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import methods_for_front_ends
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
+from engine.runtime.process.states import STOPPED, state_of
 from engine.runtime.transport import tls
 from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Note
@@ -25,13 +26,43 @@ _log = logging.getLogger(__name__)
 
 _START_S: Final = 60.0
 """How long a front end may take to serve."""
-_LOOK_S: Final = 5.0
-_SILENT_LOOKS_MAX: Final = 12
-"""A front end that is silent at this many checks in a row counts as hung: a live one polls twice a second."""
+_LOOKS: Final = 4
+"""How often a front end is looked at within the time that it may be stopped."""
 _AGAIN_S: Final = 1.0
 """The pause before another attempt to start a front end."""
 _MARGIN_S: Final = 5.0
 """How long a front end may take to end, beyond the grace period of its requests."""
+
+
+class Signs:
+    """The signs of life of a front end, looked at several times within `node_timeout_s`.
+
+    It is as patient as for workers and directories. Looks are counted instead of seconds, because this
+    process may have been stopped itself.
+    """
+
+    def __init__(self, node_timeout_s: float, hung_s: float) -> None:
+        self.look_s = node_timeout_s / _LOOKS
+        """The interval between two looks."""
+        self._hung_looks = max(_LOOKS, round(hung_s / self.look_s))
+        self._hung_s = hung_s
+        self._timeout_s = node_timeout_s
+        self._heard = -1
+        self._silent = self._stopped = 0
+
+    def look(self, heard: int, *, stopped: bool) -> str | None:
+        """Return why it counts as lost; None if it does not.
+
+        `heard` grows with every message of it: a live one polls twice a second.
+        """
+        self._silent = self._silent + 1 if heard == self._heard else 0
+        self._stopped = self._stopped + 1 if stopped else 0
+        self._heard = heard
+        if self._stopped >= _LOOKS:
+            return f"has been stopped for {self._timeout_s:g} s"
+        if self._silent >= self._hung_looks:
+            return f"no longer answers: it has been silent for {self._hung_s:g} s"
+        return None
 
 
 class FrontEndFailed(Exception):
@@ -88,17 +119,17 @@ class FrontEnd:
                 f"it ended with status {status}" if status is not None else "it took too long"
             )
 
-    async def until_it_leaves(self) -> None:
-        """Return when it has to be replaced. Kills it if it hangs."""
+    async def until_it_leaves(self, signs: Signs) -> None:
+        """Return when it has to be replaced. Kills it if it was stopped or hangs."""
         leaves = asyncio.ensure_future(self.leaving.wait())
-        heard, silent_looks = -1, 0
+        pid = self.process.pid
         while not leaves.done():
-            await asyncio.wait({leaves}, timeout=_LOOK_S)
-            silent_looks = silent_looks + 1 if heard == self.link.heard else 0
-            heard = self.link.heard
-            if silent_looks == _SILENT_LOOKS_MAX:
-                _log.error("the front end %d no longer answers, and is killed", self.process.pid)
+            await asyncio.wait({leaves}, timeout=signs.look_s)
+            lost = signs.look(self.link.heard, stopped=state_of(pid) == STOPPED)
+            if lost is not None and not leaves.done():
+                _log.error("the front end %d %s, and is killed", pid, lost)
                 self.kill()
+                await leaves
 
     def kill(self) -> None:
         """Kill it."""
@@ -185,7 +216,8 @@ class FrontEnds:
     async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
         """Replace the front end of a socket whenever it ends."""
         while True:
-            await front_end.until_it_leaves()
+            settings = self._settings.runtime_settings()
+            await front_end.until_it_leaves(Signs(settings.node_timeout_s, settings.hung_s))
             served = False
             while not served:
                 if self._stopping:

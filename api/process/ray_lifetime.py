@@ -5,12 +5,14 @@ import atexit
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from engine.runtime.cluster.session import ray_session as cluster
+from engine.runtime.cluster.session.ray_watch import RayWatch
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +49,8 @@ def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
 
 def _exit_at_once(status: int) -> None:
     """End the process without waiting for any thread."""
+    # What the log has held back; the exit handler of logging would come too late.
+    logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
@@ -67,20 +71,40 @@ async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.
     loop = asyncio.get_running_loop()
 
     def take_note(reason: str) -> None:
-        loss.reason = loss.reason or reason
+        if loss.reason is None:
+            loss.reason = reason
+            _log.error("%s: the service ends; it takes no more connections while it saves detectors", reason)
         stopping.set()
 
+    def agent_ended(name: str) -> None:
+        ray.processes.hold_raylet()
+        take_note(f"ray's {name} ended by itself")
+
     for name, descriptor in ray.processes.essential.items():
-
-        def ended(name: str = name, descriptor: int = descriptor) -> None:
-            # The descriptor stays readable, so it would fire again.
-            loop.remove_reader(descriptor)
-            take_note(f"ray's process `{name}` ended by itself")
-
-        loop.add_reader(descriptor, ended)
+        _once(loop, descriptor, partial(take_note, f"ray's process `{name}` ended by itself"))
+    for name, descriptor in ray.processes.agents.items():
+        _once(loop, descriptor, partial(agent_ended, name))
     while True:
         await asyncio.sleep(_LOOK_S)
         if ray.watch.gone is not None:
             take_note(ray.watch.gone)
-        elif ray.processes.essential and ray.watch.silent_s >= _SILENT_MOST_S:
-            take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")
+        elif (reason := silent_too_long(ray.watch)) is not None and ray.processes.essential:
+            take_note(reason)
+
+
+def _once(loop: asyncio.AbstractEventLoop, descriptor: int, ended: Callable[[], None]) -> None:
+    """Call `ended` when the process of a pidfd ends."""
+
+    def readable() -> None:
+        # The descriptor stays readable, so it would fire again.
+        loop.remove_reader(descriptor)
+        ended()
+
+    loop.add_reader(descriptor, readable)
+
+
+def silent_too_long(watch: RayWatch) -> str | None:
+    """Return why a Ray that is silent counts as lost; None if it does not."""
+    if watch.silent_s < _SILENT_MOST_S:
+        return None
+    return f"ray has not answered for {_SILENT_MOST_S:g} seconds ({watch.problem() or 'it answers again'})"

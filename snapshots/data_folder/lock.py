@@ -4,11 +4,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
 import stat
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from snapshots.data_folder.permissions import unusable
 from snapshots.errors import FolderInUse, StorageError
@@ -19,14 +20,24 @@ _PID_CHARS: Final = 10
 """The most digits of a pid, so that each text overwrites the one before."""
 _CLUSTER_CHARS: Final = 64
 """The most characters of a cluster's id, for the same reason."""
+_HOST_CHARS: Final = 64
+"""The most characters of a host's name, for the same reason; Linux allows no more."""
+
+
+class _Holder(NamedTuple):
+    """What the file shows of the process that has the lock."""
+
+    pid: int | None
+    cluster: str
+    host: str
 
 
 class FolderLock:
     """The lock on a data folder, held until it is released or its process ends.
 
-    It is an `flock` on the file `lock`. For people, the file shows `pid`, the process id of the service for
-    which the lock is held; by default, it is this process's own. `acquire` waits up to `wait_s` for a holder
-    that is just ending.
+    It is an `flock` on the file `lock`. For people, the file shows `pid` and `host`, the process id and the
+    machine of the service for which the lock is held; by default, those of this process. `acquire` waits up
+    to `wait_s` for a holder that is just ending.
 
     The lock keeps other services out, but not a successor in the same `cluster`. A predecessor that is cut
     off may hold the lock for ever, and is fenced by epochs instead. So the successor begins without the lock,
@@ -34,10 +45,17 @@ class FolderLock:
     """
 
     def __init__(
-        self, folder: Path, *, pid: int | None = None, wait_s: float = 0.0, cluster: str = ""
+        self,
+        folder: Path,
+        *,
+        pid: int | None = None,
+        host: str = "",
+        wait_s: float = 0.0,
+        cluster: str = "",
     ) -> None:
         self._folder = folder
         self._pid = pid or os.getpid()
+        self._host = host or socket.gethostname()
         self._wait_s = wait_s
         self._cluster = cluster
         self._descriptor: int | None = None
@@ -58,7 +76,7 @@ class FolderLock:
             try:
                 self._descriptor = self._locked()
             except FolderInUse:
-                if self._cluster and self._holder()[1] == self._cluster:
+                if self._cluster and self._holder().cluster == self._cluster:
                     return
                 if time.monotonic() >= give_up_s:
                     raise
@@ -72,24 +90,27 @@ class FolderLock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise FolderInUse(self._folder, self._holder()[0]) from None
+            holder = self._holder()
+            raise FolderInUse(self._folder, holder.pid, holder.host) from None
         except OSError as error:
             os.close(descriptor)
             raise StorageError(f"the data folder {self._folder} cannot be locked: {error}") from error
         # The pid is a courtesy: the service must start even on a full disk.
         with contextlib.suppress(OSError):
-            text = f"{self._pid:<{_PID_CHARS}}\n{self._cluster:<{_CLUSTER_CHARS}}\n"
+            host = self._host[:_HOST_CHARS]
+            text = f"{self._pid:<{_PID_CHARS}}\n{self._cluster:<{_CLUSTER_CHARS}}\n{host:<{_HOST_CHARS}}\n"
             os.pwrite(descriptor, text.encode(), 0)
         return descriptor
 
-    def _holder(self) -> tuple[int | None, str]:
-        """Return the pid and the cluster that the file shows."""
+    def _holder(self) -> _Holder:
+        """Return what the file shows; an earlier version wrote no host, and the first one only the pid."""
         descriptor = self._opened()
         try:
-            pid, _, cluster = os.pread(descriptor, 128, 0).partition(b"\n")
+            lines = os.pread(descriptor, 256, 0).split(b"\n")
         finally:
             os.close(descriptor)
-        return _pid(pid), cluster.decode("ascii", "replace").strip()
+        pid, cluster, host, *_ = [*lines, b"", b""]
+        return _Holder(_pid(pid), *(one.decode("ascii", "replace").strip() for one in (cluster, host)))
 
     def _opened(self) -> int:
         path = self._folder / "lock"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snapshots.errors import ClaimRemoved, Fenced, NewerFormat, NothingUsable, StorageError
-from snapshots.files import Files, OpenFile, close_and_remove
+from snapshots.files import Files, OpenFile, close_and_remove, storage_errors
 from snapshots.format.file_names import CLAIM_NUMBER, FIRST_NUMBER, Listing, listing, segment_name
 from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 from snapshots.takeover.planner import list_and_plan
@@ -82,7 +82,7 @@ class Claimed:
 
 
 def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) -> Claimed:
-    """Claim a folder, and plan its recovery. Raises Fenced, the plan's refusal, OSError."""
+    """Claim a folder, and plan its recovery. Raises Fenced, the plan's refusal, StorageError, OSError."""
     found = files.names(folder)
     names = listing(found)
     if not names.ever_had_a_snapshot:
@@ -100,16 +100,19 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) 
             raise Fenced(f"{folder} has a snapshot by epoch {plan.snapshot.epoch}, later than {epoch}")
         if isinstance(plan.refusal, NewerFormat):
             raise plan.refusal
-        damage = tuple(set_aside(flaw, epoch, files) for flaw in plan.flaws)
+        with storage_errors(f"{folder} cannot be written"):
+            damage = tuple(set_aside(flaw, epoch, files) for flaw in plan.flaws)
         if damage:
-            files.sync_folder(folder)
+            _sync(folder, files)
         if plan.refusal is not None:
             raise plan.refusal
         if plan.unsynced is not None and not released:
             # The previous owner may have died before its sync, or because of it. What it wrote counts from
             # now on, so it must be on the disk before anything follows it.
             begin, end = plan.unsynced.begin, plan.unsynced.end
-            files.write_again(plan.unsynced.path, begin, plan.read(plan.unsynced.path, files)[begin:end])
+            records = plan.read(plan.unsynced.path, files)[begin:end]
+            with storage_errors(f"{plan.unsynced.path} cannot be written again and synced"):
+                files.write_again(plan.unsynced.path, begin, records)
         unless_claimed.pop_all()
         return Claimed(epoch, claim, segment, plan, damage, released)
 
@@ -126,9 +129,18 @@ def _make_claim(
         unless_claimed.callback(close_and_remove, segment, path, files)
     except FileExistsError:
         raise Fenced(f"{folder} is owned by epoch {epoch} already") from None
+    except OSError:
+        with storage_errors(f"{folder} cannot be written"):
+            raise
     # From now on no earlier owner renames a snapshot, because each looks for later claims first.
-    files.sync_folder(folder)
+    _sync(folder, files)
     return claim, segment
+
+
+def _sync(folder: Path, files: Files) -> None:
+    """Sync a folder. Raises StorageError."""
+    with storage_errors(f"{folder} cannot be synced"):
+        files.sync_folder(folder)
 
 
 def _clear_away(
@@ -144,13 +156,13 @@ def _clear_away(
     unfinished = [name for name, writer in names.unfinished.items() if writer < epoch]
     claims = [name for claimed, name in names.claims.items() if claimed < epoch]
     for name in (*unfinished, *claims):
-        with contextlib.suppress(FileNotFoundError):
+        with storage_errors(f"{folder} cannot be written"), contextlib.suppress(FileNotFoundError):
             files.remove(folder / name)
     seen, now = ((one.snapshots, one.segments, one.pages) for one in (before, names))
     if unfinished or seen != now:
         # After a crash, what was removed must not come back, and what is found now must still be there. Names
         # from before the claim were synced with it.
-        files.sync_folder(folder)
+        _sync(folder, files)
     return None if unfinished or claims else names
 
 

@@ -143,6 +143,9 @@ class LocalWorker(Mortal):
 
     # -- as the supervisor calls it --------------------------------------------------------------------------
 
+    def described(self) -> str:
+        return f"pid 1 on the node {self.node}"
+
     async def activate(
         self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
     ) -> Activated:

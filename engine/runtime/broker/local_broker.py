@@ -20,7 +20,7 @@ from engine.runtime.contract.errors import (
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.contract.measurements.counters import COUNTERS, DIRECTORIES_LOST
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.ports import NodesPort, WorkerStarter
 from engine.runtime.contract.requests.routes import Route
@@ -31,6 +31,7 @@ from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
 from engine.runtime.placement.rebalancer import Rebalancer
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
+from engine.runtime.placement.workers.heartbeat import BEATS
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from snapshots.errors import StorageError
 
@@ -54,8 +55,12 @@ class LocalBroker(Broker):
         *,
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
+        lost: int = 0,
     ) -> None:
-        """Start nothing yet. `leave` ends the process, and a successor on another node takes over."""
+        """Start nothing yet. `leave` ends the process, and a successor on another node takes over.
+
+        `lost` is how many directories the service had lost that has started this one.
+        """
         self._directory = DirectoryClient(directories, settings)
         self._settings = settings
         self._slots = ActivationSlots(settings.max_resident)
@@ -64,6 +69,7 @@ class LocalBroker(Broker):
         self._workers = WorkerPool(workers, settings, self._started, self._nodes)
         self._started(0)
         self._services = Services(settings, self._workers, self._slots, self._directory)
+        self._services.counts[DIRECTORIES_LOST] = lost
         self._problems = self._services.problems
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
@@ -319,11 +325,17 @@ class LocalBroker(Broker):
         if self._directory.problem is not None:
             problem = self._directory.problem
             reasons.append(f"the directory of tokens and detectors cannot be asked: {problem}")
+        hung_s = self._settings.hung_s
+        stalled = [
+            *(one.stalled(hung_s) for one in self._workers.all),
+            *(one.stalled(hung_s / BEATS) for one in self._placed.values()),
+        ]
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,
             problems=[
                 *no_room,
+                *filter(None, stalled),
                 *self._rebalancer.problems.values(),
                 *self._problems.current.values(),
                 *self._problems.lasting,

@@ -63,6 +63,8 @@ class DirectorySettings:
     lock_wait_s: float
     service_pid: int | None = None
     """The process id that the folder's lock names; None for the directory's own."""
+    service_host: str = ""
+    """The machine of that process; empty for the directory's own."""
     folder_id: str | None = None
     """The id that the data folder must have; None accepts any."""
     cluster: str = ""
@@ -85,7 +87,11 @@ class Directory:
         self._detectors_folder = settings.data / "detectors"
         self._data = settings.data
         self._lock = FolderLock(
-            settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s, cluster=settings.cluster
+            settings.data,
+            pid=settings.service_pid,
+            host=settings.service_host,
+            wait_s=settings.lock_wait_s,
+            cluster=settings.cluster,
         )
         self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
         self._state = CatalogueState()
@@ -150,7 +156,8 @@ class Directory:
                 files=self._files,
             )
         # Folders created just before a crash may not be synced yet.
-        self._files.sync_folder(self._folder.parent)
+        with storage_errors(f"{self._folder.parent} cannot be synced"):
+            self._files.sync_folder(self._folder.parent)
 
     def _give_folders(self) -> None:
         """Create the folders of detectors that an older data folder lacks."""

@@ -28,11 +28,15 @@ from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
+_PID_S: Final = 1.0
+_REAPED_S: Final = 0.2
+"""How long after the end of its connections the kernel may take to tell how a process ended."""
 _PREPARED_S: Final = 10.0
 """How long a process may take to start; the next directory does not wait for it."""
 
@@ -56,6 +60,7 @@ class RayDirectory:
             settings.snapshots_kept,
             settings.lock_wait_s,
             service_pid=os.getpid(),
+            service_host=socket.gethostname(),
             folder_id=settings.folder_id,
             cluster=_cluster_id(),
             detectors_max=settings.detectors_max,
@@ -68,6 +73,10 @@ class RayDirectory:
         self._arguments = settings, directory, self._shared_settings
         self._lost_on = ""
         """The node of the last directory, which may be gone with it."""
+        self._lost = 0
+        """How many directories were lost."""
+        self._leaving = False
+        """Whether this service has ended the directory itself."""
         self._getting: asyncio.Future[Any] | None = None
         self._preparing: asyncio.Future[None] | None = None
         self._reach = DirectoryReach(settings.node_timeout_s)
@@ -127,6 +136,7 @@ class RayDirectory:
 
     async def end(self) -> None:
         """End the directory, which has saved everything."""
+        self._leaving = True
         if self._found is not None:
             await self._found.actor.end()
         self._thread.end()
@@ -143,7 +153,14 @@ class RayDirectory:
         self._lost_on = places.address.node
         if found is not None:
             found.watching.cancel()
-        found = self._found = _Found(actor, places)
+        pid = 0
+        # It only makes a line of the log more useful.
+        with suppress(ActorDied, TimeoutError):
+            async with asyncio.timeout(_PID_S):
+                pid = await actor.ask("pid")
+        here = places.address.node == node
+        process = Process(pid, places.address.host or places.address.node[:12], here=here)
+        found = self._found = _Found(actor, places, process)
         found.watching = asyncio.create_task(self._end_if_lost(found, beats))
         return found
 
@@ -160,7 +177,9 @@ class RayDirectory:
 
     def _find_or_start(self) -> Any:
         """Return the actor; start it, if there is none."""
-        return self._options(scheduling_strategy=self._where()).remote(*self._arguments, self._lost_on)
+        return self._options(scheduling_strategy=self._where()).remote(
+            *self._arguments, self._lost_on, self._lost
+        )
 
     def _where(self) -> Any:
         """Return Ray's option for where the next directory is most likely to stay."""
@@ -187,8 +206,16 @@ class RayDirectory:
         try:
             silent_s = await self._watch.until_lost(beats, self._prepare, found.needed)
             if silent_s is not None:
-                _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
+                self._lost += 1
+                message = "the directory (%s) has not answered for %g s, and is replaced"
+                _log.warning(message, found.process, silent_s)
                 await found.actor.end()
+            elif not beats.link.usable and not self._leaving:
+                self._lost += 1
+                # The next one need not wait for the kernel to know how this one ended.
+                found.disconnect()
+                await asyncio.sleep(_REAPED_S)
+                _log.warning("the directory (%s) has ended, and is replaced", found.process)
             found.disconnect()
         finally:
             beats.link.abort()
@@ -199,9 +226,10 @@ class _Found:
 
     watching: "asyncio.Task[None]"
 
-    def __init__(self, actor: RayActor, places: Places) -> None:
+    def __init__(self, actor: RayActor, places: Places, process: Process) -> None:
         self.actor = actor
         self.places = places
+        self.process = process
         self.served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
         """The connection to the directory, and the loop that has it; None until there is one."""
 

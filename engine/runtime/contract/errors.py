@@ -63,6 +63,11 @@ def no_such_node(node_id: str) -> Refusal:
     return Refusal(Entry(NO_SUCH_NODE, f"there is no living node `{node_id[:80]}` that takes detectors"))
 
 
+def no_other_node() -> Refusal:
+    """Return the refusal to move a detector where only its own node takes detectors."""
+    return Refusal(Entry(NO_SUCH_NODE, "there is no other living node that takes detectors"))
+
+
 def shutting_down() -> DetectorUnavailable:
     """Return the error for requests that cannot be served because the service is stopping."""
     return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")

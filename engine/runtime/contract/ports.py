@@ -71,6 +71,9 @@ class WorkerPort(Protocol):
     address: Address
     """Where the worker accepts calls on its detectors."""
 
+    def described(self) -> str:
+        """Return the worker's process for the log: its pid, its node, and how it ended as far as known."""
+
     async def activate(
         self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
     ) -> Activated:

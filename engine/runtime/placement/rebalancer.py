@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_such_node
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_other_node, no_such_node
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.census import Census
@@ -77,6 +77,10 @@ class Rebalancer:
         if node and (node not in nodes.known or node in nodes.draining or not nodes.big_enough(node)):
             raise no_such_node(node)
         if not node and placed.node is not None:
+            others = nodes.known.keys() - nodes.draining - {placed.node}
+            if nodes.known and not any(map(nodes.big_enough, others)):
+                # Waiting would not help, and callers repeat what is refused for now.
+                raise no_other_node()
             node = self._workers.node_for_worker(but=[placed.node]) or ""
             if not node:
                 message = "the detector is not moved: no other node has room for a worker"

@@ -30,13 +30,18 @@ class DirectoryActor(ServingActor):
         directory: DirectorySettings,
         shared_settings: Mapping[str, str],
         lost_on: str,
+        lost: int = 0,
     ) -> None:
-        """`lost_on` is the node of the directory before this one, which may be lost with it."""
+        """`lost_on` is the node of the directory before this one, which may be lost with it.
+
+        `lost` is how many directories the service that starts this one has lost.
+        """
         super().__init__(settings.transport)
         self._shared_settings = shared_settings
         self._settings = settings
         self._directory = directory
         self._lost_on = lost_on
+        self._lost = lost
         self._service: DirectoryService | None = None
 
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike
@@ -52,6 +57,7 @@ class DirectoryActor(ServingActor):
                 DirectoryThreads(self._directory, _give_up),
                 nodes=RayNodes(),
                 leave=lambda: os._exit(0),
+                lost=self._lost,
             )
             self._service = DirectoryService(
                 broker,

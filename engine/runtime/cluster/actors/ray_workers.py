@@ -23,6 +23,7 @@ from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 
@@ -49,12 +50,14 @@ class RayWorkerPort(RayActor, WorkerPort):
         client: LinkClient,
         beats: LinkClient,
         *,
+        process: Process,
         term: Callable[[], int],
         end: Callable[[RayActor], Awaitable[None]],
     ) -> None:
         super().__init__(actor.actor, actor.name)
         self._term = term
         self._end = end
+        self._process = process
         self.node = node
         self.address = address
         self.reported: Callable[[Report], None] = lambda _: None
@@ -64,6 +67,9 @@ class RayWorkerPort(RayActor, WorkerPort):
         client.noted, client.ended = self._noted, self._ended.set
         if not client.link.usable:
             self._ended.set()
+
+    def described(self) -> str:
+        return str(self._process)
 
     async def activate(
         self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
@@ -184,6 +190,7 @@ class RayWorkers(WorkerStarter):
             async with asyncio.timeout(within_s):
                 node, for_beats = await worker.ask("listen_for_beats")
                 address: Address = await worker.ask("listen")
+                pid: int = await worker.ask("pid")
                 for one in (address, for_beats):
                     clients.append(await LinkClient.to(one.seen_from(here)))  # noqa: PERF401 -- one may fail
         except BaseException as error:
@@ -197,7 +204,8 @@ class RayWorkers(WorkerStarter):
             raise
         # So a machine that is gone or cut off is noticed during an activation, too, however long it may take.
         clients[1].link.end_if_unacknowledged(self._settings.node_timeout_s)
-        return RayWorkerPort(worker, node, address, *clients, term=self._term, end=self._end)
+        process = Process(pid, address.host or node[:12], here=node == here)
+        return RayWorkerPort(worker, node, address, *clients, process=process, term=self._term, end=self._end)
 
     async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
         """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""

@@ -11,15 +11,23 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from engine.runtime.process.states import ENDED, STOPPED, state_of
+
 _RAYLET: Final = "raylet"
 _ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})
 """The programs that Ray cannot do without: all actors end with the raylet, and nothing starts without the
 control store (gcs_server)."""
 
+_AGENTS: Final = {
+    "DashboardAgent": "dashboard agent",
+    "dashboard/agent.py": "dashboard agent",
+    "RuntimeEnvAgent": "runtime environment agent",
+    "runtime_env/agent/": "runtime environment agent",
+}
+"""What the command line of an agent of the raylet contains, before and after it takes its own title."""
+
 _SHUTDOWN_MOST_S: Final = 5.0
 _KILLED_MOST_S: Final = 2.0
-_STOPPED: Final = "T"
-_ENDED: Final = "Z"
 
 _ORPHAN_WATCH: Final = Path(__file__).with_name("orphan_watch.py")
 """The program that kills Ray's processes if this one is killed.
@@ -42,6 +50,8 @@ class RayProcesses:
     def __init__(self) -> None:
         self._essential: dict[str, _Process] = {}
         self._others: list[_Process] = []
+        self._agents: dict[str, _Process] = {}
+        self._holds_raylet = False
         self._earlier: set[int] = set()
         """The children that this process had before Ray was started."""
         self._orphan_watch: subprocess.Popen[bytes] | None = None
@@ -55,9 +65,24 @@ class RayProcesses:
         """
         return {name: process.descriptor for name, process in self._essential.items()}
 
+    @property
+    def agents(self) -> dict[str, int]:
+        """The agents of the raylet, which ends itself if one of them does: their names and pidfds."""
+        return {name: process.descriptor for name, process in self._agents.items()}
+
+    def hold_raylet(self) -> None:
+        """Stop the raylet, so that it does not end itself and all workers before their detectors are saved.
+
+        A raylet does so some tenths of a second after the end of one of its agents.
+        """
+        if (raylet := self._essential.get(_RAYLET)) is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(raylet.descriptor, signal.SIGSTOP)
+                self._holds_raylet = True
+
     def stopped(self) -> list[str]:
         """Return the names of the essential processes that a signal has stopped. Callable from any thread."""
-        return [name for name, process in self._essential.items() if _state(process.pid) == _STOPPED]
+        return [name for name, process in self._essential.items() if state_of(process.pid) == STOPPED]
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
@@ -79,7 +104,7 @@ class RayProcesses:
     def ended_early(self) -> list[str]:
         """Return the names of the essential processes that have ended while Ray is starting."""
         started = _children(os.getpid()) - self._earlier
-        return [name for pid in started if _state(pid) == _ENDED and (name := _name(pid)) in _ESSENTIAL]
+        return [name for pid in started if state_of(pid) == ENDED and (name := _name(pid)) in _ESSENTIAL]
 
     def kill_started(self) -> None:
         """Kill what was started so far, and reap it."""
@@ -102,17 +127,21 @@ class RayProcesses:
         raylet = self._essential.get(_RAYLET)
         if raylet is not None:
             self._others += _children_of(raylet)
+            if self._holds_raylet:
+                # It would take no other signal.
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(raylet.descriptor, signal.SIGKILL)
         thread = threading.Thread(target=shutdown, name="ray shutdown", daemon=True)
         thread.start()
         if raylet is None:
             thread.join(_SHUTDOWN_MOST_S)
         else:
             _has_ended(raylet, _SHUTDOWN_MOST_S)
-        for process in (*self._essential.values(), *self._others):
+        for process in (*self._essential.values(), *self._others, *self._agents.values()):
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(process.descriptor, signal.SIGKILL)
             os.close(process.descriptor)
-        self._essential, self._others = {}, []
+        self._essential, self._others, self._agents = {}, [], {}
         thread.join(_KILLED_MOST_S)
         return not thread.is_alive()
 
@@ -123,8 +152,8 @@ class RayProcesses:
         """
         if (raylet := self._essential.get(_RAYLET)) is None:
             return
-        agents = _children_of(raylet)
-        descriptors = [one.descriptor for one in (*self._essential.values(), *self._others, *agents)]
+        children = _children_of(raylet)
+        descriptors = [one.descriptor for one in (*self._essential.values(), *self._others, *children)]
         # -I and -S: without the environment and the packages that are installed, a Python takes less memory.
         command = [sys.executable, "-I", "-S", str(_ORPHAN_WATCH), *map(str, descriptors)]
         self._orphan_watch = subprocess.Popen(  # noqa: S603 -- all ours
@@ -134,8 +163,11 @@ class RayProcesses:
             # It must outlive what ends this process. SIGTERM and SIGINT are blocked here, and so there.
             start_new_session=True,
         )
-        for agent in agents:
-            os.close(agent.descriptor)
+        for child in children:
+            if (name := agent_name(_command_line(child.pid))) is None or name in self._agents:
+                os.close(child.descriptor)
+            else:
+                self._agents[name] = child
 
     def _remember(self, processes: list["_Process"]) -> None:
         for process in processes:
@@ -202,11 +234,20 @@ def _parent(pid: int) -> int | None:
 
 def _program(pid: int) -> str:
     """Return the file name of a process's program."""
+    return Path(_command_line(pid).split("\0")[0]).name
+
+
+def _command_line(pid: int) -> str:
+    """Return a process's command line, with NUL between arguments; empty if it has ended."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
         return ""
-    return Path(os.fsdecode(command.split(b"\0")[0])).name
+
+
+def agent_name(command_line: str) -> str | None:
+    """Return which agent of the raylet has a command line; None if none has."""
+    return next((name for part, name in _AGENTS.items() if part in command_line), None)
 
 
 def _name(pid: int) -> str:
@@ -214,12 +255,4 @@ def _name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:
-        return ""
-
-
-def _state(pid: int) -> str:
-    """Return the kernel's letter for a process's state; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
         return ""

@@ -33,6 +33,7 @@ class RayWatch:
         self._ask = ask
         self._stopped = stopped
         self._silent_ticks = 0
+        self._stopped_ticks = 0
         self._ending = threading.Event()
         self.gone: str | None = None
         """Why this process cannot use its Ray ever again; None while it may."""
@@ -48,8 +49,11 @@ class RayWatch:
 
     @property
     def silent_s(self) -> float:
-        """The time since the last answer, without that in which this process was held up."""
-        return self._silent_ticks * _ASK_S
+        """The time since the last answer, without that in which this process was held up.
+
+        One of Ray's processes that is stopped is silent, too, even while the control store answers.
+        """
+        return max(self._silent_ticks, self._stopped_ticks) * _ASK_S
 
     def problem(self) -> str | None:
         """Return what is wrong with Ray; None if nothing is known to be. Callable from any thread."""
@@ -71,6 +75,7 @@ class RayWatch:
     def tick(self) -> None:
         """Count one second without an answer."""
         self._silent_ticks += 1
+        self._stopped_ticks = self._stopped_ticks + 1 if self._stopped() else 0
 
     def _run(self, do: Callable[[], None]) -> None:
         while not self._ending.wait(_ASK_S):

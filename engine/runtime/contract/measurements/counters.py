@@ -15,6 +15,8 @@ DAMAGED: Final = "files_set_aside"
 DIVERGED: Final = "detectors_diverged"
 FORKS: Final = "detectors_forked"
 
+DIRECTORIES_LOST: Final = "directories_lost"
+
 FRONT_ENDS_LOST: Final = "front_ends_lost"
 """Counted by front ends, since it concerns no detector."""
 
@@ -28,6 +30,7 @@ COUNTERS: Final = {
     JOURNAL_FAILED: "Batches that could not be made durable; the detector is activated again after each.",
     WITHOUT_ROOM: "Batches that were refused because the disk was full.",
     DETECTORS_LOST: "Active detectors whose worker died, or hung and was ended.",
+    DIRECTORIES_LOST: "Directory processes that a service has lost: killed, silent, or gone with their node.",
     DAMAGED: "Files that were set aside because they were torn or damaged.",
     FORKS: "Folders made for detectors that begin with the state of another.",
     DIVERGED: "Activations whose replay fired other rules than the original evaluation.",

@@ -22,6 +22,12 @@ class Address(msgspec.Struct, frozen=True):
         """Return the address for callers on a Ray node."""
         return self if self.far is None or node == self.node else self.far
 
+    @property
+    def host(self) -> str:
+        """The host that callers on other nodes use; empty if there is none."""
+        place = (self.far or self).place
+        return "" if isinstance(place, str) else place[0]
+
     def __repr__(self) -> str:
         """Omit the token, which is a secret."""
         return f"Address({self.place!r})"

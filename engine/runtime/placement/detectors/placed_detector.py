@@ -59,6 +59,8 @@ class PlacedDetector:
         self._waits_since_s: float | None = None
         """Since when it has waited for a slot or a worker; None if it does not wait."""
         self._waits_for_worker = False
+        self._asked_at_s = float("inf")
+        """When a worker was asked to activate it; infinite while none is."""
         self._at_risk = False
         """Whether the death of the worker would lose data, or has lost data."""
         self._lost_because = ""
@@ -101,6 +103,13 @@ class PlacedDetector:
     def active(self) -> bool:
         """Whether the detector is active in a worker."""
         return self._worker is not None
+
+    def stalled(self, for_s: float) -> str | None:
+        """Return the problem that a worker has not activated it for longer than this; None if none has."""
+        seconds = self._loop.time() - self._asked_at_s
+        if not self.activating or seconds < for_s:
+            return None
+        return f"detector {self.detector_id}: its activation has taken {seconds:.0f} s; does its disk answer?"
 
     @property
     def activating(self) -> bool:
@@ -290,7 +299,7 @@ class PlacedDetector:
             if lease is None:
                 return False
             (epoch, name), empty = lease, False
-            began_s = self._loop.time()
+            began_s = self._asked_at_s = self._loop.time()
             asked = self._room_wanted
             activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked, name))
             try:
@@ -313,6 +322,7 @@ class PlacedDetector:
             empty = not isinstance(error, WrongFolder)
             raise
         finally:
+            self._asked_at_s = float("inf")
             if self._worker is None and not unwanted:
                 (workers.give_back if empty else workers.lose)(worker)
         self._services.activated(self.detector_id, activated)
@@ -321,7 +331,8 @@ class PlacedDetector:
 
     def _receive_reports(self, worker: DetectorWorker) -> None:
         """Receive what the worker reports of the detector, and what it has reported already."""
-        worker.enter(self._epoch, Callbacks(partial(self._reported, worker), self._found_dead))
+        reported = partial(self._reported, worker)
+        worker.enter(self._epoch, Callbacks(reported, self._found_dead, self.detector_id))
 
     def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
         """Note where it is active. `asked` says whether the worker was told that another one waits."""

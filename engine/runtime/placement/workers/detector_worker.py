@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from engine.runtime.concurrency.beats import answer_within
+from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
-from engine.runtime.placement.workers.heartbeat import Heartbeat
+from engine.runtime.placement.workers.heartbeat import BEATS, Heartbeat
 
 T = TypeVar("T")
 
@@ -21,6 +21,7 @@ class Callbacks:
     reported: Callable[[Report], None]
     on_death: Callable[[], None]
     """Called once if the worker dies while the detector is active in it."""
+    detector_id: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -42,6 +43,17 @@ class DetectorWorker:
     """Reports of detectors whose activation is not complete yet."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
     heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
+    turns: Beats = field(default_factory=Beats, repr=False)
+    """Whether its event loop makes progress, which a call to a stalled disk keeps it from."""
+
+    def stalled(self, hung_s: float) -> str | None:
+        """Return the problem that it makes no progress, long before it counts as hung; None if it does."""
+        if not self.turns.missed:
+            return None
+        return (
+            f"the detector worker {self.port.name} ({self.port.described()}) has made no progress for "
+            f"{self.turns.missed * hung_s / BEATS:g} s; does its disk answer?"
+        )
 
     def enter(self, epoch: int, callbacks: Callbacks) -> None:
         """Note that a detector is active in it, and pass on the reports that came early."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
@@ -12,6 +12,10 @@ from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.heartbeat import BEATS, AvoidedNodes
 
 _log = logging.getLogger(__name__)
+
+_SHOWN: Final = 10
+"""How many detectors of a dead worker a log line names."""
+_REAPED_S: Final = 0.2
 
 
 class Died(Protocol):
@@ -42,18 +46,18 @@ class WorkerWatch:
 
     async def _await_end(self, worker: DetectorWorker) -> None:
         await worker.port.watch()
-        self._found_dead(worker, "died")
+        await self._found_dead(worker, "died")
 
     async def _ping(self, worker: DetectorWorker) -> None:
         """Detect that the event loop of a worker hangs, for example in a call to a disk."""
         hung_s = self._settings.hung_s
-        turns = Beats()
+        turns = worker.turns = Beats()
         try:
             await turns.count(worker.port.ping, hung_s / BEATS, lambda: turns.missed >= BEATS)
         except ActorDied as error:
-            self._found_dead(worker, f"cannot be reached: {error}")
+            await self._found_dead(worker, f"cannot be reached: {error}")
         else:
-            self._found_dead(worker, f"has not answered for {hung_s:g} s")
+            await self._found_dead(worker, f"has not answered for {hung_s:g} s")
 
     async def _count_beats(self, worker: DetectorWorker) -> None:
         """Detect that a worker was stopped, or that its node was stopped or cut off."""
@@ -67,12 +71,19 @@ class WorkerWatch:
         try:
             await worker.heartbeat.watch(worker.port.beat, timeout_s / BEATS, lost, self._doubted)
         except ActorDied as error:
-            self._found_dead(worker, f"cannot be reached: {error}")
+            await self._found_dead(worker, f"cannot be reached: {error}")
         else:
-            self._found_dead(worker, f"has not answered for {timeout_s:g} s", silent=True)
+            await self._found_dead(worker, f"has not answered for {timeout_s:g} s", silent=True)
 
-    def _found_dead(self, worker: DetectorWorker, how: str, *, silent: bool = False) -> None:
-        _log.warning("the detector worker %s %s", worker.port.name, how)
+    async def _found_dead(self, worker: DetectorWorker, how: str, *, silent: bool = False) -> None:
+        had = [one.detector_id for one in worker.active.values()]
         # One of the watchers is this task, which ends now.
         worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
         self._died(worker, silent=silent)
+        # Its connections end a moment before the kernel knows how it ended. Its successor need not wait.
+        await asyncio.sleep(_REAPED_S)
+        of = f"; its detectors: {', '.join(had[:_SHOWN])}" if had else ""
+        more = f" and {len(had) - _SHOWN} more" if len(had) > _SHOWN else ""
+        _log.warning(
+            "the detector worker %s (%s) %s%s%s", worker.port.name, worker.port.described(), how, of, more
+        )

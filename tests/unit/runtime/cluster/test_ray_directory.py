@@ -1,6 +1,7 @@
 """The directory as a service reaches it, while the loop that serves callers is held up."""
 
 import asyncio
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -35,7 +36,12 @@ class Directory:
         self._thread = LoopThread("directory")
         self.asked = threading.Event()
         self.silent = False
+        self.lost_before = -1
+        """How many directories were lost before it was asked for last."""
         self.connections = 0
+        self.child = subprocess.Popen(["sleep", "60"])
+        """What passes for its process."""
+        self._links: list[Any] = []
         self._listeners: list[Listener] = []
         for methods in ({"open": self._open, "compare": self._compare}, {}):
             sign_of_life = {"ping": self._alive, "beat": self._alive, "turn": self._alive}
@@ -44,11 +50,20 @@ class Directory:
 
     def _link(self, methods: Any) -> Any:
         self.connections += 1
-        return LinkServer(methods).link()
+        self._links.append(LinkServer(methods).link())
+        return self._links[-1]
 
     def close(self) -> None:
+        self.child.kill()
+        self.child.wait()
         self._thread.begin(self._close()).result()
         self._thread.end()
+
+    def die(self) -> None:
+        """End its process and its connections."""
+        self.child.kill()
+        for link in self._links:
+            self._thread.loop.call_soon_threadsafe(link.abort)
 
     async def _close(self) -> None:
         for listener in self._listeners:
@@ -70,7 +85,11 @@ class Directory:
     def __getattr__(self, method: str) -> Any:
         """A method of the actor."""
         main, beats = self._listeners
-        answers: dict[str, Any] = {"listen": main.address, "listen_for_beats": ("node", beats.address)}
+        answers: dict[str, Any] = {
+            "listen": main.address,
+            "listen_for_beats": ("node", beats.address),
+            "pid": self.child.pid,
+        }
 
         async def remote() -> Address | tuple[str, Address]:
             return answers[method]  # type: ignore[no-any-return]
@@ -81,7 +100,12 @@ class Directory:
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Directory]:
     one = Directory(tmp_path.resolve())
-    handle = SimpleNamespace(remote=lambda *_: one)
+
+    def remote(*arguments: Any) -> Directory:
+        one.lost_before = arguments[-1]
+        return one
+
+    handle = SimpleNamespace(remote=remote)
     context = SimpleNamespace(get_node_id=lambda: "node")
     fake = SimpleNamespace(
         remote=lambda **_: lambda _: SimpleNamespace(options=lambda **_: handle),
@@ -156,4 +180,30 @@ def test_a_silent_directory_is_replaced_and_one_whose_connection_ended_is_not(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(play())
-    assert "the directory has not answered for 1 s, and is replaced" in caplog.text
+    assert f"the directory (pid {directory.child.pid} on the node " in caplog.text
+    assert ") has not answered for 1 s, and is replaced" in caplog.text
+
+
+def test_a_directory_that_was_killed_leaves_a_line_and_is_counted_and_one_that_is_left_does_not(
+    tmp_path: Path, directory: Directory, ended: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        reach = reached(tmp_path)
+        client = await reach.connect()
+        assert directory.lost_before == 0
+        directory.die()
+        async with asyncio.timeout(60):
+            while "has ended, and is replaced" not in caplog.text:  # noqa: ASYNC110 -- a thread logs it
+                await asyncio.sleep(0.02)
+        assert not client.link.usable
+        await reach.connect()
+        assert directory.lost_before == 1, "the next one goes on counting"
+        caplog.clear()
+        await reach.end()
+        directory.die()
+        await asyncio.sleep(2 * SILENT_S)
+        assert "is replaced" not in caplog.text
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play())
+    assert ended == ["directory-f"], "by the service that left"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.process.ray_lifetime import silent_too_long
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses
 from engine.runtime.cluster.session.ray_watch import RayGoneError, RayWatch
@@ -43,6 +44,22 @@ def test_while_it_answers_there_is_no_trouble():
     ray.passes(100)
     assert ray.watch.problem() is None
     assert ray.watch.silent_s == 0
+
+
+def test_a_raylet_that_is_stopped_is_silent_though_the_control_store_answers_until_it_goes_on():
+    ray = Ray()
+    ray.stopped = ["raylet"]
+    ray.passes(29)
+    assert silent_too_long(ray.watch) is None
+    ray.stopped = []
+    ray.passes(1)
+    ray.stopped = ["raylet"]
+    ray.passes(29)
+    assert silent_too_long(ray.watch) is None
+    ray.passes(1)
+    assert silent_too_long(ray.watch) == (
+        "ray has not answered for 30 seconds (ray does not answer: raylet was stopped)"
+    )
 
 
 def test_its_silence_is_told_within_a_few_seconds_and_its_return_at_once():

@@ -116,13 +116,28 @@ async def test_what_cannot_be_moved_is_refused_and_goes_on_where_it_is(tmp_path)
         with pytest.raises(Refusal) as gone:
             await service.fleet.move_detector("0" * 32, "n")
         assert gone.value.entries[0].code == NO_SUCH_DETECTOR
-        with pytest.raises(DetectorUnavailable, match="no other node has room"):
+        with pytest.raises(Refusal, match="no other living node") as nowhere:
             await service.fleet.move_detector(detector_id, "")
+        assert nowhere.value.entries[0].code == NO_SUCH_NODE
         await service.fleet.drain_node("n", draining=True)
         with pytest.raises(Refusal):
             await service.fleet.move_detector(detector_id, "n")
         assert place(service, detector_id) == "n"
         assert await seen(service, detector_id) == 0
+
+
+async def test_on_the_only_node_a_move_is_refused_for_good_and_one_to_a_full_node_for_now(tmp_path):
+    nodes = LocalNodes(n=8)
+    async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
+        detector_id = await counting(service)
+        with pytest.raises(Refusal, match="no other living node") as nowhere:
+            await service.fleet.move_detector(detector_id, "")
+        assert nowhere.value.entries[0].code == NO_SUCH_NODE
+        nodes.cpus["m"] = 0.5
+        await service.fleet.move_detector(await service.fleet.create_detector("other"), "m")
+        with pytest.raises(DetectorUnavailable, match="no other node has room") as full:
+            await service.fleet.move_detector(detector_id, "")
+        assert full.value.code == STARTING
 
 
 async def test_a_drained_node_loses_its_detectors_and_workers_under_load_until_it_is_not_drained(tmp_path):

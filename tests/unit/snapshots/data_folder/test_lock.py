@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -37,18 +38,19 @@ def holder(tmp_path):
 
 
 def test_a_folder_in_use_names_the_pid_of_its_holder(tmp_path, holder):
-    with pytest.raises(FolderInUse, match=f"pid {holder.pid}") as caught:
+    host = socket.gethostname()
+    with pytest.raises(FolderInUse, match=f"pid {holder.pid} on the host {host}") as caught:
         FolderLock(tmp_path).acquire()
-    assert caught.value.pid == holder.pid
+    assert (caught.value.pid, caught.value.host) == (holder.pid, host)
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.pid) == (str(caught.value), holder.pid)
+    assert (str(again), again.pid, again.host) == (str(caught.value), holder.pid, host)
 
 
 def test_a_dead_process_holds_nothing(tmp_path, holder):
     holder.kill()
     holder.wait()
     with FolderLock(tmp_path):
-        assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
+        assert (tmp_path / "lock").read_text().split() == [str(os.getpid()), socket.gethostname()]
 
 
 def test_a_folder_that_was_released_can_be_taken_again(tmp_path):
@@ -61,6 +63,16 @@ def test_a_folder_that_was_released_can_be_taken_again(tmp_path):
 def test_the_pid_may_be_that_of_the_service_for_which_the_lock_is_held(tmp_path):
     with FolderLock(tmp_path, pid=1), pytest.raises(FolderInUse, match="pid 1"):
         FolderLock(tmp_path).acquire()
+
+
+def test_the_host_is_that_of_the_service_and_an_earlier_version_shows_none(tmp_path):
+    with FolderLock(tmp_path, pid=1, host="elsewhere"):
+        with pytest.raises(FolderInUse, match=r"pid 1 on the host elsewhere$"):
+            FolderLock(tmp_path).acquire()
+        (tmp_path / "lock").write_text(f"{7:<10}\n{'c1':<64}\n")
+        with pytest.raises(FolderInUse, match=r"pid 7$") as caught:
+            FolderLock(tmp_path).acquire()
+    assert caught.value.host == ""
 
 
 def test_a_missing_folder_is_made(tmp_path):
@@ -77,7 +89,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
 def test_a_holder_that_is_just_ending_is_waited_for(tmp_path, holder):
     threading.Timer(0.2, holder.kill).start()
     with FolderLock(tmp_path, wait_s=60):
-        assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
+        assert (tmp_path / "lock").read_text().split() == [str(os.getpid()), socket.gethostname()]
 
 
 def test_a_holder_is_waited_for_as_long_as_asked_and_no_longer(tmp_path, monkeypatch):
@@ -120,7 +132,8 @@ def test_a_lock_that_is_not_taken_leaves_no_file_open(tmp_path, monkeypatch):
 
 def test_the_pid_covers_that_of_the_holder_before(tmp_path):
     (tmp_path / "lock").write_text("4194304\n")
-    with FolderLock(tmp_path, pid=7), pytest.raises(FolderInUse, match=r"pid 7$"):
+    host = socket.gethostname()
+    with FolderLock(tmp_path, pid=7), pytest.raises(FolderInUse, match=rf"pid 7 on the host {host}$"):
         FolderLock(tmp_path).acquire()
 
 

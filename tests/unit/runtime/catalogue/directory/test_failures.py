@@ -178,3 +178,31 @@ def test_of_detectors_that_are_created_together_some_may_be_there_if_writing_fai
         directory.create_detectors({B: "b", C: "c"})
     assert not isinstance(caught.value, WriteFailed), "which says that nothing was done"
     assert opened().changes(0, 0).detectors.whole == {A: "a", B: "b"}
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_an_opening_that_cannot_write_does_not_say_that_it_cannot_read(tmp_path, released):
+    def prepared():
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        with opened_with(tmp_path, RealFiles()) as directory:
+            directory.add_token(A, StoredToken(b"a", "hint"))
+            if released:
+                directory._store.release()
+
+    prepared()
+    files = FaultyFiles()
+    with opened_with(tmp_path, files):
+        calls = list(files.calls)
+    said = []
+    for number, call in enumerate(calls):
+        if call in {"names", "read", "read_start", "changed_us", "is_named"}:
+            continue
+        prepared()
+        files = FaultyFiles(number)
+        try:
+            with opened_with(tmp_path, files):
+                pass
+        except StorageError as error:
+            said.append((call, str(error)))
+    assert [one for one in said if "cannot be read" in one[1]] == []
+    assert any(call == "sync_folder" and "cannot be synced" in text for call, text in said)

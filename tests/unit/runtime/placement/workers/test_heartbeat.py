@@ -242,3 +242,22 @@ async def test_a_worker_with_a_long_batch_is_not_taken_for_dead(tmp_path):
         goes_on.set()
         assert isinstance(await in_flight, Done)
         assert service.actors.with_detector(detector) is worker
+
+
+def test_a_dead_worker_is_told_with_its_process_and_its_detectors(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(scene: Scene) -> None:
+        worker = await scene.pool.take()
+        for epoch in range(12):
+            worker.enter(epoch, Callbacks(lambda _: None, lambda: None, f"d{epoch}"))
+        port = worker.port
+        assert isinstance(port, LocalWorker)
+        port.die()
+        await asyncio.sleep(10)
+        assert worker.dead
+        told = f"the detector worker {port.name} (pid 1 on the node n) died; its detectors: d0, d1, "
+        assert told in caplog.text
+        assert "d9 and 2 more" in caplog.text
+
+    play(test)

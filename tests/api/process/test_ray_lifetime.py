@@ -1,0 +1,73 @@
+"""When Ray is lost: what is blamed, and that an agent's end does not take the workers along."""
+
+import asyncio
+import signal
+import subprocess
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api.process.ray_lifetime import RayLoss, stop_when_lost
+from engine.runtime.cluster.session import ray_processes
+from engine.runtime.cluster.session.ray_processes import RayProcesses, _held_children, agent_name
+from engine.runtime.process.states import STOPPED, state_of
+from tests.local_runtime.service import until
+
+
+class Ray:
+    """Processes that pass for Ray's: a raylet, a control store and an agent."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.started = {
+            name: stack.enter_context(subprocess.Popen(["sleep", "60"]))
+            for name in ("raylet", "gcs_server", "dashboard agent")
+        }
+        self.processes = RayProcesses()
+        for name, process in self.started.items():
+            stack.callback(process.kill)
+            (held,) = [one for one in _held_children(ray_processes.os.getpid()) if one.pid == process.pid]
+            kept: Any = self.processes._agents if "agent" in name else self.processes._essential
+            kept[name] = held
+        self.watch = SimpleNamespace(gone=None, silent_s=0.0)
+
+    def state(self, name: str) -> str:
+        return state_of(self.started[name].pid)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("gcs_server", "ray's process `gcs_server` ended by itself"),
+        ("dashboard agent", "ray's dashboard agent ended by itself"),
+    ],
+)
+async def test_what_ended_is_blamed_and_the_log_says_that_nobody_listens(name, reason, caplog):
+    with ExitStack() as stack:
+        ray, loss, stopping = Ray(stack), RayLoss(), asyncio.Event()
+        looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        ray.started[name].kill()
+        await stopping.wait()
+        assert loss.reason == reason
+        assert f"{reason}: the service ends; it takes no more connections" in caplog.text
+        held = name == "dashboard agent"
+        await until(lambda: (ray.state("raylet") == STOPPED) is held)
+        if held:
+            # It is stopped, and takes no signal but one.
+            ray.started["raylet"].send_signal(signal.SIGTERM)
+            assert ray.processes.end(lambda: None)
+            assert ray.started["raylet"].wait() == -signal.SIGKILL
+            await asyncio.sleep(0)
+            assert loss.reason == reason, "the raylet is not blamed for the end of its agent"
+        looking.cancel()
+
+
+def test_agents_are_known_by_their_command_lines():
+    assert agent_name("ray::DashboardAgent") == "dashboard agent"
+    assert agent_name("python\0-u\0/lib/ray/dashboard/agent.py\0--x") == "dashboard agent"
+    assert agent_name("ray::RuntimeEnvAgent") == "runtime environment agent"
+    assert agent_name("python\0/lib/ray/_private/runtime_env/agent/main.py") == "runtime environment agent"
+    for other in ("", "ray::IDLE", "python\0/lib/ray/dashboard/dashboard.py", "ray::WorkerActor.watch"):
+        assert agent_name(other) is None
