@@ -12,9 +12,9 @@ from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import head_bytes_max, serve, server_config
 from api.settings import Settings
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.process.collector import settle
-from engine.runtime.process.memory_budget import MemoryBudget
 
 _TALLY_S: Final = 0.5
 """The interval at which counts are sent. A front end that dies loses those of one interval."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from api.server.read_ahead import ReadAhead, UnfinishedHeads
 from api.server.reading_turns import ReadingTurns
-from engine.runtime.process.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from api.server.connection_timeouts import StallWatch
-from engine.runtime.process.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
 """How long the caller has to close the connection after the last response; then the service does."""

@@ -8,6 +8,7 @@ import msgspec
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.broker.channels.channels import Channels, Connect
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
@@ -25,7 +26,6 @@ from engine.runtime.contract.measurements.figures import (
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.memory_budget import MemoryBudget
 from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
 

@@ -13,8 +13,8 @@ from api.observability import metrics_page
 from api.observability.metrics_page import KEPT_S
 from api.server.sender import Sender
 from api.settings import Settings
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.measurements.counters import COUNTERS
-from engine.runtime.process.memory_budget import MemoryBudget
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles

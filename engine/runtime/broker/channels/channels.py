@@ -10,12 +10,12 @@ from typing import Final
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.channels.detector_channel import DetectorChannel, Locate
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.calls import LEFT
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
 from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.memory_budget import MemoryBudget
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 

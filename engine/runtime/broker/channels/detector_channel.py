@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.channels.mailbox import COPIES, Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import (
     STARTING,
     DetectorUnavailable,
@@ -18,7 +19,6 @@ from engine.runtime.contract.errors import (
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.memory_budget import MemoryBudget
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Moved, Response
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
+from engine.runtime.broker.memory_budget import SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.memory_budget import SMALL_BYTES_MAX, MemoryBudget
 
 COPIES: Final = 2
 """A request counts this often in the memory of the front end, because sending it copies it."""

@@ -13,8 +13,8 @@ from api.http.body.ndjson_stream import NdjsonStreams
 from api.server import connection_timeouts
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.process.memory_budget import MemoryBudget
 from tests.api.http.ndjson.streams import echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.streaming import line, stream

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.memory_budget import MemoryBudget
 
 pytestmark = pytest.mark.skipping_clock
 

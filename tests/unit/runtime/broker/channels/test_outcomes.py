@@ -9,11 +9,11 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
+from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.operations import Crash, Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.memory_budget import MemoryBudget
 from engine.runtime.transport.messages import Answered, Failed, Moved, Refusing, Unavailable
 from snapshots.errors import SyncFailed, WriteFailed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.runtime.process.memory_budget import SMALL_BYTES_MAX, UNREAD_S, MemoryBudget
+from engine.runtime.broker.memory_budget import SMALL_BYTES_MAX, UNREAD_S, MemoryBudget
 
 MIB = 1024 * 1024
 BUDGET = 16 * MIB
