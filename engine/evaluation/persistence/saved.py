@@ -36,8 +36,8 @@
               each has, these times], see `Starts`. Absent if there are none
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
               of rules, and how often these fired; ran: the number of sampled events, priorities, and at how
-              many of the events these rules were evaluated; rule_ns: priorities, and the time that these rules
-              took; memory_ns: [condition as JSON, path, birth, time that the memory took]. Only in snapshots,
+              many of the events these were evaluated; rule_ns: priorities, and the time that these took;
+              memory_ns: [condition as JSON, path, birth, time that the memory took]. Only in snapshots,
               and absent in older ones; older programs ignore it
 
 A column of numbers is a byte string of little-endian 64-bit integers, or doubles for sums. Integers beyond 64
