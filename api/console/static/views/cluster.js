@@ -20,8 +20,10 @@ export async function clusterView(signal) {
     const focused = document.activeElement?.dataset.key;
     const active = shown.workers.flatMap((worker) => (worker.detectors ?? []).map((one) => ({ ...one, worker })));
     told.textContent = shown.no_room;
-    nodes.replaceChildren(table(["Node", "Address", "CPUs", "Free", "Workers", "Detectors", "State", ""],
-      shown.nodes.map((node) => nodeRow(node, shown.workers, active))));
+    nodes.replaceChildren(shown.nodes.length
+      ? table(["Node", "Address", "CPUs", "Free", "Workers", "Detectors", "State", ""],
+        shown.nodes.map((node) => nodeRow(node, shown.workers, active)))
+      : nothing("The service does not know its nodes: they have not answered yet."));
     summary.textContent = `${count(active.length, "active detector")}` +
       (active.length > SHOWN ? `, of which ${SHOWN} are shown` : "");
     const takers = shown.nodes.filter((node) => node.alive && !node.draining && node.cpus);
