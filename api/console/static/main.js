@@ -1,6 +1,6 @@
 // Signs in, and shows the view that the address names: #/, #/cluster or #/d/DETECTOR/VIEW.
 
-import { field, failure, h, say } from "./shared/dom.js";
+import { field, failure, h, say, unsay } from "./shared/dom.js";
 import { call, session, signedIn, signIn, signOut } from "./shared/service.js";
 import { clusterView } from "./views/cluster.js";
 import { detectorsView } from "./views/detectors.js";
@@ -19,6 +19,7 @@ const VIEWS = {
 const SLOW_MS = 2000;
 
 const main = document.getElementById("main");
+const page = document.getElementById("page");
 const where = document.getElementById("where");
 const signOutButton = document.getElementById("sign-out");
 let leaving = new AbortController();
@@ -38,15 +39,24 @@ async function show() {
   const [path, query] = location.hash.slice(2).split("?");
   const [kind, detectorId, name = "rules"] = path.split("/");
   main.setAttribute("aria-busy", "true");
-  const slow = setTimeout(() => say("Still loading: a detector that was not active reads its files first"), SLOW_MS);
+  let loaded = () => {};
+  const slow = setTimeout(() => {
+    loaded = say("Still loading: a detector that was not active reads its files first", false, true);
+  }, SLOW_MS);
   try {
     const view = kind === "d" ? await detector(detectorId, name, new URLSearchParams(query), signal)
       : await (kind === "cluster" ? clusterView : detectorsView)(signal);
-    if (!signal.aborted) main.replaceChildren(...[view].flat());
+    if (!signal.aborted) {
+      main.replaceChildren(...[view].flat());
+      page.scrollTop = 0;
+      // The page scrolls, not the document, so keys scroll it only from inside.
+      if (document.activeElement === document.body) main.focus({ preventScroll: true });
+    }
   } catch (error) {
     if (!signal.aborted) main.replaceChildren(failure(error));
   } finally {
     clearTimeout(slow);
+    loaded();
     if (!signal.aborted) main.removeAttribute("aria-busy");
   }
 }
@@ -62,8 +72,10 @@ async function detector(id, name, query, signal) {
 }
 
 function signInForm() {
-  const token = h("input", { type: "password", autocomplete: "off", required: true, spellcheck: "false" });
   const failed = h("p", { class: "failed", role: "alert" });
+  const token = h("input", {
+    type: "password", autocomplete: "off", required: true, spellcheck: "false", oninput: () => failed.replaceChildren(),
+  });
   const submit = async (event) => {
     event.preventDefault();
     // What was copied from a terminal may have blanks around it.
@@ -86,5 +98,9 @@ function signInForm() {
 
 signOutButton.addEventListener("click", signOut);
 session.addEventListener("ended", show);
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", () => {
+  // What failed, failed in the view that is left.
+  unsay(".failed");
+  show();
+});
 show();

@@ -72,7 +72,7 @@ class StateNode(Struct):
 
 
 class StateRule(Struct):
-    """A rule, with what it cost since the detector was activated."""
+    """A rule, with how often it fired and what it cost, counted since `counted_since`."""
 
     ruleId: str
     name: str
@@ -85,6 +85,15 @@ class StateRule(Struct):
     """The share of events for which it was evaluated."""
     time_share: float | UnsetType = UNSET
     """Its share of the time that all rules took."""
+
+
+class CountedSince(Struct):
+    """Where the figures of rules begin: at the first event, unless an older version had the detector."""
+
+    event: int
+    """The number of events before."""
+    clock_ms: float | UnsetType = UNSET
+    """The time of the last of them; absent if there was none."""
 
 
 class State(Struct):
@@ -101,6 +110,8 @@ class State(Struct):
     bytes: dict[str, int] | UnsetType = UNSET
     samples: int | UnsetType = UNSET
     """At how many events the time of indexed rules was measured."""
+    counted_since: CountedSince | UnsetType = UNSET
+    """Since when `times_true`, `evaluated_share` and `time_share` of rules are counted."""
     journal: dict[str, Any] | UnsetType = UNSET
     snapshot: dict[str, int] | UnsetType = UNSET
     worker: dict[str, Any] | UnsetType = UNSET

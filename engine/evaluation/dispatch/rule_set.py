@@ -240,6 +240,23 @@ class RuleSet:
             found += took_ns.get(self._members.updater_of(name), 0.0) / users[name]
         return found
 
+    def memory_ns(self) -> dict[NodeName, float]:
+        """Return the time that the updates of each indexed memory took at the sampled events."""
+        took_ns = self.samples.time_ns
+        return {name: took_ns[number] for name, number in self._members.updaters.items() if number in took_ns}
+
+    def restore_samples(
+        self,
+        events: int,
+        ran: Mapping[int, int],
+        rule_ns: Mapping[int, float],
+        memory_ns: Mapping[NodeName, float],
+    ) -> None:
+        """Go on from earlier samples of the same rules, which are given by priority."""
+        updaters = self._members.updaters
+        of_memories = {updaters[name]: time_ns for name, time_ns in memory_ns.items() if name in updaters}
+        self.samples.restore(events, ran, {**rule_ns, **of_memories})
+
     # -- events ---------------------------------------------------------------------------------------------
 
     def candidates(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[EnabledRule]:

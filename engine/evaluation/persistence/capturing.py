@@ -13,7 +13,9 @@ from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.facts.values import Event
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path
+from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.rule_book.shadows import Shadows
+from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.node_names import Joined, NodeName
@@ -36,6 +38,7 @@ class Saved(Protocol):
     events_seen: int
     priority_highest: int
     live: dict[str, LiveRule]
+    verdicts: Verdicts
     shadows: Shadows
 
     def install(self, rule: Rule, birth: int) -> None:
@@ -98,6 +101,8 @@ class Captured:
     newborn: list[tuple[NodeName, int]]
     joining: list[Joining]
     starts: list[CapturedStarts]
+    figures: Figures | None = None
+    """What was counted and measured; only snapshots have it."""
 
 
 _NOTHING: Mapping[int, Any] = {}

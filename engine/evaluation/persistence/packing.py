@@ -21,6 +21,7 @@ from engine.evaluation.persistence.capturing import (
     CapturedTable,
     Memory,
 )
+from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
@@ -64,7 +65,8 @@ def packed(captured: Captured) -> Iterator[bytes]:
         some = captured.rules[first : first + _KEYS]
         sources += [(rule.id, rule.source) for rule, _ in some if rule.source is not None]
         yield b""
-    yield packer.pack_map_header(len(captured.marks) + 6 + bool(sources) + bool(captured.starts))
+    optional = (bool(sources), bool(captured.starts), captured.figures is not None)
+    yield packer.pack_map_header(len(captured.marks) + 6 + sum(optional))
     for name, mark in captured.marks.items():
         yield packer.pack(name) + packer.pack(mark)
     yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
@@ -95,6 +97,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
         entries = [numbers_packed(times), numbers_packed(map(len, times.values()))]
         starts = numbers_packed(chain.from_iterable(times.values()))
         yield packer.pack([_path(path), birth, window_us, *entries, starts])
+    if captured.figures is not None:
+        yield packer.pack("figures")
+        yield from _figures(captured.figures)
 
 
 def numbers_packed(numbers: Iterable[int] | Iterable[float]) -> bytes:
@@ -239,6 +244,19 @@ def _parts(record: Any) -> list[Any]:
             return [panes, sums] if counts is None else [panes, sums, counts]
         case _:
             return [record]
+
+
+def _figures(figures: Figures) -> Iterator[bytes]:
+    packer = _packer()
+    yield packer.pack_map_header(5)
+    yield packer.pack("since") + packer.pack([*figures.since])
+    yield packer.pack("fired") + packer.pack(_entries(figures.fired))
+    yield packer.pack("ran") + packer.pack([figures.samples, *_entries(figures.ran)])
+    times = array("d", figures.rule_ns.values())
+    yield packer.pack("rule_ns") + packer.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])
+    yield packer.pack("memory_ns") + packer.pack_array_header(len(figures.memory_ns))
+    for node, time_ns in figures.memory_ns.items():
+        yield packer.pack([*_node(node), time_ns])
 
 
 def _numbers(column: "array[int] | array[float]") -> Iterator[bytes]:

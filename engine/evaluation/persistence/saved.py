@@ -34,6 +34,11 @@
 
     starts:   [path, last event before the latest birth, longest window in microseconds, slots, how many times
               each has, these times], see `Starts`. Absent if there are none
+    figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
+              of rules, and how often these fired; ran: the number of sampled events, priorities, and at how
+              many of the events these were evaluated; rule_ns: priorities, and the time that these took;
+              memory_ns: [condition as JSON, path, birth, time that the memory took]. Only in snapshots,
+              and absent in older ones; older programs ignore it
 
 A column of numbers is a byte string of little-endian 64-bit integers, or doubles for sums. Integers beyond 64
 bits have an extension type, so keys of any size survive. Long texts as keys have another, which holds their
@@ -52,6 +57,7 @@ from engine.evaluation.facts.values import LONG_TEXT, Event, part_of_key, slice_
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Captured, Saved, capture
+from engine.evaluation.persistence.figures import Figures, restore_figures
 from engine.evaluation.persistence.migrations import migrated
 from engine.evaluation.persistence.packing import (
     ANY_TEXT,
@@ -60,6 +66,7 @@ from engine.evaluation.persistence.packing import (
     numbers_unpacked,
     packed,
 )
+from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times
@@ -182,6 +189,24 @@ def load(detector: Saved, document: Any, version: int) -> None:
     # The limits may have changed. The next event evicts keys beyond them, and reports it.
     state.due = state.live > state.live_max or state.keyed_bytes > state.bytes_max
     state.eviction.resume()
+
+
+def load_figures(detector: Saved, document: Any) -> None:
+    """Have a loaded detector count on from the figures of its document; from now on, if it has none."""
+    stored = document.get("figures")
+    if stored is None:
+        since = (
+            CountedSince(detector.events_seen, detector.clock_us) if detector.events_seen else CountedSince()
+        )
+        detector.verdicts.restore(since, {})
+        return
+    samples, *ran = stored["ran"]
+    priorities, times = stored["rule_ns"]
+    rule_ns = zip(numbers_unpacked(priorities), numbers_unpacked(times, "d"), strict=True)
+    memory_ns = {NodeName(*_node(node), birth): time_ns for *node, birth, time_ns in stored["memory_ns"]}
+    since = CountedSince(*stored["since"])
+    figures = Figures(since, _entries(stored["fired"]), samples, _entries(ran), dict(rule_ns), memory_ns)
+    restore_figures(detector, figures)
 
 
 def _node(saved: list[Any]) -> tuple[Condition, Path]:

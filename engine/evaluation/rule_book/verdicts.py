@@ -2,16 +2,25 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from struct import Struct, pack
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.evaluation.rules import Fired
 
 _COUNTED_AT_ONCE: Final = 1 << 12
 _ONE: Final = Struct("<q")
 _PRIORITY: Final = attrgetter("priority")
+
+
+class CountedSince(NamedTuple):
+    """Where the count of firings began."""
+
+    event: int = 0
+    """The number of events before it: 0 unless an older program had the detector, which stored no count."""
+    clock_us: int | None = None
+    """The time of the last of them."""
 
 
 class Verdicts:
@@ -26,6 +35,7 @@ class Verdicts:
         self._together: dict[bytes, int] = {}
         """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
+        self.since = CountedSince()
 
     def note(self, first: int, fired: Sequence[Fired]) -> None:
         """Add the rules that fired at successive events. `first` is the number of the first event."""
@@ -48,6 +58,16 @@ class Verdicts:
         """Return how often a rule has fired."""
         self._count()
         return self._counts[priority]
+
+    def counts(self) -> dict[int, int]:
+        """Return how often each rule has fired, by priority, without those that never did."""
+        self._count()
+        return dict(self._counts)
+
+    def restore(self, since: CountedSince, counts: Mapping[int, int]) -> None:
+        """Count on from stored counts."""
+        self._together.clear()
+        self.since, self._counts = since, Counter(counts)
 
     def forget(self, priority: int) -> None:
         """Forget a rule that was removed."""

@@ -242,7 +242,8 @@ class Activation:
                 self._stir()
         except Exception as error:  # noqa: BLE001 -- a background task: nobody awaits its exception
             # The journal has all data, and the next attempt starts afresh.
-            _log.exception("a snapshot of the detector %s failed", self.detector_id)
+            fields = {"detector": self.detector_id, "operation": "save"}
+            _log.exception("a snapshot of the detector %s failed", self.detector_id, extra={"fields": fields})
             self._not_saved(StorageError(f"{type(error).__name__}: {error}"))
         else:
             self.tell(counts={SNAPSHOTS_WRITTEN: 1})

@@ -177,7 +177,8 @@ class DetectorQueue:
             # Whoever cancelled it has answered the waiting requests, and nobody awaits its result.
             self._cancelled = True
         except Exception as error:  # noqa: BLE001 -- every batch must be answered
-            _log.exception("the queue of the detector %s failed", self.detector_id)
+            fields = {"detector": self.detector_id}
+            _log.exception("the queue of the detector %s failed", self.detector_id, extra={"fields": fields})
             self._lost_because = f"an internal error: {type(error).__name__}: {error}"
         finally:
             self._task = None
@@ -220,7 +221,8 @@ class DetectorQueue:
             else:
                 await self._idle()
         except ActorDied as error:
-            _log.warning("the detector %s is lost: %s", self.detector_id, error)
+            fields = {"detector": self.detector_id}
+            _log.warning("the detector %s is lost: %s", self.detector_id, error, extra={"fields": fields})
             activation.tell(counts={DETECTORS_LOST: 1})
             activation.survives()
             self._lose(f"its process was lost: {error}")

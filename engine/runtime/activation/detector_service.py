@@ -9,12 +9,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.loads import Load, leaver
 from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
+from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
@@ -111,6 +114,14 @@ class DetectorService:
         """Whether more than one batch or call is unanswered."""
         return sum([server.under_way for server in self.servers]) > 1
 
+    def log(self, logged: Logged) -> bool:
+        """Send a record to the supervisor, for the service's log; return whether there is one."""
+        supervisor = self._supervisor
+        if supervisor is None or not supervisor.connected:
+            return False
+        supervisor.note(LOGGED, msgspec.msgpack.encode(logged))
+        return True
+
     def _lost(self, server: LinkServer) -> None:
         del self.servers[server]
         if not self.servers:
@@ -176,7 +187,10 @@ class DetectorService:
         settings = self._settings
         found = leaver(loads, settings.load_s, resident_bytes(), settings.actor_bytes_max)
         if found is not None:
-            _log.warning("the detector %s leaves its worker", self.queues[found.epoch].detector_id)
+            leaving = self.queues[found.epoch].detector_id
+            _log.warning(
+                "the detector %s leaves its worker", leaving, extra={"fields": {"detector": leaving}}
+            )
             self.queues[found.epoch].move(alone=found.alone)
 
     def _report(self, epoch: int, port: DetectorPort, report: Report) -> None:

@@ -2,16 +2,16 @@
 
 import asyncio
 import itertools
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import ABANDONABLE, methods_for_front_ends
 from engine.runtime.contract.errors import shutting_down
+from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.transport.link import Link
@@ -20,20 +20,7 @@ from engine.runtime.transport.link_server import LinkServer
 LOOK: Final = "look"
 """The note that another service has revoked a token."""
 
-LOGGED: Final = "logged"
-"""The note that carries a record for the service's log."""
-
 _LINGER_S: Final = 2.0
-
-
-class Logged(msgspec.Struct, frozen=True, array_like=True):
-    """A record of the directory's log, for the log of a service."""
-
-    logger: str
-    level: int
-    message: str
-    fields: dict[str, str]
-    detail: str
 
 
 class DirectoryService:
@@ -73,19 +60,12 @@ class DirectoryService:
         server.methods = {"open": partial(self._open, server), "ping": self._ping}
         return server.link()
 
-    def log(self, record: logging.LogRecord, detail: str) -> None:
-        """Send a record to the first service, whose log people read."""
-        fields: Mapping[str, Any] = getattr(record, "fields", None) or {}
+    def log(self, logged: Logged) -> bool:
+        """Send a record to the first service, whose log people read; return whether there is one."""
         for server in self._services:
-            logged = Logged(
-                record.name,
-                record.levelno,
-                record.getMessage(),
-                {name: str(value) for name, value in fields.items()},
-                detail,
-            )
             server.note(LOGGED, msgspec.msgpack.encode(logged))
-            return
+            return True
+        return False
 
     async def _open(self, server: LinkServer, node: str) -> str:
         """Begin to serve a service on a node; return the path of the data folder.

@@ -1,16 +1,16 @@
 """A front end's fleet in the cluster that this process belongs to."""
 
 import dataclasses
-import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import msgspec
 
-from engine.runtime.broker.directory_service import LOGGED, LOOK, Logged
+from engine.runtime.broker.directory_service import LOOK
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.cluster.ray_directory import RayDirectory
+from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.messages import Note
 from snapshots.data_folder.identity import begin_folder
@@ -37,7 +37,7 @@ def fleet_on_ray(
         if note.name == LOOK:
             fleet.look_again()
         elif note.name == LOGGED:
-            _log(msgspec.msgpack.decode(note.body, type=Logged))
+            msgspec.msgpack.decode(note.body, type=Logged).log()
 
     broker = RemoteBroker(
         settings, directory.connect, noted=noted, not_ready=not_ready, problem=problem, end=directory.end
@@ -45,9 +45,3 @@ def fleet_on_ray(
     # Others cannot join a Ray that is reached by Unix sockets only.
     fleet = Fleet(settings, broker, shared=settings.transport != "unix")
     return fleet
-
-
-def _log(record: Logged) -> None:
-    """Log what the directory has logged."""
-    extra = {"fields": record.fields, "detail": record.detail}
-    logging.getLogger(record.logger).log(record.level, "%s", record.message, extra=extra)

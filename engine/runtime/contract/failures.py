@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from engine.runtime.contract.errors import Superseded
+from engine.runtime.contract.log_records import bounded
 from snapshots import errors
 from snapshots.errors import StorageError
 
@@ -61,7 +62,7 @@ def encode_failure(error: Exception) -> bytes:
         type_name = StorageError.__name__
     elif known is not type(error):
         type_name, text = ActorFailed.__name__, f"{type_name}: {text}"
-    trace = "".join(traceback.format_exception(error))
+    trace = bounded("".join(traceback.format_exception(error)))
     # A lone surrogate, as in a file's name, cannot be encoded.
     text, trace = (each.encode(errors="backslashreplace").decode() for each in (text, trace))
     return _encoder.encode(_Failure(type_name, text, trace))

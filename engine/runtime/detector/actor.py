@@ -2,15 +2,17 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.differences import Samples
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
+from engine.runtime.contract.log_records import WORK
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import READS, STATE, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
@@ -38,6 +40,8 @@ from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
+
+_NO_WORK: Final[Mapping[str, str]] = {}
 
 
 class DetectorActor:
@@ -153,6 +157,7 @@ class DetectorActor:
         for operation in batch:
             if room_bytes <= 0:
                 break
+            WORK.set({"detector": active.detector_id, "operation": operation.kind})
             if full is not None and operation.kind not in READS:
                 answers.append(full)
                 continue
@@ -169,6 +174,7 @@ class DetectorActor:
             if applied.entry is not None:
                 entries.append(applied.entry)
                 reached = position(active.detector)
+        WORK.set(_NO_WORK)
         try:
             missing = self._make_durable(active, entries, reached, now_us)
         except BaseException:

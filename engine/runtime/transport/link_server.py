@@ -157,7 +157,7 @@ class LinkServer:
         message: Response = (
             Answered(number, outcome.answers, outcome.crash)
             if isinstance(outcome, Reply)
-            else _raised(number, outcome)
+            else _raised(number, outcome, "batch")
         )
         if isinstance(message, Answered) and (size := bytes_of(message.answers)) > ANNOUNCED_BYTES:
             self._announced[number] = message
@@ -178,7 +178,7 @@ class LinkServer:
             arguments = msgspec.msgpack.decode(ask.arguments)
             result = await self.methods[ask.method](*arguments)
         except Exception as error:  # noqa: BLE001 -- the caller raises it
-            self._send(_raised(ask.number, error))
+            self._send(_raised(ask.number, error, ask.method))
             return
         self._send(Returned(ask.number, msgspec.Raw(encoder.encode(result))))
 
@@ -193,7 +193,7 @@ class LinkServer:
         self._when_lost()
 
 
-def _raised(number: int, error: Exception) -> Response:
+def _raised(number: int, error: Exception, operation: str) -> Response:
     if error is MOVED:
         return Moved(number)
     match error:
@@ -204,5 +204,6 @@ def _raised(number: int, error: Exception) -> Response:
         case StorageError() | Superseded():
             pass
         case _:
-            _log.error("a call from another process failed", exc_info=error)
+            fields = {"operation": operation}
+            _log.error("a call from another process failed", exc_info=error, extra={"fields": fields})
     return Failed(number, encode_failure(error))

@@ -26,12 +26,27 @@ export function row(...cells) {
   return h("tr", {}, cells.map((cell) => h("td", {}, cell)));
 }
 
-// Says something to everyone, screen readers included.
-export function say(text, failed = false) {
+const SAID_MS = 4000;
+
+// Says something to everyone, screen readers included; returns a function that takes it back once its cause has gone.
+// What failed stays until then, until something else is said or done, or until the reader closes it.
+export function say(text, failed = false, lasting = failed) {
   const place = document.getElementById("said");
-  place.replaceChildren(h("p", { class: failed ? "failed" : "" }, text));
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => place.replaceChildren(), failed ? 15_000 : 4_000);
+  const message = h("p", { class: failed ? "failed" : "" }, h("span", {}, text), failed &&
+    h("button", { type: "button", "aria-label": "Close the message", onclick: () => message.remove() }, "×"));
+  place.replaceChildren(message);
+  if (!lasting) setTimeout(() => message.remove(), SAID_MS);
+  return () => message.remove();
+}
+
+// Takes back what was said last: something else is done now.
+export function unsay(which = "p") {
+  document.querySelector(`#said ${which}`)?.remove();
+}
+
+// Why a list is empty.
+export function nothing(text) {
+  return h("p", { class: "quiet nothing" }, text);
 }
 
 export function failure(error) {
@@ -43,6 +58,7 @@ export function action(label, work, attributes = {}) {
   const button = h("button", { type: "button", ...attributes, onclick: run }, label);
   async function run() {
     button.disabled = true;
+    unsay();
     try {
       await work();
     } catch (error) {

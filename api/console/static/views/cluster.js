@@ -1,6 +1,6 @@
 // The nodes and what is active on them; detectors are moved, and nodes drained.
 
-import { action, h, row, say, table } from "../shared/dom.js";
+import { action, h, nothing, row, say, table } from "../shared/dom.js";
 import { bytes, count } from "../shared/format.js";
 import { call } from "../shared/service.js";
 
@@ -20,13 +20,17 @@ export async function clusterView(signal) {
     const focused = document.activeElement?.dataset.key;
     const active = shown.workers.flatMap((worker) => (worker.detectors ?? []).map((one) => ({ ...one, worker })));
     told.textContent = shown.no_room;
-    nodes.replaceChildren(table(["Node", "Address", "CPUs", "Free", "Workers", "Detectors", "State", ""],
-      shown.nodes.map((node) => nodeRow(node, shown.workers, active))));
+    nodes.replaceChildren(shown.nodes.length
+      ? table(["Node", "Address", "CPUs", "Free", "Workers", "Detectors", "State", ""],
+        shown.nodes.map((node) => nodeRow(node, shown.workers, active)))
+      : nothing("The service does not know its nodes: they have not answered yet."));
     summary.textContent = `${count(active.length, "active detector")}` +
       (active.length > SHOWN ? `, of which ${SHOWN} are shown` : "");
     const takers = shown.nodes.filter((node) => node.alive && !node.draining && node.cpus);
-    detectors.replaceChildren(table(["Detector", "Node", "Waiting", "State", "Move to"],
-      active.slice(0, SHOWN).map((one) => detectorRow(one, shown.nodes, takers))));
+    detectors.replaceChildren(active.length
+      ? table(["Detector", "Node", "Waiting", "State", "Move to"],
+        active.slice(0, SHOWN).map((one) => detectorRow(one, shown.nodes, takers)))
+      : nothing("A detector becomes active with its first request, and rests when it has had none for a while."));
     if (focused) document.querySelector(`[data-key="${focused}"]`)?.focus();
   }
 
@@ -75,10 +79,13 @@ export async function clusterView(signal) {
   }
 
   await look();
+  let answersAgain = () => {};
   const timer = setInterval(() => {
     // Drawing the list again would lose the choice of a node.
     if (document.hidden || [...detectors.querySelectorAll("select")].some((to) => to.value || to.matches(":focus"))) return;
-    look().catch((error) => signal.aborted || say(error.message, true));
+    look().then(
+      () => answersAgain(),
+      (error) => { if (!signal.aborted) answersAgain = say(error.message, true); });
   }, LOOK_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   return [h("h1", {}, "Cluster"), told, h("h2", {}, "Nodes"), nodes, h("h2", {}, "Detectors"), summary, detectors];

@@ -1,6 +1,6 @@
 // All detectors: a page at a time, since there may be many thousands.
 
-import { action, h, row, say, table } from "../shared/dom.js";
+import { action, h, nothing, row, say, table, unsay } from "../shared/dom.js";
 import { count } from "../shared/format.js";
 import { call } from "../shared/service.js";
 
@@ -27,12 +27,14 @@ export async function detectorsView(signal) {
     const shown = known.filter((one) => `${one.name} ${one.id}`.toLowerCase().includes(wanted));
     told.textContent = `${count(shown.length, "detector")}${complete ? "" : ", and more that are not loaded"}`;
     more.hidden = complete;
-    list.replaceChildren(table(["Name", "Id", ""], shown.slice(0, 1000).map((one) => row(
+    list.replaceChildren(shown.length ? table(["Name", "Id", ""], shown.slice(0, 1000).map((one) => row(
       h("a", { href: `#/d/${one.id}/rules` }, one.name),
       h("code", {}, one.id),
       h("div", { class: "bar" },
         action("Copy", () => copy(one)),
-        action("Delete", () => remove(one), { class: "danger" }))))));
+        action("Delete", () => remove(one), { class: "danger" })))))
+      : nothing(!known.length ? "There are no detectors yet. Type a name, and press Create."
+        : `No name or id contains “${filter.value}”${complete ? "." : ", among those that are loaded."}`));
   }
 
   // With all that its rules remember; a million keys take seconds.
@@ -56,6 +58,7 @@ export async function detectorsView(signal) {
   const name = h("input", { required: true, maxlength: 255, placeholder: "Name of a new detector", "aria-label": "Name" });
   const create = async (event) => {
     event.preventDefault();
+    unsay();
     try {
       const { id } = await call("POST", "detectors", { name: name.value });
       location.hash = `#/d/${id}/rules`;

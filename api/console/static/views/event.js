@@ -1,7 +1,7 @@
 // A form for an event: explains what it would do, or has it evaluated.
 
 import { ruleChoice } from "../shared/choice.js";
-import { field, h, say, submitQuickly } from "../shared/dom.js";
+import { field, h, nothing, say, submitQuickly, unsay } from "../shared/dom.js";
 import { count, time } from "../shared/format.js";
 import { call, rulesOf } from "../shared/service.js";
 import { explainedTree } from "../shared/tree.js";
@@ -19,6 +19,15 @@ export async function eventView(detector, query, signal) {
   const rule = ruleChoice(rules, query.get("rule"), undefined, "All rules");
   const only = h("input", { type: "checkbox" });
   const shown = h("div", { "aria-live": "polite" });
+  let refused = null;
+
+  // What was refused is changed now.
+  function changed() {
+    if (!refused) return;
+    refused();
+    refused = null;
+    shown.replaceChildren();
+  }
 
   function body() {
     const event = { fields: parsed(fields.value, "Fields"), timestamp_ms: moment(when.value) };
@@ -42,6 +51,7 @@ export async function eventView(detector, query, signal) {
         `of ${one ? 1 : rules.length} would fire. Nothing was recorded.`),
       complete ? "" : h("p", { class: "quiet" }, "There are too many rules to explain each of them at once, so only those " +
         "that fire are shown. Choose a rule to see why it does not."),
+      found.length ? "" : nothing(!rules.length ? "The detector has no rules yet." : "No rule fires, and only those that do are shown."),
       ...found.slice(0, SHOWN).map((one) => explained(one, now_ms, found.length < 6)),
       found.length > SHOWN ? h("p", { class: "quiet" }, `${found.length - SHOWN} more are not shown.`) : "");
   };
@@ -72,15 +82,17 @@ export async function eventView(detector, query, signal) {
 
   const run = (work) => async (event) => {
     event.preventDefault();
+    unsay();
     try {
       await work();
     } catch (error) {
       shown.replaceChildren(h("pre", { class: "failed", role: "alert" }, error.message));
-      say("The event was not taken", true);
+      refused = say("The event was not taken", true);
     }
+    shown.scrollIntoView({ block: "nearest" });
   };
   return h("section", { class: "columns" },
-    h("form", { onsubmit: run(explain), onkeydown: submitQuickly },
+    h("form", { onsubmit: run(explain), onkeydown: submitQuickly, oninput: changed },
       field("Fields, as JSON", fields),
       field("Time", when, "Empty for now; or ISO 8601, in UTC unless it names a zone; or milliseconds since 1970"),
       h("details", {}, h("summary", {}, "Variables"), field("Variables, as JSON", vars, "What names with a $ stand for")),

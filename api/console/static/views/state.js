@@ -1,7 +1,7 @@
 // What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
 import { ruleChoice } from "../shared/choice.js";
-import { action, failure, h, row, table } from "../shared/dom.js";
+import { action, failure, h, nothing, row, table } from "../shared/dom.js";
 import { bytes, count, time } from "../shared/format.js";
 import { call, rulesOf } from "../shared/service.js";
 import { explainedTree } from "../shared/tree.js";
@@ -12,24 +12,35 @@ export async function stateView(detector, query, signal) {
   const path = `detectors/${detector.id}/state`;
   const ask = (parameters) => call("GET", `${path}?${new URLSearchParams(parameters)}`, undefined, signal);
   const whole = await ask({});
-  const tree = h("div", { "aria-live": "polite" });
-
   const share = (number) => (number === undefined ? "" : `${(number * 100).toPrecision(3)} %`);
   const keyText = (key) => h("code", {}, JSON.stringify(key));
 
-  const keys = pages(ask, "keys", "Find keys that begin with", ["Key", "Last event", "Memories", ""], (one) => [
+  const keys = pages(ask, "keys", "Find keys that begin with", ["Key", "Last event", "Memories", ""], (one, found) => [
     keyText(one.key), one.last_event.toLocaleString("en"), String(one.memories),
-    action("Look", () => look(one.key))]);
+    action("Look", () => look(one.key, found), { "aria-expanded": "false" })],
+  (prefix) => prefix ? `No live key begins with “${prefix}”.`
+    : !whole.events ? "No event has come yet."
+    : "No rule remembers anything for a key now: rules do so under `per`, and keys are dropped once what they remember has run out.");
   const nodes = pages(ask, "nodes", null, ["Remembered", "For each", "Entries", "Takes", "Read by"], (one) => [
-    h("code", {}, one.text), one.per.join(", "), one.entries.toLocaleString("en"), bytes(one.bytes), count(one.uses, "rule")]);
+    h("code", {}, one.text), one.per.join(", "), one.entries.toLocaleString("en"), bytes(one.bytes), count(one.uses, "rule")],
+  () => "No rule that is on looks back: those with `once`, `count` and the like remember something.");
   const costs = pages(ask, "rules", "Find rules that begin with", ["Rule", "Fired", "Evaluated at", "Share of time"], (one) => [
     h("a", { href: `#/d/${detector.id}/timeline?rule=${one.ruleId}` }, one.name),
-    one.times_true.toLocaleString("en"), share(one.evaluated_share), share(one.time_share)]);
+    one.times_true.toLocaleString("en"), share(one.evaluated_share), share(one.time_share)],
+  (prefix) => prefix ? `No rule's name begins with “${prefix}”.` : "The detector has no rules yet.");
 
   let rules;
-  // The standing verdicts of rules for one key.
-  async function look(key) {
+  // Shows the standing verdicts of rules for one key below the key's row, or hides them again.
+  async function look(key, keyRow) {
+    const button = keyRow().querySelector("button");
+    const shownBefore = keyRow().nextElementSibling;
+    if (shownBefore?.classList.contains("looked")) {
+      shownBefore.remove();
+      button.setAttribute("aria-expanded", "false");
+      return;
+    }
     rules ??= await rulesOf(detector.id, signal);
+    if (!rules.length) throw new Error("The detector has no rules any more.");
     const chosen = ruleChoice(rules, null, draw);
     const shown = h("div");
     async function draw() {
@@ -39,9 +50,12 @@ export async function stateView(detector, query, signal) {
           (clock_ms === undefined ? "." : ` and came at ${time(clock_ms)}, by the detector's clock.`)),
         explainedTree(node, clock_ms));
     }
-    tree.replaceChildren(h("h2", {}, "For ", keyText(key)), chosen.element, shown);
     await draw();
-    tree.scrollIntoView({ block: "nearest" });
+    const looked = h("tr", { class: "looked" }, h("td", { colspan: 4, "aria-live": "polite" },
+      h("h3", {}, "For ", keyText(key)), chosen.element, shown));
+    keyRow().after(looked);
+    button.setAttribute("aria-expanded", "true");
+    looked.scrollIntoView({ block: "nearest" });
   }
 
   // A million keys take seconds to read, so the figures come first.
@@ -59,9 +73,15 @@ export async function stateView(detector, query, signal) {
         (whole.snapshot.saved_ms === undefined ? "" : `, saved at ${time(whole.snapshot.saved_ms)}`),
       "Runs in": whole.worker && `${whole.worker.node}, process ${whole.worker.pid}, ${bytes(whole.worker.resident_bytes ?? 0)}`,
     }),
-    h("h2", {}, "Keys"), keys.element, tree,
+    h("h2", {}, "Keys"), keys.element,
     h("h2", {}, "What is remembered"), nodes.element,
-    h("h2", {}, "What rules cost since the detector was activated"), costs.element);
+    h("h2", {}, "What rules fired and cost"), h("p", { class: "quiet" }, since(whole.counted_since)), costs.element);
+}
+
+function since({ event, clock_ms }) {
+  return event
+    ? `Since event ${event.toLocaleString("en")}, at ${time(clock_ms)}: a version that stored no figures had the detector before.`
+    : "Since the first event.";
 }
 
 function facts(told) {
@@ -70,7 +90,8 @@ function facts(told) {
 }
 
 // A list that is loaded a page at a time.
-function pages(ask, list, searched, heads, cells) {
+// `cells` gets an entry, and a function that returns its row; `empty` says for a prefix why there is none.
+function pages(ask, list, searched, heads, cells, empty) {
   let after, found = [], asked = 0;
   const shown = h("div", {}, h("p", { class: "quiet" }, "Loading …"));
   const more = action("More", () => load(after));
@@ -97,8 +118,8 @@ function pages(ask, list, searched, heads, cells) {
     after = page.after;
     more.hidden = after === undefined;
     shown.replaceChildren(found.length
-      ? table(heads, found.map((one) => row(...cells(one))))
-      : h("p", { class: "quiet" }, "None."));
+      ? table(heads, found.map((one) => { const own = row(...cells(one, () => own)); return own; }))
+      : nothing(empty(prefix?.value)));
   }
 
   return { element: h("div", {}, prefix, shown, more), begin };

@@ -3,6 +3,8 @@
 A member is in the bucket of each of its triggers: in the index, or at the memory that is its trigger.
 """
 
+from collections.abc import Mapping
+
 from engine.evaluation.dispatch.indexing.buckets import Bucket
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.member_rows import MemberRows
@@ -61,6 +63,11 @@ class IndexMembers:
     def updater_of(self, name: NodeName) -> int:
         """Return the number of a memory's updater."""
         return self._updater_of[name]
+
+    @property
+    def updaters(self) -> Mapping[NodeName, int]:
+        """The numbers of the updaters of all indexed memories."""
+        return self._updater_of
 
     def join_due(self, now_us: int, tick: int) -> None:
         """Have some memories join older ones, which read the same from the event after `tick` on."""

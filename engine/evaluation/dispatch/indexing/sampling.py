@@ -5,7 +5,7 @@ comparison.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +44,12 @@ class Samples:
         """Forget a member that is no longer indexed."""
         self.ran.pop(member, None)
         self.time_ns.pop(member, None)
+
+    def restore(self, events: int, ran: Mapping[int, int], time_ns: Mapping[int, float]) -> None:
+        """Go on from earlier samples."""
+        self.events, self.ran = events, Counter(ran)
+        self.time_ns.clear()
+        self.time_ns.update(time_ns)
 
     def timed(
         self, met: Sequence[Bucket | Selected], tests: Sequence[SliceTest]

@@ -46,7 +46,14 @@ def overview(detector: Detector) -> dict[str, Any]:
         },
         "bytes": {"held": state.bytes, "max": state.bytes_max},
         "samples": rule_set.samples.events,
+        "counted_since": _counted_since(detector),
     }
+
+
+def _counted_since(detector: Detector) -> dict[str, Any]:
+    """Return where the count of firings began: how many events came before, and the time of the last one."""
+    event, clock_us = detector.verdicts.since
+    return {"event": event, **({} if clock_us is None else {"clock_ms": milliseconds(clock_us)})}
 
 
 # -- keys ---------------------------------------------------------------------------------------------------

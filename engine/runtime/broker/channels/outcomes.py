@@ -80,10 +80,12 @@ class Outcomes:
             self._mailbox.put_back(batch[done:])
             return
         message = f"an internal error; its reference in the log is {crash.reference}"
-        fields = {"request": batch[done].request_id, "detector": self._detector_id}
+        failed = batch[done]
+        operation = failed.operation.kind
+        fields = {"request": failed.request_id, "detector": self._detector_id, "operation": operation}
         extra = {"fields": fields, "detail": crash.detail}
         _log.error("detector %s: %s", self._detector_id, message, extra=extra)
-        batch[done].settle(Refused((Entry(INTERNAL, message),)))
+        failed.settle(Refused((Entry(INTERNAL, message),)))
         self._mailbox.put_back(batch[done + 1 :])
 
     def _fail(self, batch: list[Request], error: Exception) -> str:
@@ -124,10 +126,12 @@ class Outcomes:
         return message
 
     def _fields(self, batch: Sequence[Request]) -> dict[str, str]:
-        """Return the log fields: the detector, and a few of the requests in flight."""
+        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight."""
         ids = [request.request_id for request in batch if request.request_id]
         more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
-        return {"detector": self._detector_id, "requests": " ".join(ids[:_IDS_LOGGED]) + more}
+        kinds = " ".join(sorted({request.operation.kind for request in batch}))
+        shown = " ".join(ids[:_IDS_LOGGED]) + more
+        return {"detector": self._detector_id, "operation": kinds, "requests": shown}
 
 
 def _unknown_outcome() -> DetectorUnavailable:

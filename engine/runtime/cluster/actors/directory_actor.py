@@ -1,10 +1,7 @@
 """The directory's process: the only one in a cluster that places the detectors of a data folder."""
 
-import asyncio
-import logging
 import os
 import sys
-import traceback
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,10 +12,12 @@ from engine.runtime.catalogue.directory_thread import DirectoryThreads
 from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.ray_nodes import RayNodes
+from engine.runtime.contract.log_records import ForwardedLogs
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link import Link
 
-_OWN_LOGS: Final = ("engine", "snapshots")
+_LOG_RECORDS_MAX: Final = 200
+"""The most records of the directory's log that a service logs in ten seconds, with those of all workers."""
 
 
 class DirectoryActor(ServingActor):
@@ -66,26 +65,8 @@ class DirectoryActor(ServingActor):
                 abandoned_s=self._settings.abandoned_s,
                 ended=lambda: os._exit(0),
             )
-            handler = _ServiceLogHandler(self._serving.loop, self._service)
-            for name in _OWN_LOGS:
-                logging.getLogger(name).addHandler(handler)
+            ForwardedLogs(self._serving.loop, self._service.log, records_max=_LOG_RECORDS_MAX).begin()
         return self._service.link()
-
-
-class _ServiceLogHandler(logging.Handler):
-    """Sends records to the services: nobody reads the log of an actor."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, service: DirectoryService) -> None:
-        super().__init__()
-        self._loop = loop
-        self._service = service
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, from any thread."""
-        detail = getattr(record, "detail", None) or ""
-        if record.exc_info:
-            detail += "".join(traceback.format_exception(*record.exc_info))
-        self._loop.call_soon_threadsafe(self._service.log, record, detail)
 
 
 def _give_up(reason: str) -> None:

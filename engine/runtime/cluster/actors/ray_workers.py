@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import msgspec
 import ray
 from ray.exceptions import RayError
 
@@ -18,6 +19,7 @@ from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import WorkerAnswer
 from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
@@ -125,6 +127,9 @@ class RayWorkerPort(RayActor, WorkerPort):
     def _noted(self, note: Note) -> None:
         if note.name == REPORT:
             self.reported(decode_report(note.body))
+        elif note.name == LOGGED:
+            # This process forwards it to the log of a service, as it does with its own records.
+            msgspec.msgpack.decode(note.body, type=Logged).log(worker=self.name, node=self.node)
 
 
 class RayWorkers(WorkerStarter):

@@ -13,6 +13,7 @@ from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.actors.shown_detectors import ShownDetectors
 from engine.runtime.cluster.ray_calls import SHOWN
 from engine.runtime.concurrency.threads import Threads
+from engine.runtime.contract.log_records import ForwardedLogs
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
@@ -34,6 +35,8 @@ _SMALL_BYTES: Final = 32 * 1024
 _SLOW_S: Final = 0.02
 """If the last batch of a detector took longer, to evaluate or to sync, a thread executes the next one: then
 no other detectors wait for it."""
+_LOG_RECORDS_MAX: Final = 20
+"""The most records of a worker's log that reach the service's log in ten seconds."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
@@ -168,6 +171,7 @@ class WorkerActor(ServingActor):
             self._service = DetectorService(
                 self._settings, self._make_place, self._measures, self.node, lambda: os._exit(0)
             )
+            ForwardedLogs(self._serving.loop, self._service.log, records_max=_LOG_RECORDS_MAX).begin()
             self._naming = self._serving.loop.create_task(self._shown.keep())
         return self._service.link(transport)
 

@@ -12,6 +12,7 @@ from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.inspecting.timelines import TimelineAsked
 from engine.language.condition import Scalar
+from engine.runtime.contract.log_records import bounded
 
 EVALUATE: Final = "evaluate"
 EVALUATE_EXPLAINED: Final = "evaluate_explained"
@@ -189,7 +190,7 @@ class Crash(msgspec.Struct, frozen=True):
         """Return what to say of an exception that an operation has raised."""
         # Without memory, nothing that the process still holds can be relied upon.
         harmless = operation.kind in READS and not isinstance(error, MemoryError)
-        trace = "".join(traceback.format_exception(error))
+        trace = bounded("".join(traceback.format_exception(error)))
         return cls(secrets.token_hex(6), trace, lost=not harmless)
 
 

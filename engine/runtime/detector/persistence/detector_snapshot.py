@@ -7,6 +7,7 @@ In version 3, the stored answers took the place of the state's version, which wa
 of the detector alone, with a state of the same version.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -17,6 +18,7 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.capturing import Captured, capture
+from engine.evaluation.persistence.figures import figures_of
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
@@ -48,7 +50,8 @@ class DetectorSnapshot:
 
 def take_snapshot(detector: Detector) -> DetectorSnapshot:
     """Copy a detector's state, between two events."""
-    return DetectorSnapshot(detector.limits, capture(detector))
+    captured = dataclasses.replace(capture(detector), figures=figures_of(detector))
+    return DetectorSnapshot(detector.limits, captured)
 
 
 def empty_snapshot() -> bytes:
@@ -101,4 +104,5 @@ def detector_from(body: bytes, version: int, answers: IdempotencyCache, default_
         )
     detector = Detector(limits=limits)
     saved.load(detector, document, state_version)
+    saved.load_figures(detector, document)
     return detector

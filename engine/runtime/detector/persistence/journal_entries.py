@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.persistence.packing import condition_bytes
 from engine.evaluation.persistence.saved import stored_condition
 from engine.evaluation.rules import Rule
@@ -301,4 +302,6 @@ def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
 
 def under_limits(detector: Detector, limits: Limits) -> Detector:
     """Return the detector under other limits. It takes the timestamps of events as they are."""
-    return Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
+    changed = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
+    restore_figures(changed, figures_of(detector))
+    return changed

@@ -13,11 +13,12 @@ import pytest
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.broker import Status
-from engine.runtime.broker.directory_service import LOGGED, LOOK, DirectoryService, Logged
+from engine.runtime.broker.directory_service import LOOK, DirectoryService
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -233,7 +234,8 @@ async def test_other_services_hear_of_a_revocation_and_the_first_one_logs(tmp_pa
         await other.revoke_token(ONE)
         record = logging.LogRecord("engine.x", logging.ERROR, "f", 1, "it %s", ("broke",), None)
         record.fields = {"detector": ONE}
-        directories.service.log(record, "why")
+        record.detail = "why"
+        assert directories.service.log(Logged.of(record))
         await until(lambda: len(told["one"]) == 2)
         assert [note.name for note in told["one"]] == [LOOK, LOGGED]
         logged = msgspec.msgpack.decode(told["one"][1].body, type=Logged)

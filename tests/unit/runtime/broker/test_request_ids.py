@@ -53,7 +53,7 @@ async def test_an_operation_that_breaks_the_engine_is_logged_with_its_own_reques
         broken = await asyncio.create_task(asked(fleet, detector_id, "second", crash=1))
         assert isinstance(broken, Refused)
         (fields,) = told(caplog, "an internal error")
-        assert fields == {"request": "second", "detector": detector_id}
+        assert fields == {"request": "second", "detector": detector_id, "operation": "evaluate"}
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -79,4 +79,4 @@ async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
             assert (await first).code == 1502
             await until(lambda: told(caplog, "its process died during requests"))
         (fields,) = told(caplog, "its process died during requests")
-        assert fields == {"detector": detector_id, "requests": "one"}
+        assert fields == {"detector": detector_id, "operation": "evaluate", "requests": "one"}

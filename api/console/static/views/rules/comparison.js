@@ -1,6 +1,6 @@
 // How the firings of a rule and its draft differ: three numbers, examples, and the draft's promotion.
 
-import { action, h } from "../../shared/dom.js";
+import { action, h, nothing } from "../../shared/dom.js";
 import { count, time } from "../../shared/format.js";
 import { call } from "../../shared/service.js";
 import { explainedTree } from "../../shared/tree.js";
@@ -13,9 +13,7 @@ const SHOWN = 50;
 // `promoted` is called with the rule once it has exchanged its condition with the draft's.
 export async function comparisonOf(path, rule, promoted) {
   const found = await call("GET", `${path}/${rule.id}/comparison?after=0`);
-  const examples = Object.entries(KINDS).flatMap(([kind, label]) =>
-    found.examples[kind].map((one) => (one.rule ? difference({ fired: kind, ...one })
-      : h("p", {}, `${label}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields))))));
+  const examples = Object.keys(KINDS).flatMap((kind) => found.examples[kind].map((one) => difference({ fired: kind, ...one })));
   const young = found.young_until_ms === null ? "One of the two has seen fewer events than the other, and looks back without a bound."
     : found.young_until_ms && `Up to ${time(found.young_until_ms)} they may differ because one has seen fewer events than the other.`;
   const numbers = h("span");
@@ -23,9 +21,10 @@ export async function comparisonOf(path, rule, promoted) {
   const section = h("section", { "aria-label": "Comparison with the draft" },
     h("p", {}, h("strong", {}, "Draft: "), numbers),
     young && h("p", { class: "quiet" }, young),
-    ...examples,
-    differences,
-    action("Promote the draft", async () => promoted(await call("POST", `${path}/${rule.id}/promote`))));
+    action("Promote the draft", async () => promoted(await call("POST", `${path}/${rule.id}/promote`))),
+    examples.length ? h("details", { class: "folded" }, h("summary", {}, `Examples (${examples.length})`), examples)
+      : nothing("No event has fired either of them since the comparison began."),
+    differences);
   tell(found);
   setTimeout(look, LOOK_MS, found);
   return section;
@@ -55,5 +54,6 @@ function difference(one) {
   const trees = [["the rule", one.rule], ["the draft", one.draft]].filter(([, node]) => node);
   return h("details", { class: "rule" },
     h("summary", {}, `${KINDS[one.fired]}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields))),
+    trees.length === 0 && h("pre", {}, JSON.stringify(one.fields, null, 2)),
     trees.map(([label, node]) => [h("p", { class: "quiet" }, `Why ${label} ${node.verdict ? "fired" : "did not fire"}:`), explainedTree(node, one.timestamp_ms)]));
 }

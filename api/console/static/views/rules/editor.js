@@ -29,7 +29,7 @@ export function editRule(rule, save) {
         saving.disabled = false;
       }
     };
-    dialog.append(h("form", { onsubmit: submit, onkeydown: submitQuickly },
+    dialog.append(h("form", { onsubmit: submit, onkeydown: submitQuickly, oninput: () => failed.replaceChildren() },
       field("Name", name),
       condition.element,
       h("label", { class: "check" }, notify, " Notify: its actions have the type “notify”"),

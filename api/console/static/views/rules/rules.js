@@ -1,6 +1,6 @@
 // The rules of a detector: a page of a list that may have thousands, and one rule in full.
 
-import { action, h, row, say, table } from "../../shared/dom.js";
+import { action, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
 import { call, parseCondition, rulesOf } from "../../shared/service.js";
 import { comparisonOf } from "./comparison.js";
@@ -34,12 +34,14 @@ export async function rulesView(detector, query, signal) {
     const shown = found.slice(from, from + PAGE);
     told.textContent = found.length
       ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
-      : rules.length ? "No rule matches the filter." : "No rules yet.";
+      : "0 rules";
     const turn = (label, to) => h("button", {
       type: "button", disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
     }, label);
     list.replaceChildren(
-      table(["On", "Priority", "Rule", "Notify", ""], shown.map(ruleRow), "stacked"),
+      shown.length ? table(["On", "Priority", "Rule", "Notify", ""], shown.map(ruleRow), "stacked")
+        : nothing(rules.length ? `No rule's name, id or condition contains “${filter.value}”.`
+          : "The detector has no rules yet, so no event fires anything. Press New rule."),
       found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || "");
   }
 
@@ -47,6 +49,7 @@ export async function rulesView(detector, query, signal) {
     const on = h("input", {
       type: "checkbox", checked: rule.enabled, "aria-label": `${rule.name} is on`,
       onchange: async () => {
+        unsay();
         try {
           replace(await call("PATCH", `${path}/${rule.id}`, { enabled: on.checked }));
           say(`${rule.name} is ${on.checked ? "on; its history begins anew" : "off"}`);
@@ -74,7 +77,7 @@ export async function rulesView(detector, query, signal) {
     whole.append(h("div", {},
       h("ul", { class: "tree" }, conditionTree(rule.condition)),
       h("p", { class: "quiet" }, "Id ", h("code", {}, rule.id)),
-      h("pre", {}, JSON.stringify(rule.condition, null, 2))));
+      h("details", { class: "folded" }, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(rule.condition, null, 2)))));
     const draft = rules.find((other) => other.draftOf === rule.id);
     if (draft?.enabled && rule.enabled) {
       comparisonOf(path, rule, async () => {
