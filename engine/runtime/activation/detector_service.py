@@ -246,6 +246,9 @@ class DetectorService:
             self._measures.keys_evicted,
             self._measures.shadows,
             self._lag.longest_s,
+            self._measures.events,
+            self._measures.actions,
+            self._measures.refused,
         )
 
     def _noted(self, note: Note) -> None:

@@ -59,6 +59,10 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     shadows: dict[str, int] = {}
     """See `Measures.shadows`."""
     loop_lag_s: float = 0.0
+    events: int = 0
+    actions: int = 0
+    refused: dict[int, int] = {}
+    """See `Measures.refused`."""
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -146,6 +150,9 @@ class Measured(msgspec.Struct):
     keys_evicted: int = 0
     cpu_s: float = 0.0
     shadows: dict[str, int] = {}
+    events: int = 0
+    actions: int = 0
+    refused: dict[int, int] = {}
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
