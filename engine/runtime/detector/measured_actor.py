@@ -84,6 +84,7 @@ class MeasuredActor(DetectorActor):
             keys=detector.state.live,
             state_bytes=detector.state.bytes,
             journal_bytes=active.store.journal_bytes,
+            events=detector.events_seen,
         )
 
     def _make_durable(self, *arguments: Any) -> str | None:

@@ -31,6 +31,13 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     journal_bytes: Annotated[
         int, Meta(description="The journal that the newest snapshot does not include.")
     ] = 0
+    events: Annotated[int, Meta(description="The events that it has evaluated since it was created.")] = 0
+    events_per_s: Annotated[float, Meta(description="Events a second, in the last five to ten seconds.")] = (
+        0.0
+    )
+    cpu: Annotated[
+        float, Meta(description="The processors that it takes in the same time: 1 is all of one.")
+    ] = 0.0
 
 
 class ProcessFigures(msgspec.Struct, frozen=True):
