@@ -16,6 +16,7 @@ from api.http.slow_path import SlowPath
 from api.observability.metrics_page import MetricsPage
 from api.observability.readiness import Readiness
 from api.observability.request_metrics import RequestMetrics
+from api.observability.log.throttle_log import ThrottleLog
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
@@ -35,6 +36,7 @@ class Application:
         self.memory = memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
         self._fleet = fleet
         self._metrics = RequestMetrics()
+        self._throttle_log = ThrottleLog()
         self._discard = BodyDiscard(settings.max_discard_bytes)
         self.readiness = Readiness(fleet.status)
         self.metrics_page = MetricsPage(self._look)
@@ -70,6 +72,9 @@ class Application:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
         for cause, count in self.budget.take_counts().items():
             self._metrics.count_cause(cause, count)
+        throttled = self.budget.take_throttled()
+        self._metrics.count_throttled(throttled)
+        self._throttle_log.note(throttled)
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 

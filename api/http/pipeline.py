@@ -1,11 +1,12 @@
 """The pipeline that every request passes: fast path or slow path, response, metrics and log."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from api.http.body.discard import BodyDiscard
 from api.http.body.reading import send_response
 from api.http.fast_path import FastPath
-from api.http.request.log import RequestLog
+from api.http.request.log import RequestLog, error_code
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
 from api.http.slow_path import STREAMS, SlowPath
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
@@ -43,9 +44,14 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 -- the one place where an exception becomes a response
             outcome = error_response(error)
         if not isinstance(outcome, Response):
-            self._finish(scope, request_timeout, *await outcome.serve(receive, send))
+            status, body = await outcome.serve(receive, send)
+            self._finish(scope, request_timeout, status, body)
+            # The status of a stream is sent before the error that ends it.
+            self._count_refusal(request_timeout, body)
             return
         self._finish(scope, request_timeout, outcome.status, outcome.body)
+        if outcome.status >= HTTPStatus.BAD_REQUEST:
+            self._count_refusal(request_timeout, outcome.body)
         if not request_timeout.body_is_read:
             await self.discard.refuse(outcome, receive, send, request_timeout.left_s)
             return
@@ -54,6 +60,10 @@ class Pipeline:
             await send_response(outcome, send)
         else:
             await respond(outcome.status, outcome.own_headers(), outcome.body)
+
+    def _count_refusal(self, request_timeout: RequestTimeout, body: bytes) -> None:
+        if (code := error_code(body)) is not None:
+            self.metrics.count_refusal(request_timeout.operation, code)
 
     def _finish(self, scope: Scope, request_timeout: RequestTimeout, status: int, body: bytes = b"") -> None:
         """Count a request, and log it if it is slow or all requests are logged."""

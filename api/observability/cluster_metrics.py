@@ -64,6 +64,8 @@ _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
 
 _MEASURED: Final[dict[str, tuple[str, Callable[[Measured], float]]]] = {
     "worker_cpu_seconds": ("CPU time of the workers.", lambda it: it.cpu_s),
+    "events": ("Events that detectors have evaluated.", lambda it: it.events),
+    "actions": ("Actions that these have yielded.", lambda it: it.actions),
     "keys_evicted": ("Live keys that were evicted to keep a limit.", lambda it: it.keys_evicted),
     "shadow_firings": ("Firings of shadow rules.", lambda it: it.shadows.get(SHADOW, 0)),
 }
@@ -153,6 +155,12 @@ def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
     for name, (meaning, of_node) in _MEASURED.items():
         counter = CounterMetricFamily(prefix + name, meaning, labels=["node"])
         yield _labelled(counter, {(node,): of_node(total) for node, total in measured.items()})
+    meaning = "Evaluations, and events of batches and streams, that detectors refused, by code."
+    refused = CounterMetricFamily(f"{prefix}events_refused", meaning, labels=["node", "code"])
+    by_code: dict[tuple[str, ...], float] = {
+        (node, str(code)): times for node, total in measured.items() for code, times in total.refused.items()
+    }
+    yield _labelled(refused, by_code)
     meaning = "Events at which a rule or its draft fired, by which of the two did."
     compared = CounterMetricFamily(f"{prefix}compared_firings", meaning, labels=["node", "fired"])
     by_kind: dict[tuple[str, ...], float] = {

@@ -12,7 +12,17 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from api.observability.cluster_metrics import cluster_families, cumulative
-from api.observability.request_metrics import BOUNDS_S, CAUSES, OUT_OF_MEMORY, REQUESTS, SECONDS, WITHIN
+from api.observability.request_metrics import (
+    BOUNDS_S,
+    CAUSES,
+    OUT_OF_MEMORY,
+    REFUSALS,
+    REQUESTS,
+    SECONDS,
+    THROTTLED,
+    THROTTLED_CAUSES,
+    WITHIN,
+)
 from engine.runtime.broker.broker import Status
 from engine.runtime.contract.build import build_version
 from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
@@ -64,6 +74,8 @@ class _Families(Collector):
             value=status.front_end_counts.get((FRONT_ENDS_LOST,), 0),
         )
         yield self._requests()
+        yield self._refusals()
+        yield self._throttled()
         yield self._out_of_memory()
         yield self._times()
         yield from cluster_families(self.cluster, PREFIX)
@@ -77,6 +89,27 @@ class _Families(Collector):
         for name, value in sorted(self.status.front_end_counts.items()):
             if name[0] == REQUESTS:
                 family.add_metric(name[1:], value)
+        return family
+
+    def _refusals(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}refusals",
+            "Requests that were refused or failed, and streams that an error ended, by code.",
+            labels=("operation", "code"),
+        )
+        for name, value in sorted(self.status.front_end_counts.items()):
+            if name[0] == REFUSALS:
+                family.add_metric(name[1:], value)
+        return family
+
+    def _throttled(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}throttled",
+            f"Requests that got 1401, by cause: {'; '.join(map(': '.join, THROTTLED_CAUSES.items()))}.",
+            labels=("cause",),
+        )
+        for cause in THROTTLED_CAUSES:
+            family.add_metric([cause], self.status.front_end_counts.get((THROTTLED, cause), 0))
         return family
 
     def _out_of_memory(self) -> Metric:

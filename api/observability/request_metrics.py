@@ -1,13 +1,17 @@
 """The request metrics of one front end."""
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Final
 
 from engine.runtime.broker.broker import Counts
 
 REQUESTS: Final = "requests"
 """The count of requests by operation and status."""
+REFUSALS: Final = "refusals"
+"""The count of refused requests by operation and the first code of their errors."""
+THROTTLED: Final = "throttled"
+"""The count of requests that got 1401, by cause."""
 SECONDS: Final = "seconds"
 """The total duration of requests by operation, in seconds."""
 WITHIN: Final = "within"
@@ -20,6 +24,15 @@ CAUSES: Final = {
 """What happens where the memory of a front end is used up."""
 OUT_OF_MEMORY: Final = "out_of_memory"
 """The count of these by cause."""
+
+THROTTLED_CAUSES: Final = {
+    "queue": "--max-waiting requests waited for the detector",
+    "bytes": "those that waited for it had --max-waiting-bytes",
+    "memory": "the front end had no memory for the request",
+    "reading": "or for its body",
+    "answers": "or for its answer; or answers kept for idempotency keys had --max-answers-kept-bytes",
+}
+"""Why requests got 1401."""
 
 CALLER_GONE: Final = 499
 """The status that counts requests whose caller left before the end of the response. It is never sent."""
@@ -36,12 +49,22 @@ class RequestMetrics:
         self._within: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS_S) + 1))
         self._seconds: dict[str, float] = defaultdict(float)
         self._causes: dict[str, int] = defaultdict(int)
+        self._refusals: dict[tuple[str, int], int] = defaultdict(int)
+        self._throttled: Counter[str] = Counter()
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         """Count a finished request."""
         self._requests[operation, status] += 1
         self._within[operation][bisect_left(BOUNDS_S, seconds)] += 1
         self._seconds[operation] += seconds
+
+    def count_refusal(self, operation: str, code: int) -> None:
+        """Count an error of a request, or the one that has ended a stream."""
+        self._refusals[operation, code] += 1
+
+    def count_throttled(self, causes: Counter[str]) -> None:
+        """Count requests that got 1401, by cause; one of THROTTLED_CAUSES."""
+        self._throttled += causes
 
     def count_cause(self, cause: str, count: int) -> None:
         """Count what happened because the memory was used up; one of CAUSES."""
@@ -57,6 +80,12 @@ class RequestMetrics:
             taken[SECONDS, operation] = self._seconds[operation]
         for cause, count in self._causes.items():
             taken[OUT_OF_MEMORY, cause] = count
+        for (operation, code), count in self._refusals.items():
+            taken[REFUSALS, operation, str(code)] = count
+        for cause, count in self._throttled.items():
+            taken[THROTTLED, cause] = count
+        self._refusals.clear()
+        self._throttled.clear()
         self._causes.clear()
         self._requests.clear()
         self._within.clear()

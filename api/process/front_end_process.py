@@ -12,7 +12,7 @@ import msgspec
 import uvloop
 
 from api.http.app import Application
-from api.observability import logs
+from api.observability.log import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
 from engine.runtime.broker.broker_connection import Unreachable

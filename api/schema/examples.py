@@ -116,6 +116,14 @@ _PROCESS: Final = {
     "resident_bytes": 83_000_000,
     "cpu_s": 12.5,
 }
+_BUSY: Final = {
+    "id": "6f1c2a9be07d4c58a3f0d1e2b3c4d5e6",
+    "name": "logins",
+    "worker": "worker-1f0c9a7e-1",
+    "address": "10.0.0.7",
+    "events_per_s": 812.4,
+    "cpu": 0.057,
+}
 CLUSTER: Final[dict[str, Any]] = {
     "nodes": [
         {
@@ -161,6 +169,9 @@ CLUSTER: Final[dict[str, Any]] = {
                     "keys": 1200,
                     "state_bytes": 340_000,
                     "journal_bytes": 52_000,
+                    "events": 4_200_000,
+                    "events_per_s": 812.4,
+                    "cpu": 0.057,
                 }
             ],
         }
@@ -170,5 +181,6 @@ CLUSTER: Final[dict[str, Any]] = {
     "other_settings": [
         {"pid": 4711, "host": "a", "setting": "--max-resident", "in_force": "50", "given": "200"}
     ],
+    "busiest": {"by_events": [_BUSY], "by_cpu": [_BUSY]},
     "no_room": "",
 }

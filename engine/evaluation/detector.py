@@ -1,6 +1,7 @@
 """A detector: rules with their histories, and the evaluation of events in order."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
@@ -50,6 +51,10 @@ class Detector(RuleBook):
         super().__init__(limits, new_id)
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
+        self.actions = 0
+        """How many actions the events submitted since then have yielded."""
+        self.refused: Counter[int] = Counter()
+        """How many events of batches were refused, by code, until their reader clears it."""
         self.observers: list[Observer] = []
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
@@ -161,11 +166,13 @@ class Detector(RuleBook):
                 outcomes.refuse(refusal)
             finally:
                 self._messages = None
-            self.verdicts.note(seen_before + 1, fired[first:])
+            self.actions += self.verdicts.note(seen_before + 1, fired[first:])
             if self.shadows:
                 for place, number in enumerate(range(seen_before + 1, self.events_seen + 1), first):
                     if fired[place]:
+                        firings = len(fired[place])
                         fired[place] = self.shadows.acting(fired[place], number, events[place - start])
+                        self.actions -= firings - len(fired[place])
         if self.rule_set.relations or self.rule_set.texts:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
@@ -189,6 +196,7 @@ class Detector(RuleBook):
             self.verdicts.note(self.events_seen, (fired,))
             if self.shadows:
                 fired = self.shadows.acting(fired, self.events_seen, (fields, timestamp_ms, sent))
+            self.actions += len(fired)
         return Outcome(fired, messages)
 
     def _observe(

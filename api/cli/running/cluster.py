@@ -12,7 +12,7 @@ from rich.console import Console
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.tables import print_table
 from api.client import Client, calls
-from api.schema.messages.cluster import Cluster
+from api.schema.messages.cluster import BusyDetector, Cluster
 from engine.runtime.contract.measurements.figures import (
     DetectorFigures,
     FrontEndFigures,
@@ -28,11 +28,20 @@ T = TypeVar("T")
     epilog="""\b
 Examples:
   rule-detector cluster
+  rule-detector cluster --top
+  rule-detector cluster --top events
   rule-detector cluster -o json | jq '.workers[] | select(.answers | not)'
 """
 )
+@click.option(
+    "--top",
+    type=click.Choice(["cpu", "events"]),
+    is_flag=False,
+    flag_value="cpu",
+    help="Show only the busiest detectors: by processor time, or by events a second.",
+)
 @service_and_output_options
-def cluster(*, client: Client, output: str) -> None:
+def cluster(*, client: Client, output: str, top: str | None) -> None:
     """Show what runs where: nodes, front ends, and detector workers with their detectors.
 
     A worker that did not answer within a second is marked, and its last known figures are shown. Settings
@@ -41,6 +50,11 @@ def cluster(*, client: Client, output: str) -> None:
     call = calls.show_cluster()
     if output == "json":
         click.echo(client.send(calls.raw(call)))
+        return
+    if top is not None:
+        busiest = msgspec.convert(client.send(call), Cluster).busiest
+        busy = busiest.by_cpu if top == "cpu" else busiest.by_events
+        print_table(list(_BUSIEST), [_row(_BUSIEST, one) for one in busy], Console())
         return
     for header, rows in _tables(msgspec.convert(client.send(call), Cluster)):
         print_table(list(header), rows, Console())
@@ -119,6 +133,14 @@ _DETECTORS: Final[dict[str, Callable[[DetectorFigures], str]]] = {
     "state": lambda it: _bytes(it.state_bytes),
     "epoch": lambda it: str(it.epoch),
     "active since": lambda it: _time(it.since_ms),
+}
+_BUSIEST: Final[dict[str, Callable[[BusyDetector], str]]] = {
+    "detector": lambda it: it.name or it.id,
+    "id": lambda it: it.id,
+    "cpu": lambda it: f"{it.cpu:.1%}",
+    "events/s": lambda it: f"{it.events_per_s:.1f}",
+    "node": lambda it: it.address,
+    "worker": lambda it: it.worker,
 }
 _SETTINGS: Final[dict[str, Callable[[OtherSetting], str]]] = {
     "service": lambda it: it.host,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import READING, MemoryBudget
 
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Bodies up to this size have a share of their own, so that large bodies cannot starve them."""
@@ -118,8 +118,7 @@ class _Share:
         more = bytes_ - reservation.held
         has_room = self.held_bytes + more <= self.bytes_max or self._make_room(reservation, more, now_s)
         if not has_room or not self.budget.find_room(more, is_small=self.is_small):
-            self.release(reservation)
-            reservation.is_lost = True
+            self._refuse(reservation)
             raise no_room()
         self.held_bytes += more
         reservation.held = bytes_
@@ -163,9 +162,13 @@ class _Share:
         return None
 
     def _take_from(self, reservation: Reservation) -> None:
+        self._refuse(reservation)
+        reservation.lose(no_room())
+
+    def _refuse(self, reservation: Reservation) -> None:
         self.release(reservation)
         reservation.is_lost = True
-        reservation.lose(no_room())
+        self.budget.throttled[READING] += 1
 
 
 def no_room() -> RequestRefusal:

@@ -12,7 +12,7 @@ from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.observability.request_metrics import CALLER_GONE
-from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
+from api.schema.envelope import NDJSON, DeadlinePassed, entries_of, refused
 from api.server.asgi import CallerGone, Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused
@@ -107,16 +107,18 @@ class NdjsonStream:
     streams: NdjsonStreams
     detector_id: str
     authorization: bytes | None
+    _error: bytes = b""
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
         """Answer line by line until the body ends, or until an error ends the stream.
 
-        Gives the status to count, CALLER_GONE where the caller left before the end, and no body.
+        Gives the status to count, CALLER_GONE where the caller left before the end, and the error as another
+        operation answers it, empty where there was none.
         """
         with suppress(CallerGone), self.streams.reading(receive, self.authorization) as reader:
             await self._converse(reader, send)
             await self._end(reader, receive, send)
-            return 200, b""
+            return 200, self._error
         return CALLER_GONE, b""
 
     async def _converse(self, reader: NdjsonReader, send: Send) -> None:
@@ -155,7 +157,9 @@ class NdjsonStream:
                     lines = max(1, min(LINES_MAX, count * _RESULTS_BYTES // max(1, len(results))))
                     await self._send_results(results, reader, send)
         except Exception as error:  # noqa: BLE001 -- the status is sent, so the last line reports the error
-            closing = b',"errors":' + encode_entries(tuple(entries_of(error)))
+            entries = tuple(entries_of(error))
+            self._error = refused(entries).body
+            closing = b',"errors":' + encode_entries(entries)
         await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
 
     async def _evaluate(self, batch: list[bytes | None]) -> tuple[bytes, int]:

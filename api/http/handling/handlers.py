@@ -192,7 +192,8 @@ class Handlers:
             after, most = _given(query.after) or "", _given(query.limit) or catalogue.PAGE_MAX
             workers = [worker for worker in workers if worker.name > after][:most]
         page = msgspec.structs.replace(found, workers=workers)
-        return _success(msgspec.convert(page, cluster.Cluster, from_attributes=True))
+        shown = msgspec.convert(page, cluster.Cluster, from_attributes=True)
+        return _success(msgspec.structs.replace(shown, busiest=cluster.Busiest.of(found.workers)))
 
     async def drain_node(self, id: str) -> Response:
         return _success(await self._fleet.drain_node(id, draining=True))

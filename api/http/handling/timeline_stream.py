@@ -9,7 +9,7 @@ import msgspec
 
 from api.http.authentication import Authenticator
 from api.observability.request_metrics import CALLER_GONE
-from api.schema.envelope import entries_of
+from api.schema.envelope import entries_of, refused
 from api.server.asgi import Receive, Send, until_gone
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
@@ -70,6 +70,8 @@ class TimelineStream:
     key: dict[str, Any]
     authorization: bytes | None
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _error: bytes = b""
+    """The error that has ended the stream, as another operation answers it."""
 
     def end(self) -> None:
         """End without waiting for the next look."""
@@ -88,7 +90,7 @@ class TimelineStream:
             self.streams.open.discard(self)
             gone = leaving.done()
             leaving.cancel()
-        return CALLER_GONE if gone else 200, b""
+        return CALLER_GONE if gone else 200, self._error
 
     async def _tell(self, send: Send) -> None:
         after: int | None = None
@@ -96,8 +98,9 @@ class TimelineStream:
             try:
                 found = await self._look(after or 0)
             except Exception as error:  # noqa: BLE001 -- the status is sent, so the last event reports the error
-                errors = encode_entries(tuple(entries_of(error)))
-                await send(_event(b'{"errors":' + errors + b"}"))
+                entries = tuple(entries_of(error))
+                self._error = refused(entries).body
+                await send(_event(b'{"errors":' + encode_entries(entries) + b"}"))
                 return
             moments = msgspec.json.decode(found, type=Continuation).moments
             event = _event(found) if moments or after is None else _NOTHING_NEW

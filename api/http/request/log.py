@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from api.http.request.head import canonical_path
-from api.observability.logs import FIELDS
+from api.observability.log.logs import FIELDS
 from api.server.http1.request_ids import STATE
 from api.settings import Settings
 

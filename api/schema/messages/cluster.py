@@ -1,8 +1,11 @@
 """The messages about what runs where and how it is: the cluster, detectors that move, and health."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable
+from heapq import nlargest
+from operator import attrgetter
+from typing import Annotated, Final, Literal, Self
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from api.schema.messages.catalogue import PageSize
 from engine.runtime.contract.measurements.figures import (
@@ -42,6 +45,48 @@ class Moved(Struct):
     """The name of its worker."""
 
 
+class BusyDetector(Struct):
+    """An active detector, where it is, and how busy it is."""
+
+    id: str
+    name: str
+    worker: str
+    """The name of its worker."""
+    address: str
+    """The address of its node."""
+    events_per_s: float
+    """Events a second, in the last five to ten seconds."""
+    cpu: float
+    """The processors that it takes in the same time: 1 is all of one."""
+
+
+BUSIEST_MAX: Final = 10
+
+
+class Busiest(Struct):
+    """The detectors that are busiest in the whole service, at most ten each, the busiest first."""
+
+    by_events: list[BusyDetector] = []
+    by_cpu: list[BusyDetector] = []
+
+    @classmethod
+    def of(cls, workers: Iterable[WorkerFigures], most: int = BUSIEST_MAX) -> Self:
+        """Return the busiest detectors of workers. Those that do nothing are left out."""
+        found = [
+            BusyDetector(one.id, one.name, worker.name, worker.address, one.events_per_s, one.cpu)
+            for worker in workers
+            for one in worker.detectors
+        ]
+        by_events, by_cpu = (
+            nlargest(most, (one for one in found if busy(one) > 0), busy) for busy in (_EVENTS_PER_S, _CPU)
+        )
+        return cls(by_events, by_cpu)
+
+
+_EVENTS_PER_S: Final[Callable[[BusyDetector], float]] = attrgetter("events_per_s")
+_CPU: Final[Callable[[BusyDetector], float]] = attrgetter("cpu")
+
+
 class Cluster(Struct):
     """What runs where. A worker that did not answer within a second has its last known figures."""
 
@@ -59,6 +104,8 @@ class Cluster(Struct):
     """Settings that another service on this folder was given and that are not in force, because the service
     that came first decides.
     """
+    busiest: Busiest = field(default_factory=Busiest)
+    """The busiest detectors, also of workers that are not in this page."""
     no_room: str = ""
     """Says that no node has room for a worker that is needed; otherwise empty."""
 

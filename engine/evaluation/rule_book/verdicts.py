@@ -37,12 +37,16 @@ class Verdicts:
         self._counts: Counter[int] = Counter()
         self.since = CountedSince()
 
-    def note(self, first: int, fired: Sequence[Fired]) -> None:
-        """Add the rules that fired at successive events. `first` is the number of the first event."""
-        checksum, together = self.checksum, self._together
+    def note(self, first: int, fired: Sequence[Fired]) -> int:
+        """Add the rules that fired at successive events, and return how many did.
+
+        `first` is the number of the first event.
+        """
+        checksum, together, firings = self.checksum, self._together, 0
         packed_of: dict[int, bytes] = {}
         for number, rules in enumerate(fired, first):
             if rules:
+                firings += len(rules)
                 # The same rules often fire together, and are then mostly one tuple.
                 packed = packed_of.get(id(rules))
                 if packed is None:
@@ -53,6 +57,7 @@ class Verdicts:
         self.checksum = checksum
         if len(together) > _COUNTED_AT_ONCE:
             self._count()
+        return firings
 
     def times_fired(self, priority: int) -> int:
         """Return how often a rule has fired."""

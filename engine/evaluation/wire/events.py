@@ -207,6 +207,7 @@ def evaluate_batch(detector: Detector, events: Sequence[Event]) -> tuple[Answer,
     results, refused = results_within(detector, events)
     if len(results) < count:
         refused = (*refused, *range(len(results), count))
+        detector.refused[1400] += count - len(results)
         results += [no_room(detector.limits.answer_bytes_max)] * (count - len(results))
     return Done(b'{"results":[' + b",".join(results) + b"]}"), refused
 

@@ -97,7 +97,9 @@ def results_within(
             of_part = _results_of(outcomes)
             size += sum(map(len, of_part)) + len(of_part)
             results += of_part
-            refused += [first + place for place in outcomes.refused]
+            for place, refusal in outcomes.refused.items():
+                refused.append(first + place)
+                detector.refused[refusal.entries[0].code] += 1
     finally:
         detector.forget_lookups()
     return results, tuple(refused)

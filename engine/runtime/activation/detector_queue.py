@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from engine.runtime.activation.activation import Activation
+from engine.runtime.activation.rates import Rates
 from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
@@ -43,6 +44,8 @@ class DetectorQueue:
         self.name = ""
         """The name of the detector, which only Ray's own tools show."""
         self.epoch = epoch
+        self.rates = Rates()
+        """How busy it was in the last seconds."""
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self.activation = Activation(detector_id, epoch, port, settings, report=report, stir=self._stir)
@@ -107,6 +110,8 @@ class DetectorQueue:
             held,
             epoch=self.epoch,
             since_ms=self._since_ms,
+            events_per_s=round(self.rates.events_per_s, 1),
+            cpu=round(self.rates.cpu, 3),
             waiting=sum(len(one.operations) for one in unanswered),
             waiting_s=max((self._loop.time() - one.since_s for one in unanswered), default=0.0),
         )

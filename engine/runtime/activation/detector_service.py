@@ -13,6 +13,7 @@ import msgspec
 
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.loads import Load, leaver
+from engine.runtime.activation.rates import MEASURED_S, RateMeter, Totals
 from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.loop_lag import LoopLag
@@ -89,6 +90,9 @@ class DetectorService:
         self._cpu_s: dict[int, float] = {}
         """The processor time of each active detector at the last look."""
         self._looking: asyncio.TimerHandle | None = None
+        self._meter = RateMeter()
+        self._measuring = False
+        """Whether the rates of the detectors are measured regularly: as long as there are any."""
         self._used: dict[int, bytes] = {}
         """The reports that detectors are in use, by the epochs of their activations, until they are sent."""
 
@@ -169,7 +173,23 @@ class DetectorService:
         queue.start()
         if self._looking is None:
             self._look()
+        if not self._measuring:
+            self._measure()
         return activated
+
+    def _measure(self) -> None:
+        """Measure how busy the detectors are, and do so again."""
+        self._measuring = bool(self.queues)
+        if not self._measuring:
+            return
+        loop = asyncio.get_running_loop()
+        totals = {
+            epoch: Totals(queue.figures().events, queue.activation.cpu_s)
+            for epoch, queue in self.queues.items()
+        }
+        for epoch, rates in self._meter.measure(loop.time(), totals).items():
+            self.queues[epoch].rates = rates
+        loop.call_later(MEASURED_S, self._measure)
 
     def _look(self) -> None:
         """Have a detector leave if it takes too much from the others in this worker."""
@@ -260,6 +280,9 @@ class DetectorService:
             self._measures.keys_evicted,
             self._measures.shadows,
             self._lag.longest_s,
+            self._measures.events,
+            self._measures.actions,
+            self._measures.refused,
         )
 
     def _noted(self, note: Note) -> None:

@@ -5,16 +5,16 @@ import secrets
 
 import msgspec
 
-from engine.evaluation.wire.events import Answer
+from engine.evaluation.wire.events import Answer, Refused
 from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.broker.channels.channels import Channels, Connect
-from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.broker.memory_budget import ANSWERS, MemoryBudget
 from engine.runtime.contract.catalogue_changes import TokenEntry
-from engine.runtime.contract.errors import no_such_detector, shutting_down
+from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FrontEndFigures,
@@ -266,4 +266,8 @@ class Fleet:
             await self.confirm(detector_id)
         if self._closing:
             raise shutting_down()
-        return await self.channels.call(detector_id, operation)
+        answer = await self.channels.call(detector_id, operation)
+        if isinstance(answer, Refused) and answer.entries[0].code == TOO_MANY_WAIT:
+            # The answers that are kept for idempotency keys have used up their memory.
+            self.memory.throttled[ANSWERS] += 1
+        return answer

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -12,6 +12,9 @@ SMALL_BYTES_MAX: Final = 64 * 1024
 
 UNREAD_S: Final = 2.0
 """An answer of which nothing is read for this long is dropped with its connection if room is needed."""
+
+QUEUE, BYTES, MEMORY, READING, ANSWERS = THROTTLED = ("queue", "bytes", "memory", "reading", "answers")
+"""Why a request gets 1401."""
 
 _SCAN_S: Final = 0.1
 """The interval between two searches for answers that nobody reads."""
@@ -54,6 +57,9 @@ class MemoryBudget:
     """Bytes of answers to callers without a token."""
     refused: int = 0
     """How much work was refused since `take_counts`."""
+    throttled: Counter[str] = field(default_factory=Counter)
+    """How often this front end had no room for a request since `take_throttled`, by cause: THROTTLED. The
+    limits of a detector's queue count, too."""
     dropped: int = 0
     """How many connections were closed because of unread answers since `take_counts`."""
     _work_bytes_max: int = field(init=False)
@@ -149,6 +155,11 @@ class MemoryBudget:
         self.refused = self.dropped = 0
         return {cause: count for cause, count in counts.items() if count}
 
+    def take_throttled(self) -> Counter[str]:
+        """Return how often there was no room for a request since the last call, by cause."""
+        taken, self.throttled = self.throttled, Counter()
+        return taken
+
     def take_fallen(self) -> int:
         """Return by how many bytes the memory has fallen below its peak since the last call."""
         most, self._most_bytes = self._most_bytes, self.held
@@ -235,6 +246,7 @@ class AnswerRoom:
     def grow(self, bytes_: int) -> bool:
         """Take that many bytes more; return whether they were there."""
         if not self._budget.find_room(bytes_, is_small=self.bytes + bytes_ <= SMALL_BYTES_MAX):
+            self._budget.throttled[ANSWERS] += 1
             return False
         self.bytes += bytes_
         self._budget.hold_answer(bytes_)

@@ -141,7 +141,6 @@ class DetectorActor:
 
         Raises StorageError if they cannot be made durable, and drops the detector. WriteFailed: nothing of
         the batch is durable. Any other StorageError: some of it may be.
-
         Once the answers reach `answer_bytes_max`, the remaining operations are not started.
         """
         if self._read_only is not None:
@@ -171,6 +170,8 @@ class DetectorActor:
             answers.append(applied.answer)
             if isinstance(applied.answer, Done):
                 room_bytes -= len(applied.answer.result)
+            else:
+                self._note_refusal(operation, applied.answer)
             if applied.entry is not None:
                 entries.append(applied.entry)
                 reached = position(active.detector)
@@ -356,6 +357,9 @@ class DetectorActor:
         # Last: a new owner has read everything written before, and only that may be answered.
         store.check_owner()
         return str(missing) if entries and (missing := store.missing()) is not None else None
+
+    def _note_refusal(self, operation: Operation, refused: Refused) -> None:
+        """Take note that an operation was refused."""
 
     def _sync(self, store: Store) -> None:
         """Sync the journal to the disk. Raises SyncFailed."""

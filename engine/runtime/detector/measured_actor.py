@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from engine.evaluation.wire.events import Refused
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import (
     ACTIVATION_SECONDS,
@@ -15,9 +16,10 @@ from engine.runtime.contract.measurements.measures import (
     SNAPSHOT_PAUSE_SECONDS,
     SNAPSHOT_SECONDS,
     Measures,
+    Totals,
 )
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import EVALUATIONS, Operation, Reply
 from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.store import Store
@@ -38,7 +40,7 @@ class MeasuredActor(DetectorActor):
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
         active = self._active
-        before = 0 if active is None else active.detector.keys_evicted
+        before = (0, 0, 0) if active is None else _totals(active)
         shadows_before = None if active is None or not active.detector.shadows else _tally(active)
         began_s = time.perf_counter()
         reply = super().handle(batch)
@@ -46,7 +48,10 @@ class MeasuredActor(DetectorActor):
         measures.observe(BATCH_SECONDS, time.perf_counter() - began_s)
         measures.observe(BATCH_OPERATIONS, len(batch))
         if active is not None:
-            measures.keys_evicted += active.detector.keys_evicted - before
+            measures.count_totals(before, _totals(active))
+            if active.detector.refused:
+                measures.count_refused(active.detector.refused)
+                active.detector.refused.clear()
             if shadows_before is not None:
                 measures.count_shadows(shadows_before, _tally(active))
         return reply
@@ -79,6 +84,7 @@ class MeasuredActor(DetectorActor):
             keys=detector.state.live,
             state_bytes=detector.state.bytes,
             journal_bytes=active.store.journal_bytes,
+            events=detector.events_seen,
         )
 
     def _make_durable(self, *arguments: Any) -> str | None:
@@ -87,6 +93,10 @@ class MeasuredActor(DetectorActor):
         missing = super()._make_durable(*arguments)
         self.measures.observe(JOURNAL_SECONDS, time.perf_counter() - began_s)
         return missing
+
+    def _note_refusal(self, operation: Operation, refused: Refused) -> None:
+        if operation.kind in EVALUATIONS:
+            self.measures.count_refused({refused.entries[0].code: 1})
 
     def _sync(self, store: Store) -> None:
         began_s = time.perf_counter()
@@ -98,6 +108,11 @@ class MeasuredActor(DetectorActor):
         began_s = time.perf_counter()
         yield
         self.measures.observe(name, time.perf_counter() - began_s)
+
+
+def _totals(active: ActiveDetector) -> Totals:
+    detector = active.detector
+    return detector.events_seen, detector.actions, detector.keys_evicted
 
 
 def _tally(active: ActiveDetector) -> dict[str, int]:

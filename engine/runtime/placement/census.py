@@ -169,5 +169,9 @@ def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
             total.histograms[name] = msgspec.structs.replace(histogram)
     total.keys_evicted += answer.keys_evicted
     total.cpu_s += answer.process.cpu_s
+    total.events += answer.events
+    total.actions += answer.actions
+    for code, times in answer.refused.items():
+        total.refused[code] = total.refused.get(code, 0) + times
     for name, times in answer.shadows.items():
         total.shadows[name] = total.shadows.get(name, 0) + times

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from api.cli import main
 from api.schema.operations import OPERATIONS
 from api.settings import settings
 from engine.runtime.cluster.nodes.head_patience import WANTED
-from tests.unit.deploy.monitoring import DEPLOY
+from tests.unit.deploy.monitoring import ALERTS, DEPLOY
 
 ROOT = DEPLOY.parents[1]
 KUBERNETES = DEPLOY / "kubernetes" / "rule-detector.yaml"
@@ -43,6 +44,10 @@ def pods() -> list[Any]:
         found["Deployment", "rule-detector"]["spec"]["template"],
         *(group["template"] for group in groups),
     ]
+
+
+def _kubernetes(name: str) -> Any:
+    return yaml.safe_load((KUBERNETES.parent / name).read_text("utf-8"))
 
 
 def test_each_file_has_its_line_in_the_page() -> None:
@@ -89,6 +94,58 @@ def test_what_kubernetes_objects_refer_to_is_there() -> None:
     callers = found["NetworkPolicy", "rule-detector-callers"]["spec"]
     assert callers["podSelector"]["matchLabels"].items() <= labels
     assert found["Service", "rule-detector"]["spec"]["ports"][0]["targetPort"] == "http"
+
+
+def test_no_container_can_write_into_its_image_and_all_have_a_folder_for_ray() -> None:
+    for pod in pods():
+        (container,) = pod["spec"]["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
+        assert {"name": "tmp", "emptyDir": {}} in pod["spec"]["volumes"]
+
+
+def test_images_have_the_version_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    (image,) = _kubernetes("kustomization.yaml")["images"]
+    assert image["newTag"] == version
+    images = {container["image"] for pod in pods() for container in pod["spec"]["containers"]}
+    assert images == {f"{image['name']}:{version}"}
+
+
+def test_the_head_survives_its_pod_and_one_pod_of_detectors_is_evicted_at_a_time() -> None:
+    found = documents()
+    cluster = found["RayCluster", "rule-detector"]["spec"]
+    redis = cluster["gcsFaultToleranceOptions"]
+    assert re.fullmatch(r"[a-z.-]+:\d+", redis["redisAddress"])
+    secret = redis["redisPassword"]["valueFrom"]["secretKeyRef"]["name"]
+    assert f"kubectl create secret generic {secret} " in KUBERNETES.read_text("utf-8")
+    budget = found["PodDisruptionBudget", "rule-detector-workers"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    (group,) = cluster["workerGroupSpecs"]
+    labels = {**group["template"]["metadata"]["labels"], "ray.io/group": group["groupName"]}
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+    # Both conditions of a budget would have to hold for the front ends.
+    front_ends = found["Deployment", "rule-detector"]["spec"]["template"]["metadata"]["labels"]
+    assert not budget["selector"]["matchLabels"].items() <= front_ends.items()
+
+
+def test_the_kustomization_has_all_files_and_prometheus_finds_its_port_and_its_job() -> None:
+    resources = _kubernetes("kustomization.yaml")["resources"]
+    files = {path.name for path in KUBERNETES.parent.iterdir()}
+    assert {*resources, "kustomization.yaml"} == files
+    service = documents()["Service", "rule-detector"]
+    monitor = _kubernetes("monitoring.yaml")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (endpoint,) = monitor["endpoints"]
+    ports = {port["name"]: port["targetPort"] for port in service["spec"]["ports"]}
+    assert ports[endpoint["port"]] == "probes"
+    assert f'job="{service["metadata"]["labels"][monitor["jobLabel"]]}"' in ALERTS.read_text("utf-8")
+
+
+def test_kubernetes_has_the_same_alert_rules() -> None:
+    rule = _kubernetes("alerts.yaml")
+    assert rule["kind"] == "PrometheusRule"
+    assert rule["spec"] == yaml.safe_load(ALERTS.read_text("utf-8"))
 
 
 def test_a_pod_of_detectors_drains_its_node_before_it_ends_and_nothing_scales_by_itself() -> None:

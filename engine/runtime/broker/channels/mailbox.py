@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.broker.memory_budget import SMALL_BYTES_MAX, MemoryBudget
+from engine.runtime.broker.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -76,7 +76,9 @@ class Mailbox:
         size = len(request.operation.payload)
         # A request larger than the bound is admitted alone; otherwise it could never be served.
         too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
-        if self._count >= self._settings.waiting_max or too_large:
+        too_many = self._count >= self._settings.waiting_max
+        if too_many or too_large:
+            self._memory.throttled[QUEUE if too_many else BYTES] += 1
             raise DetectorUnavailable(
                 TOO_MANY_WAIT,
                 f"{self._count} requests wait for this detector already; this one was not executed",
@@ -143,6 +145,7 @@ class Mailbox:
     def _find_room(self, operation: Operation, size: int) -> None:
         is_small = size <= SMALL_BYTES_MAX and operation.kind not in ANSWERS_MUCH
         if not self._memory.find_room(COPIES * size, is_small=is_small):
+            self._memory.throttled[MEMORY] += 1
             message = "there is no memory for the request beside those of others; it was not executed"
             raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
 

@@ -31,6 +31,13 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     journal_bytes: Annotated[
         int, Meta(description="The journal that the newest snapshot does not include.")
     ] = 0
+    events: Annotated[int, Meta(description="The events that it has evaluated since it was created.")] = 0
+    events_per_s: Annotated[float, Meta(description="Events a second, in the last five to ten seconds.")] = (
+        0.0
+    )
+    cpu: Annotated[
+        float, Meta(description="The processors that it takes in the same time: 1 is all of one.")
+    ] = 0.0
 
 
 class ProcessFigures(msgspec.Struct, frozen=True):
@@ -59,6 +66,10 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     shadows: dict[str, int] = {}
     """See `Measures.shadows`."""
     loop_lag_s: float = 0.0
+    events: int = 0
+    actions: int = 0
+    refused: dict[int, int] = {}
+    """See `Measures.refused`."""
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -146,6 +157,9 @@ class Measured(msgspec.Struct):
     keys_evicted: int = 0
     cpu_s: float = 0.0
     shadows: dict[str, int] = {}
+    events: int = 0
+    actions: int = 0
+    refused: dict[int, int] = {}
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

@@ -44,6 +44,10 @@ class Histogram(msgspec.Struct, array_like=True):
         self.total += other.total
 
 
+Totals = tuple[int, int, int]
+"""How many events a detector has evaluated, actions it has yielded, and keys it has evicted."""
+
+
 class Measures:
     """The histograms of one process since its start.
 
@@ -54,10 +58,27 @@ class Measures:
         self.histograms = {
             name: Histogram([0] * (len(bounds) + 1)) for name, (_, bounds) in HISTOGRAMS.items()
         }
+        self.events = 0
+        """Events that were evaluated."""
+        self.actions = 0
+        """Actions that they have yielded."""
+        self.refused: dict[int, int] = {}
+        """Evaluations, and events of batches, that were refused, by code."""
         self.keys_evicted = 0
         """Live keys that were evicted because a detector reached its limits."""
         self.shadows: dict[str, int] = {}
         """How often shadow rules fired, and the events of each kind in all comparisons."""
+
+    def count_totals(self, before: "Totals", after: "Totals") -> None:
+        """Add the increase of a detector's totals during a batch."""
+        self.events += after[0] - before[0]
+        self.actions += after[1] - before[1]
+        self.keys_evicted += after[2] - before[2]
+
+    def count_refused(self, refused: Mapping[int, int]) -> None:
+        """Add refusals by code."""
+        for code, times in refused.items():
+            self.refused[code] = self.refused.get(code, 0) + times
 
     def count_shadows(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """Add the increase of a detector's shadow counts during a batch."""

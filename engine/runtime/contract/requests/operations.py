@@ -48,6 +48,9 @@ READS: Final = frozenset(
 ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE_EXPLAINED}
 """The kinds whose answers may be much larger than the request."""
 
+EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES})
+"""The kinds that evaluate events."""
+
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
 

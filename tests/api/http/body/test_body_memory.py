@@ -16,7 +16,7 @@ from api.process import front_end
 from api.schema.envelope import RequestRefusal
 from api.server.asgi import Message
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import READING, MemoryBudget
 from tests.api.scripted import ScriptedFleet
 
 MIB = 1024 * 1024
@@ -50,6 +50,20 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_each_body_that_gets_no_memory_or_loses_it_is_counted_once(world: World) -> None:
+    world.holding(3 * MIB)
+    youngest = world.reserve()
+    with pytest.raises(RequestRefusal):
+        youngest.hold(MIB)
+    with pytest.raises(RequestRefusal):
+        youngest.hold(2 * MIB)
+    assert world.budget.take_throttled() == {READING: 1}
+    world.now_s += STALLED_S
+    world.holding(MIB)
+    assert len(world.lost) == 1
+    assert world.budget.take_throttled() == {READING: 1}
 
 
 def test_a_stalled_body_loses_its_memory_and_the_longest_stalled_goes_first(world: World) -> None:

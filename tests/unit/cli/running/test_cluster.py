@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from api.cli import main
 from api.client import Client
 from api.schema.examples import CLUSTER
+from api.schema.messages.cluster import Busiest
+from engine.runtime.contract.measurements.figures import DetectorFigures, WorkerFigures
 
 _SILENT = {"name": "worker-2", "answers": False, "detectors": [{"id": "f" * 32, "epoch": 9}]}
 
@@ -65,3 +67,34 @@ def test_nothing_is_said_of_settings_that_are_in_force(answer: dict[str, Any]) -
 
 def test_json_is_the_answer_of_the_service(answer: dict[str, Any]) -> None:
     assert json.loads(shown("-o", "json")) == answer
+
+
+@pytest.mark.parametrize(("options", "names"), [((), ["logins"]), (("events",), ["logins", "other"])])
+def test_top_shows_the_busiest_detectors_and_nothing_else(
+    answer: dict[str, Any], options: tuple[str, ...], names: list[str]
+) -> None:
+    (busy,) = answer["busiest"]["by_cpu"]
+    answer["busiest"]["by_events"].append({**busy, "name": "other", "events_per_s": 3.0, "cpu": 0.0})
+    header, first, *more = [line.split() for line in shown("--top", *options).splitlines()]
+    assert header == ["detector", "id", "cpu", "events/s", "node", "worker"]
+    assert first == ["logins", busy["id"], "5.7%", "812.4", "10.0.0.7", "worker-1f0c9a7e-1"]
+    assert [first[0], *(line[0] for line in more)] == names
+
+
+def test_the_busiest_are_found_in_all_workers_and_those_that_do_nothing_are_left_out() -> None:
+    workers = [
+        WorkerFigures(
+            f"w{number}",
+            answers=True,
+            detectors=[
+                DetectorFigures(f"{number}-{cpu}", 1, events_per_s=100.0 - cpu, cpu=float(cpu))
+                for cpu in range(number, 12, 3)
+            ],
+        )
+        for number in range(3)
+    ]
+    busiest = Busiest.of(workers)
+    assert [one.cpu for one in busiest.by_cpu] == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
+    assert [one.cpu for one in busiest.by_events] == list(range(10))
+    assert [one.worker for one in busiest.by_events[:4]] == ["w0", "w1", "w2", "w0"]
+    assert Busiest.of([WorkerFigures("w", answers=True, detectors=[DetectorFigures("d", 1)])]) == Busiest()

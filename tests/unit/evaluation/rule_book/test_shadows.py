@@ -317,3 +317,17 @@ def test_a_comparison_tells_since_when_it_counts() -> None:
         ["number", "timestamp_ms", "key", "fields"]
     ]
     assert "since_ms" not in json.loads(comparison_of(made(events=0), RULE).result)
+
+
+def test_actions_are_counted_without_the_firings_of_shadow_rules() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "a == 1")
+    detector.add_rule("other", "a >= 1")
+    detector.submit({"a": 1}, 1)
+    assert detector.actions == 2
+    detector.add_rule("shadow", "a == 1", shadow=True)
+    detector.submit({"a": 1}, 1)
+    detector.submit({}, 1)
+    assert detector.actions == 4
+    detector.submit_clean([({"a": 1}, 2, {}), ({"a": 2}, 2, {}), ({}, 2, {})])
+    assert detector.actions == 7

@@ -35,7 +35,7 @@ def test_the_checksum_tells_events_and_rules_apart_but_not_batches() -> None:
 
 def test_how_often_a_rule_has_fired_is_known_until_it_is_gone() -> None:
     verdicts = Verdicts()
-    verdicts.note(1, [BOTH, (), ONE, BOTH])
+    assert verdicts.note(1, [BOTH, (), ONE, BOTH]) == 5
     verdicts.note(5, [BOTH])
     verdicts.forget(3)
     for _ in range(2):

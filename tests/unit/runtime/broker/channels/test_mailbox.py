@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import ANSWERS, BYTES, MEMORY, QUEUE, MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -21,6 +21,26 @@ SETTINGS = RuntimeSettings(
 @pytest.fixture
 async def waiting():
     return Mailbox(SETTINGS, MemoryBudget(SETTINGS.memory_bytes_max))
+
+
+async def test_refusals_are_counted_by_their_cause():
+    memory = MemoryBudget(1024)
+    waiting = Mailbox(SETTINGS, memory)
+    admitted(waiting, b"x" * 60)
+    memory.answers = 1024
+    for size, cause in ((41, BYTES), (30, MEMORY)):
+        with pytest.raises(DetectorUnavailable):
+            waiting.admit(request(b"x" * size))
+        assert memory.take_throttled() == {cause: 1}
+    memory.answers = 0
+    admitted(waiting, b"1", b"2", b"3")
+    for _ in range(2):
+        with pytest.raises(DetectorUnavailable):
+            waiting.admit(request(b"x" * 41))
+    assert memory.take_throttled() == {QUEUE: 2}
+    assert not memory.render().grow(2048)
+    assert memory.take_throttled() == {ANSWERS: 1}
+    assert memory.take_throttled() == {}
 
 
 def request(payload: bytes = b"x", deadline_s: float = 1.0) -> Request:

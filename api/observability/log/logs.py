@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from api.observability.repeats import REPEATED, RepeatsHandler
+from api.observability.log.repeats import REPEATED, RepeatsHandler
 from api.settings import Settings
 
 if TYPE_CHECKING:

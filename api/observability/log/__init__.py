@@ -1,0 +1,1 @@
+"""The log: its format, repeated lines, and refused requests."""
