@@ -13,10 +13,10 @@ from api.http.request import timeout
 from api.http.request.log import RequestLog
 from api.http.router import Handler, Router
 from api.http.slow_path import SlowPath
+from api.observability.log.throttle_log import ThrottleLog
 from api.observability.metrics_page import MetricsPage
 from api.observability.readiness import Readiness
 from api.observability.request_metrics import RequestMetrics
-from api.observability.log.throttle_log import ThrottleLog
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send

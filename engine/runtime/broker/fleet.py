@@ -8,11 +8,11 @@ import msgspec
 from engine.evaluation.wire.events import Answer, Refused
 from engine.runtime.broker.broker import Broker, Counts, Status
 from engine.runtime.broker.channels.channels import Channels, Connect
+from engine.runtime.broker.memory_budget import ANSWERS, MemoryBudget
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.broker.memory_budget import ANSWERS, MemoryBudget
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
