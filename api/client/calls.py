@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from api.client.json_values import event_json, object_json
 from api.client.results import (
     BatchResults,
     Comparison,
@@ -278,10 +279,10 @@ def _event_body(
     variables: Mapping[str, Any] | None,
     more: Mapping[str, Any] | None = None,
 ) -> bytes:
-    context = {} if variables is None else {"context": {"vars": variables}}
-    return msgspec.json.encode(
-        {"event": {"fields": fields, "timestamp_ms": timestamp_ms}, **context, **(more or {})}
-    )
+    members: dict[str, Any] = {"event": msgspec.Raw(event_json(fields, timestamp_ms))}
+    if variables is not None:
+        members["context"] = {"vars": msgspec.Raw(object_json(variables, "vars"))}
+    return msgspec.json.encode({**members, **(more or {})})
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:
