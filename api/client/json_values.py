@@ -29,10 +29,8 @@ def event_json(fields: Mapping[str, Any] | msgspec.Raw, timestamp_ms: Any) -> by
         timestamp_ms = (timestamp_ms - _EPOCH) / timedelta(milliseconds=1)
     time = _number(timestamp_ms, "timestamp_ms")
     if time is None or isinstance(time, bool):
-        _refuse(
-            "timestamp_ms", f"expected a number or a zoned datetime, got {_type(timestamp_ms)}"
-        )
-    return b'{"fields":%b,"timestamp_ms":%b}' % (given, json.dumps(time).encode())
+        _refuse("timestamp_ms", f"expected a number or a zoned datetime, got {_type(timestamp_ms)}")
+    return b'{"fields":%b,"timestamp_ms":%b}' % (given, json.dumps(time, allow_nan=False).encode())
 
 
 def object_json(value: Any, place: str) -> bytes:
