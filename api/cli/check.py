@@ -14,6 +14,7 @@ from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import named_conditions, read_text
 from engine.language.diagnostics import Refusal
+from engine.language.hints.hints import hints
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.samples import NAMES_MAX, Sample
@@ -97,6 +98,7 @@ def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, .
         return False
     document = msgspec.json.encode(condition_to_document(condition)).decode()
     click.echo(f"{name}:\n  text  {canonical(condition)}\n  json  {document}")
-    for warning in condition_warnings(condition, sample, relations):
-        click.echo(f"{name}: warning: {warning.text}", err=True)
+    warnings = [one.text for one in condition_warnings(condition, sample, relations)]
+    for warning in [*warnings, *hints(condition)]:
+        click.echo(f"{name}: warning: {warning}", err=True)
     return True

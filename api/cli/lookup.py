@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
+from api.cli.printing.output import tell_messages
 from api.cli.rule_files import NamedCondition
-from api.client import Client, Detector, Identified, Rule, ServiceError, calls
+from api.client import Client, Detector, Entry, Identified, Rule, ServiceError, calls
 from api.client.calls import Call
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
@@ -65,17 +66,20 @@ def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]
     """Create the rules that the detector does not have yet, and return their ids. On an error, none is left.
 
     They get priorities in the order of the file, but a draft comes after the rule that it is a draft of.
+    Prints the service's messages about them on standard error.
 
     Raises ServiceError, which names a rule that was refused, that
     exists in another form, or that is a draft of a rule that does not exist.
     """
     created: list[str] = []
+    said: list[tuple[str, list[Entry]]] = []
     stored = list(client.rules(detector_id))
     ids = {rule.name: rule.id for rule in stored}
     for wanted in _in_order(_missing(stored, conditions)):
         try:
             added = client.send(_addition(detector_id, wanted, ids))
             created.append(added.id)
+            said.append((wanted.name, added.messages))
             if wanted.members.enabled is False:
                 client.send(calls.change_rule(detector_id, added.id, enabled=False))
         except ServiceError as error:
@@ -85,6 +89,8 @@ def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]
                 f"`{wanted.name}`: {error}", status=error.status, entries=error.entries
             ) from None
         ids[wanted.name] = added.id
+    for name, messages in said:
+        tell_messages(name, messages)
     return created
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from api.client.json_values import event_json, object_json
 from api.client.results import (
     BatchResults,
     Comparison,
@@ -27,6 +28,7 @@ from api.client.results import (
 )
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
@@ -65,9 +67,11 @@ def _listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
     return lambda envelope: getattr(msgspec.json.decode(envelope.result, type=type_), member)
 
 
-def _evaluated(envelope: Envelope) -> EventResult:
-    result = msgspec.json.decode(envelope.result, type=EventResult)
-    return msgspec.structs.replace(result, messages=envelope.messages)
+def _with_messages(type_: type[S]) -> Callable[[Envelope], S]:
+    """Read a result whose `messages` are those of the envelope."""
+    return lambda envelope: msgspec.structs.replace(
+        msgspec.json.decode(envelope.result, type=type_), messages=envelope.messages
+    )
 
 
 def _path(*parts: str) -> str:
@@ -154,7 +158,7 @@ def add_rule(
     shadow: bool = False,
     draft_of: str | None = None,
 ) -> Call[Identified]:
-    """Add a rule. The condition is text, in the language or JSON.
+    """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
 
     A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id.
     """
@@ -163,7 +167,8 @@ def add_rule(
         document["shadow"] = True
     if draft_of is not None:
         document["draftOf"] = draft_of
-    return _post(_path("detectors", detector_id, "rules"), Identified, document)
+    body = msgspec.json.encode(document)
+    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
 
 
 def change_rule(
@@ -176,10 +181,10 @@ def change_rule(
     notify: bool | None = None,
     shadow: bool | None = None,
 ) -> Call[Rule]:
-    """Change the members of a rule that are given, and return the rule."""
+    """Change the members of a rule that are given; return the rule, and the messages about the change."""
     asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
     body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
-    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _typed(Rule), body)
+    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
@@ -238,7 +243,7 @@ def evaluate(
 ) -> Call[EventResult]:
     """Evaluate one event. `variables` are its `context.vars`."""
     body = _event_body(fields, timestamp_ms, variables)
-    return Call("POST", _path("detectors", detector_id, "evaluate"), _evaluated, body, key)
+    return Call("POST", _path("detectors", detector_id, "evaluate"), _with_messages(EventResult), body, key)
 
 
 def evaluate_batch(detector_id: str, events: Sequence[bytes], *, key: str = "") -> Call[list[EventResult]]:
@@ -274,12 +279,13 @@ def _event_body(
     variables: Mapping[str, Any] | None,
     more: Mapping[str, Any] | None = None,
 ) -> bytes:
-    context = {} if variables is None else {"context": {"vars": variables}}
-    return msgspec.json.encode(
-        {"event": {"fields": fields, "timestamp_ms": timestamp_ms}, **context, **(more or {})}
-    )
+    members: dict[str, Any] = {"event": msgspec.Raw(event_json(fields, timestamp_ms))}
+    if variables is not None:
+        members["context"] = {"vars": msgspec.Raw(object_json(variables, "vars"))}
+    return msgspec.json.encode({**members, **(more or {})})
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:
     """Parse a condition; nothing is stored."""
-    return _post("/api/conditions/parse", ParsedCondition, {"condition": condition})
+    body = msgspec.json.encode({"condition": condition})
+    return Call("POST", "/api/conditions/parse", _with_messages(ParsedCondition), body)

@@ -21,10 +21,11 @@ class Envelope(msgspec.Struct, frozen=True):
     result: msgspec.Raw
 
 
-class Identified(msgspec.Struct, frozen=True):
-    """The id of what was created, deleted or revoked."""
+class Identified(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The id of what was created, deleted or revoked; for a new rule, the service's messages about it."""
 
     id: str
+    messages: list[Entry] = []
 
 
 class Detector(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A rule of a detector, with its condition as a JSON object."""
+    """A rule of a detector, with its condition as a JSON object; after a change, the messages about it."""
 
     id: str
     condition: dict[str, Any]
@@ -70,6 +71,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int
     shadow: bool = False
     draft_of: str | None = None
+    messages: list[Entry] = []
 
 
 class ShownRule(Rule, frozen=True, kw_only=True):
@@ -184,8 +186,9 @@ class Comparison(msgspec.Struct, frozen=True):
     """Oldest first; only if they were asked for."""
 
 
-class ParsedCondition(msgspec.Struct, frozen=True):
-    """A condition as a JSON object and as canonical text."""
+class ParsedCondition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A condition as a JSON object and as canonical text, and the service's messages about it."""
 
     condition: dict[str, Any]
     text: str
+    messages: list[Entry] = []

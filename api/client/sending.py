@@ -10,6 +10,7 @@ import msgspec
 from api.client.attempts import RetryingSender
 from api.client.calls import evaluate_batch
 from api.client.errors import ServiceError
+from api.client.json_values import event_json
 from api.client.results import EventResult
 
 T = TypeVar("T")
@@ -31,8 +32,11 @@ class Event(msgspec.Struct, frozen=True):
     timestamp_ms: float
 
     def json(self) -> bytes:
-        """Return the event as it stands in a batch."""
-        return msgspec.json.encode(self)
+        """Return the event as it stands in a batch, its numbers as the library takes them.
+
+        Raises ServiceError 1001 with the name of a field that JSON cannot express.
+        """
+        return event_json(self.fields, self.timestamp_ms)
 
 
 @dataclass(slots=True)

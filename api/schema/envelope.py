@@ -75,8 +75,10 @@ CODES: Final[dict[int, Code]] = {
 MESSAGE_CODES: Final[dict[int, str]] = {
     2001: "The event was late and was evaluated at the clock's time.",
     2002: "Keyed state was evicted because the detector reached its limit on keys or on their memory.",
-    2003: "A condition names a relation that is neither stored nor sent.",
+    2003: "A condition names a relation that is not known: none is sent with the event, or yet with any.",
     2004: "A text was too long for patterns to be tried on it.",
+    2005: "A rule's history begins anew.",
+    2006: "A condition is valid, but probably not what was meant; the message says what to write.",
 }
 """Every code of `messages`."""
 

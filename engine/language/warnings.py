@@ -31,8 +31,9 @@ def condition_warnings(
 
     `sample` holds events that the condition is meant for; without it, or if it overflows, there are no
     warnings about facts.
-    `relations` names all stored relations; None means that they are unknown, and there are no warnings about
-    relations. The vars of the sample count as relations, too.
+    `relations` names all relations that there are; None means that they are unknown, and there are no
+    warnings about relations. The vars of the sample count as relations, too. `hints` says what else a
+    condition probably does not mean.
     """
     known = None if sample is None or sample.overflows else sample
     return list(_Checker(known, relations).warnings(condition, ""))
@@ -65,12 +66,9 @@ class _Checker:
             case language.Keyed(_, key):
                 keys = "only strings, numbers and booleans are keys, so that this `per` is always false"
                 yield from self._typed(key, f"{prefix}keyed.key", _SCALARS, keys)
-            case language.Count():
-                yield from _settled(node, f"{prefix}count.value")
             case language.Distinct(fact):
                 counted = "only strings, numbers and booleans are counted, so that their number is always 0"
                 yield from self._typed(fact, f"{prefix}distinct.fact", _SCALARS, counted)
-                yield from _settled(node, f"{prefix}distinct.value")
             case language.Sum():
                 yield from self._sum(node, f"{prefix}sum", "so that the sum is always 0")
             case language.Avg():
@@ -115,7 +113,7 @@ class _Checker:
         name, text = node.relation, text_of(node)
         if self._relations is not None and name not in self._relations and self._note("relation", name):
             asks = f"{quoted(text)} looks in the relation {quoted(name)}, which is not known"
-            unless = "unless it is stored with the detector or sent in `context.vars`, that is always false"
+            unless = "unless it is sent in `context.vars`, that is always false"
             near = did_you_mean(name, sorted(self._relations))
             yield ConditionWarning(f"{place}.relation", f"{asks}: {unless}{near}")
         for index, argument in enumerate(node.args):
@@ -179,20 +177,6 @@ class _Checker:
 
     def _element_types(self, name: str) -> frozenset[str]:
         return self._sample.element_types(name) if self._sample else frozenset()
-
-
-def _settled(node: language.Count | language.Distinct, place: str) -> Iterator[ConditionWarning]:
-    """Warn about a comparison with 0 that every number of events passes, or none."""
-    match node.op, node.value:
-        case "gte", 0:
-            verdict = "true"
-        case "lt", 0:
-            verdict = "false"
-        case _:
-            return
-    yield ConditionWarning(
-        place, f"{quoted(text_of(node))} is always {verdict}: a count is never less than 0"
-    )
 
 
 def _comparable_types(leaf: language.Leaf) -> frozenset[str]:

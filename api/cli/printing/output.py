@@ -8,8 +8,10 @@ import click
 import msgspec
 from rich.console import Console
 
+from api.cli.failures import warn
 from api.cli.printing.tables import print_table
 from api.cli.printing.terminal import on_one_line
+from api.client.results import Entry
 
 output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "-o",
@@ -42,3 +44,9 @@ def value_text(value: object) -> str:
 def tell(output: str, document: Any, sentence: str) -> None:
     """Print a document as one line of JSON, or the sentence."""
     click.echo(msgspec.json.encode(document) if output == "json" else sentence)
+
+
+def tell_messages(name: str, messages: Iterable[Entry]) -> None:
+    """Print the service's messages about a rule."""
+    for message in messages:
+        warn(f"`{on_one_line(name)}`: {message.code} {message.message}")

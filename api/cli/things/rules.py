@@ -8,7 +8,7 @@ import msgspec
 
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
-from api.cli.printing.output import show, tell, yes_option
+from api.cli.printing.output import show, tell, tell_messages, yes_option
 from api.cli.rule_files import conditions_of, is_rule_file, read_rules, read_text
 from api.client import Client, Rule, calls
 from engine.language.text.printer import format as canonical
@@ -120,7 +120,7 @@ def change(
     changed = client.send(
         calls.change_rule(detector_id, rule_id, name=name, condition=condition, notify=notify, shadow=shadow)
     )
-    show(output, changed, HEADER, [_row(changed)])
+    _show_changed(output, changed)
 
 
 @rules.command()
@@ -145,7 +145,7 @@ def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: b
     detector_id = find_detector(client, detector).id
     rule_id = find_rule(client, detector_id, rule).id
     changed = client.send(calls.change_rule(detector_id, rule_id, enabled=enabled))
-    show(output, changed, HEADER, [_row(changed)])
+    _show_changed(output, changed)
 
 
 @rules.command()
@@ -161,6 +161,11 @@ def remove(*, client: Client, rule: str, detector: str, yes: bool, output: str) 
         click.confirm(f"Remove the rule `{found.name}` with its history?", abort=True, err=True)
     removed = client.send(calls.remove_rule(detector_id, found.id))
     tell(output, removed, f"The rule `{found.name}` is removed.")
+
+
+def _show_changed(output: str, changed: Rule) -> None:
+    tell_messages(changed.name, changed.messages)
+    show(output, msgspec.structs.replace(changed, messages=[]), HEADER, [_row(changed)])
 
 
 HEADER = ("id", "name", "enabled", "notify", "condition")

@@ -12,10 +12,10 @@ from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
-from api.cli.printing.output import show, tell, value_text, yes_option
+from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
 from api.cli.recordings.times import iso
 from api.cli.rule_files import read_text
-from api.client import Client, Comparison, Difference, Example, Rule, calls
+from api.client import Client, Comparison, Difference, Example, Identified, Rule, calls
 
 _NAME_CHARS_MAX: Final = 255
 _DRAFT: Final = ", draft"
@@ -111,11 +111,13 @@ def _put_draft(client: Client, detector_id: str, rule: Rule, condition: str, out
     if there is None:
         name = rule.name[: _NAME_CHARS_MAX - len(_DRAFT)] + _DRAFT
         add = calls.add_rule(detector_id, name, condition, shadow=True, draft_of=rule.id)
-        draft_id = client.send(add).id
+        put: Identified | Rule = client.send(add)
     else:
-        draft_id = client.send(calls.change_rule(detector_id, there.id, condition=condition)).id
+        name = there.name
+        put = client.send(calls.change_rule(detector_id, there.id, condition=condition))
+    tell_messages(name, put.messages)
     said = f"The draft is compared with `{rule.name}` from the next event on."
-    tell(output, {"id": draft_id}, said)
+    tell(output, {"id": put.id}, said)
 
 
 def _report(comparison: Comparison, output: str, *, explain: bool) -> None:

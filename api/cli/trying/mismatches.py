@@ -7,6 +7,7 @@ from api.cli.rule_files import NamedCondition
 from engine.evaluation.facts.values import split_name, value_of
 from engine.language.condition import Leaf, walk
 from engine.language.diagnostics import nearest, quoted
+from engine.language.hints.hints import hints
 from engine.language.samples import NAMES_MAX, Sample
 from engine.language.warnings import condition_warnings
 
@@ -49,6 +50,7 @@ class Mismatches:
             yield f"the events have more than {NAMES_MAX} fields, so the rules are not compared with them"
         among = "" if self._left else f" (in the first {events} events)"
         for rule in self._rules:
+            yield from (f"{rule.name}: {hint}" for hint in hints(rule.condition))
             for warning in condition_warnings(rule.condition, self._sample):
                 yield f"{rule.name}: {warning.text}{among}"
             for leaf, text in _texts_of(rule):

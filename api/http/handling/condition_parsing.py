@@ -8,7 +8,9 @@ import msgspec
 
 from api.schema.messages.rules import ConditionToParse
 from engine.evaluation.dispatch.weighing import estimate_of
+from engine.evaluation.rule_book.rule_messages import condition_messages
 from engine.evaluation.wire.bodies import decode
+from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
@@ -30,8 +32,11 @@ class _Rest(ConditionToParse):
     condition: Any
 
 
-def parse_condition(body: bytes, limits: Limits) -> bytes:
-    """Return the condition, its text and its cost as JSON; takes up to a second. Raises Refusal."""
+def parse_condition(body: bytes, limits: Limits) -> tuple[bytes, bytes]:
+    """Return the condition, its text and its cost as JSON, and the messages; takes up to a second.
+
+    Raises Refusal.
+    """
     source = _condition_in(body, limits)
     match source[:1]:
         case b'"':
@@ -46,13 +51,14 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
         "event_ns": cost.event_ns,
         "memories": [{"per": per, "entries_max": most} for per, most in cost.memories.items()],
     }
-    return msgspec.json.encode(
+    result = msgspec.json.encode(
         {
             "condition": condition_to_document(condition),
             "text": canonical_text(condition),
             "estimate": estimate,
         }
     )
+    return result, encode_entries(condition_messages(condition))
 
 
 def _condition_in(body: bytes, limits: Limits) -> bytes:

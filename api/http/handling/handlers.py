@@ -183,7 +183,7 @@ class Handlers:
 
     async def parse_condition(self, body: bytes) -> Response:
         loop = asyncio.get_running_loop()
-        return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
+        return success(*await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
     async def show_cluster(self, query: cluster.ClusterQuery) -> Response:
         found = await self._fleet.cluster()

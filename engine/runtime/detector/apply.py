@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.inspecting.comparisons import comparison_asked
 from engine.evaluation.wire.inspecting.explanations import encoded, explain_body
@@ -17,7 +18,8 @@ from engine.evaluation.wire.inspecting.rule_lists import rule_as_sent, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.inspecting.timelines import timeline
 from engine.evaluation.wire.lines import evaluate_lines
-from engine.language.diagnostics import Refusal
+from engine.evaluation.wire.results import encode_entries
+from engine.language.diagnostics import Entry, Refusal
 from engine.language.text.printer import format as canonical
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.requests.operations import (
@@ -82,8 +84,8 @@ def apply(
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation)
             case _:
-                result, entry = _ruled(detector, detector_id, operation)
-                return Applied(Done(encoded(result)), entry)
+                result, entry, messages = _ruled(detector, detector_id, operation)
+                return Applied(Done(encoded(result), encode_entries(messages)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
 
@@ -132,28 +134,31 @@ def _lines_evaluated(detector: Detector, operation: Operation) -> Applied:
 
 def _ruled(
     detector: Detector, detector_id: str, operation: Operation
-) -> tuple[dict[str, Any], JournalEntry | None]:
+) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
     match operation.kind:
         case operations.RULE:
             rule = detector.rule(_named(operation))
             text = canonical(rule.condition)
-            return {**rule_as_sent(rule, detector_id), "text": text, "source": rule.source or text}, None
+            return {**rule_as_sent(rule, detector_id), "text": text, "source": rule.source or text}, None, []
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**msgspec.structs.asdict(added))
-            return {"id": rule_id}, rule_put(detector.rule(rule_id))
+            rule = detector.rule(rule_id)
+            return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition)
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
+            before = detector.rule(change.rule_id)
             changed = detector.change_rule(**msgspec.structs.asdict(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
-            return rule_as_sent(changed, detector_id), entry
+            messages = change_messages(changed, before, condition_given=change.condition is not None)
+            return rule_as_sent(changed, detector_id), entry, messages
         case operations.REMOVE_RULE:
             rule_id = _named(operation)
             detector.remove_rule(rule_id)
-            return {"id": rule_id}, RuleRemoved(rule_id)
+            return {"id": rule_id}, RuleRemoved(rule_id), []
         case operations.PROMOTE:
             rule = detector.promote(_named(operation))
-            return rule_as_sent(rule, detector_id), DraftPromoted(rule.id)
+            return rule_as_sent(rule, detector_id), DraftPromoted(rule.id), []
         case unknown:
             raise AssertionError(f"no operation is called {unknown!r}")
 

@@ -14,8 +14,9 @@ from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.rules import RulesQuery
 from api.schema.messages.state import StateQuery
-from engine import Detector, Refusal
+from engine import Detector, Entry, Refusal
 from engine import format as canonical
+from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body
@@ -33,6 +34,8 @@ class FakeService:
         self.names: dict[str, str] = {}
         self.tokens: list[dict[str, Any]] = []
         self.requests: list[tuple[str, str]] = []
+        self._messages: list[Entry] = []
+        """The messages of the answer that is being made."""
 
     def create(self, name: str) -> str:
         """Create a detector and give its id."""
@@ -52,6 +55,7 @@ class FakeService:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append((request.method, request.url.path))
+        self._messages = []
         try:
             result = self._result(request)
         except Refusal as refusal:
@@ -59,7 +63,10 @@ class FakeService:
             return httpx.Response(
                 400, json={"success": False, "errors": errors, "messages": [], "result": {}}
             )
-        return httpx.Response(200, json={"success": True, "errors": [], "messages": [], "result": result})
+        messages = [{"code": entry.code, "message": entry.message} for entry in self._messages]
+        return httpx.Response(
+            200, json={"success": True, "errors": [], "messages": messages, "result": result}
+        )
 
     def _result(self, request: httpx.Request) -> Any:
         body = json.loads(request.content) if request.content else {}
@@ -104,7 +111,9 @@ class FakeService:
             case "POST", ["detectors", one, "rules"]:
                 shadow, draft_of = body.get("shadow", False), body.get("draftOf")
                 given = (body["name"], body["condition"], body["notify"])
-                return {"id": self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of)}
+                rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of)
+                self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
+                return {"id": rule_id}
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
                 after = request.url.params.get("after")
                 answer = comparison_of(self.detectors[one], rule_id, None if after is None else int(after))
@@ -112,7 +121,9 @@ class FakeService:
             case "POST", ["detectors", one, "rules", rule_id, "promote"]:
                 return self._rule(one, self.detectors[one].promote(rule_id).id)
             case "PATCH", ["detectors", one, "rules", rule_id]:
-                self.detectors[one].change_rule(rule_id, **body)
+                before = self.detectors[one].rule(rule_id)
+                changed = self.detectors[one].change_rule(rule_id, **body)
+                self._messages = change_messages(changed, before, condition_given="condition" in body)
                 return self._rule(one, rule_id)
             case "DELETE", ["detectors", one, "rules", rule_id]:
                 self.detectors[one].remove_rule(rule_id)

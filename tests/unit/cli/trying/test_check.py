@@ -118,7 +118,7 @@ EVENTS = '{"user": {"id": 7}, "kind": "failed"}\n{"user": {"id": 8}, "kind": "ac
         ('kynd == "failed"', "no event has `kynd`; did you mean `kind`?"),
         ('user.id == "7"', "always false: `user.id` is a number in every event that has it, never a string"),
         ("tags contains 7", "always false: the arrays in `tags` hold a string"),
-        ("count(user.id)", "looks in the relation `count`, which is not known"),
+        ("rooms(user.id)", "looks in the relation `rooms`, which is not known"),
     ],
 )
 def test_what_is_valid_but_hardly_meant_is_warned_of(condition: str, said: str, tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""Messages about a new or changed rule: unknown relations, doubtful conditions, histories that begin anew."""
+
+from typing import Final
+
+from engine.evaluation.plan.requirements import is_temporal
+from engine.evaluation.rules import Rule
+from engine.language.condition import Condition, walk
+from engine.language.diagnostics import Entry
+from engine.language.hints.hints import HINTS_MAX, hints
+from engine.language.warnings import condition_warnings
+
+UNKNOWN_RELATION: Final = 2003
+BEGINS_ANEW: Final = 2005
+NOT_MEANT: Final = 2006
+
+
+def condition_messages(condition: Condition) -> list[Entry]:
+    """Return the messages 2003 and 2006 about a condition. Detectors store no relations: each is unknown."""
+    unknown = condition_warnings(condition, relations=())
+    return [
+        *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
+        *(Entry(NOT_MEANT, hint) for hint in hints(condition)),
+    ]
+
+
+def change_messages(rule: Rule, before: Rule, *, condition_given: bool) -> list[Entry]:
+    """Return the messages about a changed rule, those about its condition if the change gave one."""
+    said = condition_messages(rule.condition) if condition_given else []
+    if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
+        return said
+    if rule.condition != before.condition and before.enabled:
+        said.append(Entry(BEGINS_ANEW, "the condition is a different one, so the rule's history begins anew"))
+    elif not before.enabled:
+        said.append(Entry(BEGINS_ANEW, "the rule was disabled, so its history begins anew"))
+    return sorted(said, key=lambda entry: entry.code)

@@ -1,0 +1,1 @@
+"""What a valid condition probably does not mean."""

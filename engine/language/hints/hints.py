@@ -1,0 +1,104 @@
+"""Hints about valid conditions that probably do not say what was meant, and what to write instead."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from engine.language import condition as language
+from engine.language.condition import Aggregate, Condition, walk
+from engine.language.diagnostics import quoted
+from engine.language.hints.contradictions import contradictions, excluded_alternatives
+from engine.language.hints.foreign_functions import about_function
+from engine.language.text.printer import format as text_of
+
+HINTS_MAX: Final = 10
+"""The most hints about one condition."""
+
+
+def hints(condition: Condition) -> list[str]:
+    """Return the hints about a condition, in document order, each once, and at most HINTS_MAX."""
+    return [*islice(dict.fromkeys(_hints(condition)), HINTS_MAX)]
+
+
+def _hints(condition: Condition) -> Iterator[str]:
+    explained: set[int] = set()
+    """The conditions that a hint about one around them covers."""
+    for node, keys in walk(condition):
+        if id(node) in explained:
+            continue
+        match node:
+            case language.InRelation(name, args):
+                yield from about_function(name, args)
+            case language.Previous(inner) | language.Earlier(inner) | language.EarlierWithin(inner):
+                if isinstance(inner, language.Ref) and _is_of_itself(inner):
+                    explained.add(id(inner))
+                    yield _compared_with_itself(node, inner)
+            case language.Ref(fact, op) if op in {"neq", "in"} and _is_of_itself(node):
+                yield f"{quoted(text_of(node))} is never true: it compares {quoted(fact)} with itself"
+            case language.All():
+                yield from contradictions(node, explained)
+            case language.Leaf(_, "in", ()):
+                yield f"{quoted(text_of(node))} is never true: the list is empty"
+            case language.Any():
+                yield from excluded_alternatives(node, explained)
+            case language.Count() | language.Distinct():
+                yield from _settled(node)
+            case language.Keyed(inner, key) if not keys:
+                yield from _kept_for_ever(inner, key)
+            case _:
+                pass
+
+
+def _is_of_itself(ref: language.Ref) -> bool:
+    return ref.fact == ref.reference
+
+
+def _compared_with_itself(node: Condition, ref: language.Ref) -> str:
+    """Return the hint for `previous x == x`, where the value before is probably meant."""
+    name = quoted(ref.fact)
+    verdict = "is never true" if ref.op in {"neq", "in"} else f"only asks whether {name} was there"
+    word = text_of(node).split()[0]
+    two = quoted(text_of(language.Distinct(ref.fact, None, 3_600.0, "gte", 2)))
+    return (
+        f"{quoted(text_of(node))} {verdict}: `{word}` takes a whole condition, and this one compares "
+        f"{name} with itself. No condition compares with the value before; name the values, as in "
+        f'`x == "b" and {word} x == "a"`, or say that there were several, as in {two}'
+    )
+
+
+def _settled(node: language.Count | language.Distinct) -> Iterator[str]:
+    """Yield a hint about a comparison with 0 that every number of events passes, or none."""
+    verdict = {("gte", 0): "true", ("lt", 0): "false"}.get((node.op, node.value))
+    if verdict is not None:
+        yield f"{quoted(text_of(node))} is always {verdict}: a count is never less than 0"
+
+
+def _kept_for_ever(inner: Condition, key: str) -> Iterator[str]:
+    """Yield a hint if a slice of each key is remembered without a bound in time."""
+    for node, _ in walk(inner):
+        windowed = _windowed(node)
+        if windowed:
+            yield (
+                f"{quoted(text_of(node))} has no window, so {quoted('per ' + key)} remembers each value of "
+                f"{quoted(key)} for ever, and past the limits forgets the longest unseen; "
+                f"a window bounds that, as in `{windowed}`"
+            )
+            return
+
+
+def _windowed(node: Condition) -> str:
+    """Return how a condition without a window is written with one; empty for any other."""
+    match node:
+        case language.Once():
+            return "once within 30d …"
+        case language.Earlier():
+            return "earlier within 30d …"
+        case language.Historically():
+            return "historically for 30d …"
+        case language.Since():
+            return "… since within 30d …"
+        case Aggregate():
+            aggregate: Any = node
+            return "" if aggregate.window_secs is not None else f"{text_of(node).split('(')[0]}(…) within 30d"
+        case _:
+            return ""

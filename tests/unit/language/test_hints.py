@@ -1,0 +1,84 @@
+"""Hints about valid conditions that probably do not say what was meant."""
+
+import pytest
+
+from engine.language.hints.hints import HINTS_MAX, hints
+from engine.language.text.parser import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("exists(x)", "`x == x`"),
+        ("exsits(x)", "`x == x`"),
+        ("has(user.id)", "`user.id == user.id`"),
+        ("missing(x)", "`not x == x`"),
+        ('cidr(ip, "10.0.0.0/8")', "`ip matches '^10\\.'`"),
+        ('cidr(ip, "192.168.7.0/24")', "`ip matches '^192\\.168\\.7\\.'`"),
+        ('cidr(ip, "192.168.7.1/32")', "`ip matches '^192\\.168\\.7\\.1$'`"),
+        ('cidr(ip, "10.0.0.0/12")', "send its addresses as a relation"),
+        ('cidr(ip, "a")', "send its addresses as a relation"),
+        ('rule("other")', "repeat its condition here"),
+        ('startswith(user, "a.b")', "`user matches '^a\\.b'`"),
+        ('endsWith(user, "b")', '`user matches "b$"`'),
+        ('includes(user, "b")', '`user contains "b"`'),
+        ('like(user, "b")', '`user matches "b"`'),
+        ("prev(x)", '`previous x == "a"`'),
+        ("hour()", "send the computed value as a field"),
+        ("mean(x)", "`avg(x)`"),
+        ("per user (previous country != country)", "is never true"),
+        ("previous amount == amount", "only asks whether `amount` was there"),
+        ("earlier within 5m x == x", "`distinct(x) within 1h >= 2`"),
+        ("x != x", "is never true"),
+        ("x in []", "is never true"),
+        ('x == "a" and x == "b"', '`x == "b"` is never true together with `x == "a"`'),
+        ('x == "a" and (y == 1 and x == "b")', "alternatives are joined by `or`"),
+        ("x > 5 and x < 3", "`x < 3` is never true together with `x > 5`"),
+        ("x >= 3 and x <= 3 and x != 3", "and the other conditions on it"),
+        ('x > 3 and x == "5"', "is never true"),
+        ('x between 1 and 2 and x between "a" and "b"', "is never true"),
+        ('x != "a" or (y == 1 or x != "b")', "is true at every event that has `x`"),
+        ("count(x == 1) >= 0", "is always true: a count is never less than 0"),
+        ("distinct(x) < 0", "is always false"),
+        ("per user (once ok == false)", "as in `once within 30d …`"),
+        ("per user (count(x == 1) > 3)", "as in `count(…) within 30d`"),
+        ("per user (a == 1 since b == 1)", "as in `… since within 30d …`"),
+        ("per user (earlier a == 1)", "as in `earlier within 30d …`"),
+        ("per user (historically a == 1)", "as in `historically for 30d …`"),
+        ("per user (per ip (sum(x) > 5))", "`per user` remembers"),
+    ],
+)
+def test_what_is_probably_not_meant_is_told_once_with_what_to_write(text: str, instead: str) -> None:
+    [hint] = hints(parse(text))
+    assert instead in hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x == x and not y == y",
+        "owns(user, account) and rooms(x) and counts(x) and own(x)",
+        "previous x == y and previous x == 1 and once x == x",
+        "per user (once within 10m ok == false and a == 1 and not previous a == 1)",
+        "once ok == false and count(x == 1) > 3",
+        "x > 3 and x < 5 and x != 4 and x in [3.5, 4.5]",
+        "a == 1 and a == 1.0 and b == true or a == 2",
+        'x != "a" and x != "b" or x == "a" or y != 1',
+        "x == [1] and x contains 1",
+        "count(x == 1) >= 1 and distinct(x) > 0",
+    ],
+)
+def test_what_is_meant_is_not_questioned(text: str) -> None:
+    assert hints(parse(text)) == []
+
+
+def test_there_are_only_so_many_hints() -> None:
+    many = " and ".join(f"x{number} != x{number}" for number in range(50))
+    assert len(hints(parse(many))) == HINTS_MAX
+    assert len(hints(parse("x != x and x != x"))) == 1
+
+
+def test_long_lists_and_many_predicates_are_not_compared() -> None:
+    long = ", ".join(map(str, range(101)))
+    assert hints(parse(f"x == 1000 and x in [{long}]")) == []
+    assert hints(parse(" and ".join(["x > 1"] * 40) + " and x < 0")) == []
