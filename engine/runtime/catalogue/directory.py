@@ -219,6 +219,11 @@ class Directory:
         self._store.close()
         self._lock.release()
 
+    @property
+    def epoch(self) -> int:
+        """An epoch that is earlier than those of all leases of this opening, and later than all before."""
+        return self._opening
+
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since the versions that a front end has seen. Raises StorageError."""
         self.check_owner()
