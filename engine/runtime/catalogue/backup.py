@@ -86,7 +86,7 @@ def restore_detector(
     wanted = new_id or detector_id
     target = data / "detectors" / wanted
     with opened_offline(data) as directory, storage_errors(f"{target} cannot be restored"):
-        known = wanted in directory.changes(0, 0).detectors.whole
+        known = wanted in (directory.changes(0, 0).detectors.whole or {})
         if known and inspect_folder(target).refusal is None:
             raise StorageError(
                 f"{data} has a detector {wanted} that is whole: give the restored one a new id"
