@@ -8,7 +8,7 @@ from typing import IO, Final
 
 from snapshots.errors import NothingUsable, StorageError
 from snapshots.files import Files, RealFiles, open_regular, storage_errors, write_all
-from snapshots.format.file_names import listing
+from snapshots.format.file_names import listing, mark_name
 
 _TRIES: Final = 100
 _PAUSE_S: Final = 0.01
@@ -46,12 +46,17 @@ def _open_all(folder: Path, files: Files, opened: ExitStack) -> dict[str, IO[byt
         # A segment tells what its writer has read of earlier ones, so those must be copied after it.
         names = [*reversed(found.segments.values()), *found.snapshots.values()]
         names += [*found.claims.values(), *found.pages.values()]
+        names += [mark_name(*place, first) for place, first in found.marks.items()]
         sources: dict[str, IO[bytes]] = {}
         with ExitStack() as stack, suppress(FileNotFoundError):
             for name in names:
                 sources[name] = stack.enter_context(os.fdopen(open_regular(folder / name), "rb"))
             # If a file was removed meanwhile, a snapshot that replaces it may be missing here.
-            if set(names) <= set(files.names(folder)):
+            now = files.names(folder)
+            segments = listing(now).segments
+            # A mark without its segment says that this is lost, unless both came during the first listing.
+            whole = all(place in found.segments or place not in segments for place in found.marks)
+            if whole and set(names) <= set(now):
                 opened.push(stack.pop_all())
                 return sources
         time.sleep(_PAUSE_S)

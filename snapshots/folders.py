@@ -25,7 +25,7 @@ def create_folder(
         files.make_folder(folder)
         names = listing(files.names(folder))
         if not names.snapshots:
-            if names.segments or names.damaged_snapshots:
+            if names.segments or names.marks or names.damaged_snapshots:
                 raise NothingUsable(f"{folder} is not new, and holds no snapshot that can be used")
             pieces = [body] if isinstance(body, bytes) else body
             SnapshotWriter(folder, 0, files).save_snapshot(pieces, version=version, sequence=0)
@@ -83,7 +83,7 @@ def is_unused(folder: Path, files: Files | None = None) -> bool:
     with storage_errors(f"{folder} cannot be read"):
         names = listing(files.names(folder))
         written = any(files.read_start(folder / name, 1) for name in names.segments.values())
-    return not (written or names.snapshots.keys() - {0} or names.set_aside)
+    return not (written or names.marks or names.snapshots.keys() - {0} or names.set_aside)
 
 
 def destroy_folder(folder: Path, files: Files | None = None) -> None:

@@ -255,6 +255,16 @@ class Store:
             self._obsolete -= removed
         return file_bytes
 
+    def close_earlier_segments(self) -> None:
+        """Write the current segment's header. Then damage of what the newest snapshot includes is harmless.
+
+        For an owner that seldom writes: until there is a header, nothing says where the segment before ends.
+        Raises NoRoom, with nothing changed; StorageError, and the store is then broken.
+        """
+        journal = self._usable()
+        with _Breaking(self):
+            journal.write_header()
+
     def release(self) -> None:
         """Close the files. Remove the claim if all records are on the disk, which tells the next owner so.
 

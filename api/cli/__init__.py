@@ -8,6 +8,7 @@ from api.cli.check import check
 from api.cli.explain import explain
 from api.cli.failures import CommandError
 from api.cli.inspection.command import inspect
+from api.cli.inspection.repair import repair
 from api.cli.printing.terminal import escaping_streams
 from api.cli.replaying.command import replay
 from api.cli.running.backup import backup, restore
@@ -31,7 +32,7 @@ COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, replay, explain),
     "Detectors and rules of a running service": (detectors, rules, shadow, tokens, state),
-    "Run a service": (serve, token, cluster, move, drain, undrain, inspect, retry, backup, restore),
+    "Run a service": (serve, token, cluster, move, drain, undrain, inspect, repair, retry, backup, restore),
 }
 """The commands by their headings in --help."""
 

@@ -16,6 +16,7 @@ FIRST_NUMBER: Final = 1
 _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
 _SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
 _PAGE: Final = re.compile(r"page-([0-9]{20})\.rdp")
+_MARK: Final = re.compile(r"mark-([0-9]{20})-([0-9]{6,})-([0-9]{20})\.rdm")
 _SET_ASIDE: Final = re.compile(
     r"(snapshot-[0-9]{20}\.rds|page-[0-9]{20}\.rdp|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?"
 )
@@ -33,6 +34,8 @@ class Listing:
     """The claims, by epoch."""
     segments: dict[tuple[int, int], str] = field(default_factory=dict)
     """The segments, by epoch and number, in order."""
+    marks: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The marks of segments that were written to: the first record of each, by epoch and number."""
     pages: dict[int, str] = field(default_factory=dict)
     """The pages, by the last record that each covers, in order."""
     unfinished: dict[str, int] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class Listing:
     @property
     def epoch(self) -> int:
         """The latest epoch that has claimed the folder; 0 for none."""
-        return max([0, *self.claims, *(epoch for epoch, _ in self.segments)])
+        return max([0, *self.claims, *(epoch for epoch, _ in (*self.segments, *self.marks))])
 
     @property
     def ever_had_a_snapshot(self) -> bool:
@@ -55,7 +58,7 @@ class Listing:
 
 def listing(names: Iterable[str]) -> Listing:
     """Sort the names of a folder by what they say."""
-    kinds: dict[str, list[str]] = {".rds": [], ".rdj": [], ".rdp": []}
+    kinds: dict[str, list[str]] = {".rds": [], ".rdj": [], ".rdp": [], ".rdm": []}
     others: list[str] = []
     for name in sorted(names):
         kinds.get(name[-4:], others).append(name)
@@ -66,6 +69,11 @@ def listing(names: Iterable[str]) -> Listing:
         {sequence: name for name in kinds[".rds"] for sequence in _numbers(_SNAPSHOT, name)},
         {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
         {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
+        {
+            (numbers[0], numbers[1]): numbers[2]
+            for name in kinds[".rdm"]
+            if (numbers := _numbers(_MARK, name))
+        },
         {sequence: name for name in kinds[".rdp"] for sequence in _numbers(_PAGE, name)},
         {name: int(found[1]) for name in others if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in others if _SET_ASIDE.fullmatch(name)),
@@ -94,6 +102,11 @@ def page_name(sequence: int) -> str:
 def segment_name(epoch: int, number: int) -> str:
     """Name an epoch's segment, or with CLAIM_NUMBER its claim."""
     return f"journal-{epoch:020d}-{number:06d}.rdj"
+
+
+def mark_name(epoch: int, number: int, first: int) -> str:
+    """Name the mark which says that an epoch's segment was written to, from this record on."""
+    return f"mark-{epoch:020d}-{number:06d}-{first:020d}.rdm"
 
 
 def unfinished_name(name: str, epoch: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from snapshots.errors import Damaged, Hole, NewerFormat, NothingUsable, StorageError
 from snapshots.files import Files
 from snapshots.format import pages
-from snapshots.format.file_names import Listing
+from snapshots.format.file_names import Listing, mark_name, segment_name
 from snapshots.format.snapshot_file import Snapshot, decode
 from snapshots.takeover.journal_scan import scan_journal
 from snapshots.takeover.recovery_plan import RecoveryPlan
@@ -41,6 +41,12 @@ def list_and_plan(
         names, plan = list_names(), RecoveryPlan(folder)
         try:
             _Planner(plan, names, files, thorough=thorough).run(now_us)
+        except _SegmentGone as error:
+            # A listing that is made during a change may have a new mark and not yet its segment.
+            if attempt < _ATTEMPTS:
+                attempt += 1
+                continue
+            plan.refusal = error
         except StorageError as error:
             plan.refusal = error
         except FileNotFoundError:
@@ -49,6 +55,10 @@ def list_and_plan(
                 continue
             raise
         return names, plan
+
+
+class _SegmentGone(Hole):
+    """A segment was written to, and is not there."""
 
 
 class _Planner:
@@ -66,6 +76,7 @@ class _Planner:
         self._choose_snapshot()
         self._choose_pages(now_us)
         history = self._choose_history()
+        self._check_marked_segments_are_there(history)
         judge_headerless(plan, headerless, history)
         scan_journal(plan, self._files)
         check_headerless_were_unsynced(plan, headerless, history)
@@ -184,6 +195,22 @@ class _Planner:
         plan.obsolete += [segment.path for segment in plan.segments if segment.epoch not in history]
         plan.segments = [segment for segment in plan.segments if segment.epoch in history]
         return history
+
+    def _check_marked_segments_are_there(self, history: set[int]) -> None:
+        """Raise Hole if a segment that was written to, and may have records that count, is gone."""
+        plan, latest = self._plan, max(history)
+        for place, first in self._names.marks.items():
+            epoch, number = place
+            if place in self._names.segments or epoch < plan.epoch or first <= plan.sequence:
+                continue
+            fence = plan.first_fenced(epoch)
+            if (epoch < latest and epoch not in history) or (fence is not None and fence <= first):
+                continue
+            mark = mark_name(epoch, number, first)
+            raise _SegmentGone(
+                f"{plan.folder / segment_name(epoch, number)} is gone, with the records from {first} on: "
+                f"{mark} says that it was written"
+            )
 
     def _check_snapshots_are_covered(self) -> None:
         """Raise Hole if a snapshot that is damaged included records which are nowhere else."""

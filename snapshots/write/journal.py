@@ -6,7 +6,7 @@ from typing import Final
 
 from snapshots.errors import NoRoom, SyncFailed, WriteFailed
 from snapshots.files import NO_ROOM, Files, OpenFile, close_and_remove, storage_errors, write_all
-from snapshots.format.file_names import FIRST_NUMBER, segment_name
+from snapshots.format.file_names import FIRST_NUMBER, mark_name, segment_name
 from snapshots.format.segments import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
@@ -30,6 +30,8 @@ class _OpenSegment:
         self.file = file
         self.bytes_ = 0
         self.reserved_bytes = 0
+        self.marked = False
+        """Whether the mark exists which says that this segment was written to."""
 
     def needed_bytes(self, payload_bytes: int) -> int:
         """The length of the file with one more record."""
@@ -157,6 +159,7 @@ class Journal:
         header = b"" if current.bytes_ else encode_header(current.segment)
         offset = current.bytes_ + len(header)
         current.write(header + encode_record(sequence, version, payload, synced=self.synced, offset=offset))
+        self._mark(current)
         self.sequence = sequence
         return sequence
 
@@ -165,12 +168,19 @@ class Journal:
 
         Raises WriteFailed, SyncFailed; NoRoom, with nothing changed.
         """
-        if self.settled:
-            return
+        if not self.settled:
+            self.write_header()
+
+    def write_header(self) -> None:
+        """Write the current segment's header, which says where the segments before it end; sync it.
+
+        Raises what `settle` raises.
+        """
         current = self._the_current()
         if not current.bytes_:
             self.reserve(0)
             current.write(encode_header(current.segment))
+            self._mark(current)
         self._sync(current)
 
     def sync(self) -> None:
@@ -223,6 +233,20 @@ class Journal:
             current.close()
         else:
             close_and_remove(current.file, current.segment.path, self._files)
+
+    def _mark(self, current: _OpenSegment) -> None:
+        """Note in the folder that this segment was written to, so that its loss is noticed.
+
+        The name of the segment is on the disk by now, and nobody removes it before a snapshot replaces it. So
+        no crash leaves a mark without its segment. Without a mark, as on a full disk, only less is noticed.
+        """
+        if current.marked:
+            return
+        segment = current.segment
+        path = self._folder / mark_name(segment.epoch, segment.number, segment.first)
+        with contextlib.suppress(OSError):
+            self._files.create(path).close()
+            current.marked = True
 
     def _the_current(self) -> _OpenSegment:
         assert self._current is not None, "a segment is created before anything is written"

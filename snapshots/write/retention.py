@@ -1,7 +1,7 @@
 """Removes what a new snapshot makes obsolete, in an order that survives a crash at any point."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.files import Files
 from snapshots.format import pages
-from snapshots.format.file_names import listing
+from snapshots.format.file_names import Listing, listing, mark_name
 from snapshots.format.segments import Segment
 from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 
@@ -48,12 +48,16 @@ def trim(
             remove(folder / names.snapshots[number])
         oldest = min(numbers[-snapshots_kept:])
         covered = []
+        epoch = epoch_of(files.read_start(folder / names.snapshots[oldest], HEADER_BYTES)) or 0
         if earlier:
-            epoch = epoch_of(files.read_start(folder / names.snapshots[oldest], HEADER_BYTES)) or 0
             covered = [folder / name for name, writer in earlier.items() if writer < epoch]
         covered += [segment.path for segment, after in pairwise(segments) if after.first <= oldest + 1]
+        gone = {path.name for path in covered}
+        for mark in _needless_marks(names, oldest, epoch, gone):
+            remove(folder / mark)
         if covered:
-            # No removed snapshot may come back after a crash, because the records after it will be gone.
+            # No removed snapshot may come back after a crash, because the records after it will be gone. Nor
+            # may a mark come back whose segment will be.
             files.sync_folder(folder)
         for path in covered:
             remove(path)
@@ -63,6 +67,16 @@ def trim(
                 break
             remove(folder / name)
     return frozenset(removed)
+
+
+def _needless_marks(names: Listing, oldest: int, epoch: int, gone: AbstractSet[str]) -> Iterator[str]:
+    """Yield the marks of segments that no recovery from a kept snapshot needs, or that are to be removed.
+
+    `oldest` is the oldest kept snapshot, of this epoch.
+    """
+    for place, first in names.marks.items():
+        if first <= oldest or place[0] < epoch or names.segments.get(place, "") in gone | {""}:
+            yield mark_name(*place, first)
 
 
 def _has_expired(start: bytes, now_us: int) -> bool:

@@ -1,5 +1,6 @@
 """`rule-detector backup` and `restore`: copy a data folder, in use or not."""
 
+import secrets
 from pathlib import Path
 
 import click
@@ -33,17 +34,31 @@ def backup(data: Path, target: Path) -> None:
     epilog="""\b
 Example:
   rule-detector restore --data /var/lib/rule-detector /backup/monday
+  rule-detector restore --data /var/lib/rule-detector /backup --detector 6f1c2a9be07d4c58a3f0d1e2b3c4d5e6
 """
 )
 @data_option()
 @click.argument("source", metavar="BACKUP", type=_FOLDER)
-def restore(data: Path, source: Path) -> None:
+@click.option("--detector", metavar="ID", help="Bring only this detector into an existing data folder.")
+@click.option("--new-id", is_flag=True, help="With --detector: give it a new id, beside the one that exists.")
+def restore(*, data: Path, source: Path, detector: str | None, new_id: bool) -> None:
     """Make a data folder from a backup. The data folder must be new or empty.
+
+    With --detector, bring one detector into a data folder that no service uses: under its id, if the detector
+    that has it is deleted or damaged, or under a new one.
 
     The backup lacks the events that were evaluated after it was made. An idempotency key that was used since
     then counts as new.
     """
-    _copy(source, data, "restored", is_backup=True)
+    if detector is None:
+        if new_id:
+            raise click.UsageError("`--new-id` needs `--detector`.")
+        _copy(source, data, "restored", is_backup=True)
+        return
+    from engine.runtime.catalogue.backup import restore_detector  # noqa: PLC0415 -- slow to import, which --help should not be
+
+    restored = restore_detector(source, data, detector, secrets.token_hex(16) if new_id else None)
+    click.echo(f"{data}: restored the detector {restored}")
 
 
 def _copy(source: Path, target: Path, done: str, *, is_backup: bool = False) -> None:

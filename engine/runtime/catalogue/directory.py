@@ -2,7 +2,8 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,10 @@ _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
 """A journal of this size, or of the newest snapshot's if that is larger, triggers a snapshot. So the
 amortized cost of snapshots per change is constant."""
 
+_SNAPSHOT_INTERVAL_S: Final = 60.0
+"""A change is in a snapshot after this time, or when the directory closes: then damage of the journal loses
+nothing."""
+
 _SEGMENTS_MAX: Final = 8
 """More segments than this trigger a snapshot at the opening, since each opening may leave one."""
 
@@ -80,7 +85,13 @@ class Directory:
     So they grow across restarts although the count is not stored.
     """
 
-    def __init__(self, settings: DirectorySettings, *, files: Files | None = None) -> None:
+    def __init__(
+        self,
+        settings: DirectorySettings,
+        *,
+        files: Files | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
         self._files = files or RealFiles()
         self._folder = settings.data / "directory"
@@ -100,6 +111,11 @@ class Directory:
         self._detectors = TableVersions[str](0)
         self._snapshot_bytes = 0
         self._warnings: list[str] = []
+        self._now_s = now_s
+        self._opened = False
+        self._save_at_s = 0.0
+        self._mark_is_synced = False
+        """Whether the mark of this opening's first record is known to be on the disk."""
         self._newborn = detector_snapshot.empty_snapshot()
 
     def open(self) -> Opened:
@@ -136,6 +152,8 @@ class Directory:
         self._snapshot_bytes = len(recovered.snapshot.body)
         if recovered.snapshot.version < STATE_VERSION:
             self._give_folders()
+        self._opened = True
+        self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
         self._save_if_long()
         if self._store.segment_count > _SEGMENTS_MAX:
             self._save_if_can_be()
@@ -148,6 +166,7 @@ class Directory:
         if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
             raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
         if is_unused(self._folder, self._files):
+            self._refuse_lost_journal()
             # An earlier initialization may not have finished.
             create_folder(
                 self._folder,
@@ -158,6 +177,18 @@ class Directory:
         # Folders created just before a crash may not be synced yet.
         with storage_errors(f"{self._folder.parent} cannot be synced"):
             self._files.sync_folder(self._folder.parent)
+
+    def _refuse_lost_journal(self) -> None:
+        """Raise NothingUsable if a catalogue without a record has detectors that were used.
+
+        A folder of an earlier version has no marks that tell so.
+        """
+        for name in self._files.names(self._detectors_folder):
+            if not is_unused(self._detectors_folder / name, self._files):
+                raise NothingUsable(
+                    f"{self._folder} has lost its journal: it names no detector, and "
+                    f"{self._detectors_folder / name} was used"
+                )
 
     def _give_folders(self) -> None:
         """Create the folders of detectors that an older data folder lacks."""
@@ -189,13 +220,23 @@ class Directory:
         return warnings
 
     def close(self) -> None:
-        """Release the data folder."""
+        """Save what changed, if that is possible, and release the data folder."""
+        if self._opened and self._changed:
+            self._save_if_can_be()
+        self._opened = False
         self._store.close()
         self._lock.release()
+
+    @property
+    def epoch(self) -> int:
+        """An epoch that is earlier than those of all leases of this opening, and later than all before."""
+        return self._opening
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since the versions that a front end has seen. Raises StorageError."""
         self.check_owner()
+        if self._changed and self._now_s() >= self._save_at_s:
+            self._save_if_can_be()
         if not self._lock.held:
             # A predecessor that was cut off had the lock, and may have ended since.
             with contextlib.suppress(StorageError):
@@ -330,6 +371,11 @@ class Directory:
                 raise
             raise StorageError(f"some of {len(changes)} changes may be written: {error}") from error
         self._store.sync()
+        if not self._mark_is_synced:
+            # Not every file system writes the mark with the record, and this happens once in an opening.
+            with storage_errors(f"{self._folder} cannot be synced"):
+                self._files.sync_folder(self._folder)
+            self._mark_is_synced = True
         self._store.check_owner()
         missing = self._store.missing()
         for change in changes:
@@ -344,8 +390,14 @@ class Directory:
         if self._store.journal_bytes >= max(_SNAPSHOT_JOURNAL_BYTES, self._snapshot_bytes):
             self._save_if_can_be()
 
+    @property
+    def _changed(self) -> bool:
+        """Whether the journal has changes that no snapshot has."""
+        return self._store.sequence > self._store.snapshot_sequence
+
     def _save_if_can_be(self) -> None:
         # The journal has all changes, and another attempt follows later.
+        self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
         with contextlib.suppress(StorageError):
             self._save()
 
@@ -353,6 +405,7 @@ class Directory:
         sequence = self._store.begin_snapshot()
         body = catalogue_state.encode_state(self._state)
         self._store.save([body], version=STATE_VERSION, sequence=sequence)
+        self._store.close_earlier_segments()
         self._snapshot_bytes = len(body)
 
     def check_owner(self) -> None:

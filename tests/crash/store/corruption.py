@@ -47,6 +47,37 @@ def folder_of_segments() -> tuple[History, Image]:
     return history, disk.image()
 
 
+def worlds() -> Iterator[tuple[str, History, Image]]:
+    """Small folders with answered records, as their owners left them or still use them."""
+    lives: dict[str, tuple[Callable[[Owner], object], ...]] = {
+        "one record": (lambda it: it.batch(20),),
+        "many records": (lambda it: it.batch(20).batch(30, 40).batch(700),),
+        "a record since a snapshot": (lambda it: it.batch(20).snapshot().batch(20),),
+        "a snapshot and no record since": (lambda it: it.batch(20).snapshot(),),
+        "released": (lambda it: it.batch(20).release(),),
+        "released after a snapshot": (lambda it: it.batch(20).snapshot_to_release().release(),),
+        "several owners": (
+            lambda it: it.batch(20),
+            lambda it: it.batch(20).release(),
+            lambda it: it.batch(20),
+        ),
+        "an owner that wrote nothing": (lambda it: it.batch(20).release(), lambda it: it.release()),
+        "an owner that only read": (lambda it: it.batch(20), lambda it: it.answer().release()),
+        "owners with snapshots": (
+            lambda it: it.batch(20).snapshot_to_release().release(),
+            lambda it: it.batch(20).snapshot().batch(20),
+            lambda it: it.batch(20).batch(20),
+        ),
+    }
+    for kept in (1, 2, 3):
+        for name, owners in lives.items():
+            disk, history = MemoryDisk(), History()
+            create(history, disk)
+            for epoch, live in enumerate(owners, 1):
+                live(Owner(history, disk, epoch, snapshots_kept=kept, segment_bytes_max=90).recover())
+            yield f"{name}, {kept} kept", history, disk.image()
+
+
 @dataclass
 class Changed:
     """Recovers changed folders, and counts what became of them."""
@@ -101,12 +132,15 @@ class Changed:
                 self.exact += found == history.answered
 
     def remove_every_file(self, history: History, image: Image) -> None:
-        """A missing file is noticed, unless nothing is left that came after it. Raises Lost."""
-        last = _last(image)
+        """Without any one file, a folder gives exactly what was answered, or a refusal. Raises Lost."""
         for name in image:
-            if name != last:
-                without = {other: data for other, data in image.items() if other != name}
-                self._exact_or_refused(history, without, f"without {name}")
+            without = {other: data for other, data in image.items() if other != name}
+            self._exact_or_refused(history, without, f"without {name}")
+        # Of a folder without marks, the last segment that was written to may go unnoticed.
+        unmarked = {name: data for name, data in image.items() if not name.startswith("mark")}
+        for name in unmarked.keys() - {_last(image)}:
+            without = {other: data for other, data in unmarked.items() if other != name}
+            self._exact_or_refused(history, without, f"without {name} and without marks")
 
     def cut_every_file(self, history: History, image: Image) -> None:
         """A file that ends early gives what was answered, or a refusal; the last one its whole records."""
@@ -148,7 +182,7 @@ class Changed:
 
 def _last(image: Image) -> str:
     """The segment after which nothing comes."""
-    return max(name for name in image if name.startswith("journal") and image[name])
+    return max((name for name in image if name.startswith("journal") and image[name]), default="")
 
 
 def _store(image: Image) -> Store:

@@ -64,8 +64,8 @@ def two_owners() -> None:
 
 
 def three_owners(*later: Script) -> None:
-    # From this seed a hundred schedules show the defects; from others it takes up to some thousands.
-    interleavings = Interleavings(random.Random(9))
+    # From this seed some hundred schedules show the defects; from others it takes up to some thousands.
+    interleavings = Interleavings(random.Random(2))
     scripts = [first_script, *(later or (second_script, third_script))]
     lengths = interleavings.lengths(scripts)
     for _ in range(4_000):
@@ -147,6 +147,13 @@ DEFECTS: dict[str, Defect] = {
         """raise SyncFailed(f"{path} cannot be synced after offset {current.bytes_}: {error}") from error""",
         "current.file.sync_data()",
         faults,
+    ),
+    "marks are not looked at": Defect(
+        planner._Planner,
+        "_check_marked_segments_are_there",
+        "place in self._names.segments or",
+        "True or",
+        missing_files,
     ),
     "payloads are not checked": Defect(
         segment_reader,

@@ -15,6 +15,7 @@ from tests.crash.store.corruption import (
     folder_of_segments,
     long_folder,
     small_folder,
+    worlds,
 )
 from tests.crash.store.crash_images import Images
 from tests.crash.store.file_faults import FileFaults
@@ -101,6 +102,13 @@ def test_sectors_of_zeros_and_missing_files_are_noticed():
     changed.remove_every_file(*folder_of_segments())
     changed.remove_every_file(*small_folder())
     assert changed.refused > 8
+
+
+@pytest.mark.parametrize(("history", "image"), [pytest.param(*one, id=name) for name, *one in worlds()])
+def test_without_any_one_file_everything_is_there_or_the_folder_is_refused(history, image):
+    changed = Changed()
+    changed.remove_every_file(history, image)
+    assert changed.changed == changed.exact + changed.refused >= len(image)
 
 
 @pytest.mark.storm

@@ -34,7 +34,14 @@ def recovered(folder: Path, files: Files | None = None) -> tuple[bytes | None, l
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """The names in a folder, without the marks."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".rdm")
+
+
+def forget_marks(folder: Path) -> None:
+    """Make the folder one of an earlier version, or one whose marks a crash took."""
+    for path in folder.glob("mark-*"):
+        path.unlink()
 
 
 def change(path: Path, at: int) -> None:

@@ -8,7 +8,7 @@ from snapshots.errors import (
 )
 from snapshots.format.file_names import segment_name, snapshot_name
 from snapshots.store import Store
-from tests.unit.snapshots.owners import change, opened, recovered, save, write
+from tests.unit.snapshots.owners import change, forget_marks, opened, recovered, save, write
 
 
 def test_a_torn_tail_is_kept_aside_once_and_reported_until_it_is_superseded(folder):
@@ -98,6 +98,9 @@ def test_a_missing_segment_is_a_hole(folder):
         write(store, payload)
         store.begin_snapshot()
     (folder / segment_name(1, 2)).unlink()
+    with pytest.raises(Hole, match=f"{segment_name(1, 2)} is gone, with the records from 2 on"):
+        Store(folder).recover()
+    forget_marks(folder)
     for _ in range(2):
         with pytest.raises(Hole, match=r"ends with record 1 .* begins with record 3"):
             Store(folder).recover()
@@ -121,6 +124,9 @@ def test_a_damaged_snapshot_is_passed_over_only_where_the_journal_reaches_as_far
     assert [damage.path.name for damage in found.damage] == [f"{snapshot_name(2)}.damaged"]
     for path in folder.glob("journal-*"):
         path.unlink()
+    with pytest.raises(Hole, match=f"{segment_name(1, 1)} is gone, with the records from 1 on"):
+        Store(folder).recover()
+    forget_marks(folder)
     for _ in range(2):
         with pytest.raises(Hole, match="once had a snapshot of record 2"):
             Store(folder).recover()

@@ -13,7 +13,7 @@ from snapshots.format.framing import frame
 from snapshots.format.segments import SEGMENT_FILE
 from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
-from tests.unit.snapshots.owners import flipped, opened, save, write
+from tests.unit.snapshots.owners import flipped, forget_marks, opened, save, write
 
 
 def spoil(folder: Path, epoch: int, number: int, *, torn: bool = False) -> str:
@@ -104,6 +104,7 @@ def test_a_torn_header_before_records_of_the_same_sync_is_a_torn_write(folder):
 def test_a_segment_with_the_name_of_another_is_damage(folder):
     write(opened(folder, 1), b"one")
     (folder / segment_name(1, 1)).rename(folder / segment_name(1, 2))
+    forget_marks(folder)
     with pytest.raises(Damaged, match="it says that it is number 1 of epoch 1"):
         Store(folder).recover()
 

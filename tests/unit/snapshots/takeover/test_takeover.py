@@ -31,7 +31,7 @@ from snapshots.write.snapshot_writer import SnapshotWriter
 from tests.crash.model.history import FOLDER
 from tests.crash.model.memory_disk import MemoryDisk
 from tests.faulty_files import FaultyFiles
-from tests.unit.snapshots.owners import after_a_crash, flipped, opened, recovered, save, write
+from tests.unit.snapshots.owners import after_a_crash, flipped, forget_marks, opened, recovered, save, write
 
 
 def test_a_snapshot_is_given_up_if_the_claim_is_removed_meanwhile(folder):
@@ -186,6 +186,7 @@ def test_records_of_an_owner_before_the_snapshots_do_not_fill_a_hole_after_it(fo
     newest = folder / snapshot_name(2)
     newest.write_bytes(flipped(newest.read_bytes(), 49))
     (folder / segment_name(2, 1)).unlink()
+    forget_marks(folder)
     with pytest.raises(Hole, match="begins with record 3, and those from 2 on are missing"):
         Store(folder).recover()
 
@@ -306,6 +307,7 @@ def test_a_damaged_snapshot_of_records_that_are_nowhere_else_leaves_a_hole(folde
     path = folder / snapshot_name(1)
     path.write_bytes(flipped(path.read_bytes(), 49))
     (folder / segment_name(1, 1)).unlink()
+    forget_marks(folder)
     with pytest.raises(Hole, match="once had a snapshot of record 1"):
         Store(folder).recover()
 

@@ -99,7 +99,10 @@ def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_p
 
 
 def test_what_was_found_at_the_opening_is_settled_before_anything_is_answered(opened, tmp_path):
-    opened().create_detectors({A: "a"})
+    directory = opened()
+    directory.create_detectors({A: "a"})
+    # It dies, and saves nothing.
+    directory._store.close()
     opened()
     segments = sorted((tmp_path / "directory").glob("journal-*-000001.rdj"))
     assert [path.stat().st_size >= HEADER_BYTES for path in segments] == [True, True]
@@ -206,3 +209,25 @@ def test_an_opening_that_cannot_write_does_not_say_that_it_cannot_read(tmp_path,
             said.append((call, str(error)))
     assert [one for one in said if "cannot be read" in one[1]] == []
     assert any(call == "sync_folder" and "cannot be synced" in text for call, text in said)
+
+
+@pytest.mark.parametrize("with_marks", [True, False])
+def test_a_catalogue_that_lost_its_journal_is_refused_and_nothing_is_removed(opened, tmp_path, with_marks):
+    directory = opened()
+    directory.create_detectors({A: "a"})
+    store = Store(tmp_path / "detectors" / A, epoch=7)
+    store.recover()
+    store.append(b"", version=1)
+    store.sync()
+    store.close()
+    directory.close()
+    for kind in ("journal", "journal" if with_marks else "mark"):
+        for path in (tmp_path / "directory").glob(f"{kind}-*"):
+            path.unlink()
+    for path in (tmp_path / "directory").glob("snapshot-*"):
+        if path.name != "snapshot-00000000000000000000.rds":
+            path.unlink()
+    for _ in range(2):
+        with pytest.raises(StorageError, match="rdj is gone" if with_marks else "has lost its journal"):
+            Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0)).open()
+    assert (tmp_path / "detectors" / A).exists()

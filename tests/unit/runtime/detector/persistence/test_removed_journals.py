@@ -80,7 +80,7 @@ async def test_a_claim_that_goes_under_its_owner_is_told_of_also_when_all_goes_o
     async with local_service(tmp_path, retry_s=0.01) as service:
         detector_id = await service.fleet.create_detector("one")
         await fired(service, detector_id, 1)
-        for path in (tmp_path / "detectors" / detector_id).glob("journal-*"):
+        for path in (tmp_path / "detectors" / detector_id).glob("journal-*-000000.rdj"):
             path.unlink()
         body = json.dumps({"event": {"fields": {}, "timestamp_ms": 2}}).encode()
         with pytest.raises(Exception, match="was removed"):

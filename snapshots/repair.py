@@ -1,0 +1,185 @@
+"""Makes a folder usable again from what a recovery can trust, and moves the damaged one aside.
+
+The caller holds the lock of the data folder, and no service uses it.
+"""
+
+import itertools
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from snapshots.errors import NewerFormat, NothingUsable, StorageError
+from snapshots.files import Files, RealFiles, storage_errors, write_all
+from snapshots.format.file_names import listing, snapshot_name
+from snapshots.format.segments import HEADER_BYTES, MARK, decode_record_header, payload_of
+from snapshots.format.snapshot_file import Snapshot, encode
+from snapshots.inspection import inspect_folder
+from snapshots.store import Store
+from snapshots.takeover.planner import list_and_plan
+
+_MARK = re.compile(re.escape(MARK))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a refused folder can be kept. `skipped` counts the numbers of records that cannot be read."""
+
+    folder: Path
+    refusal: str
+    epoch: int
+    """The latest epoch that the folder has had."""
+    snapshot: Snapshot
+    records: tuple[tuple[int, bytes], ...]
+    """Version and payload of each record after the snapshot."""
+    pages: tuple[Path, ...]
+    last: int
+    """The number of the last record that is kept."""
+    skipped: int
+
+
+def what_can_be_kept(folder: Path, *, after_damage: bool = False, files: Files | None = None) -> Kept | None:
+    """Return what can be kept of a folder; None if no recovery would refuse it.
+
+    Keeps the records up to the damage; with `after_damage` also whole ones after it, for records that do not
+    depend on the ones before. Raises NothingUsable without a usable snapshot; StorageError.
+    """
+    files = files or RealFiles()
+    report = inspect_folder(folder, files)
+    if report.refusal is None:
+        return None
+    with storage_errors(f"{folder} cannot be read"):
+        names, plan = list_and_plan(folder, lambda: listing(files.names(folder)), files, 0, thorough=True)
+        if isinstance(plan.refusal, NewerFormat):
+            raise plan.refusal
+        snapshot = plan.snapshot
+        if snapshot is None:
+            raise NothingUsable(
+                f"{folder}: no snapshot can be used, so nothing can be kept: restore a backup"
+            )
+        void = {path.name for path in plan.obsolete} - {flaw.path.name for flaw in plan.flaws}
+        records: list[tuple[int, bytes]] = []
+        last, skipped = snapshot.sequence, 0
+        for (epoch, _), name in names.segments.items():
+            if epoch < snapshot.epoch or name in void:
+                continue
+            fence = plan.first_fenced(epoch)
+            for sequence, version, payload in _whole_records(files.read(folder / name), scan=after_damage):
+                if sequence <= last or (fence is not None and sequence >= fence):
+                    continue
+                if sequence > last + 1 and not after_damage:
+                    break
+                skipped += sequence - last - 1
+                records.append((version, payload))
+                last = sequence
+    return Kept(
+        folder, report.refusal, report.epoch, snapshot, tuple(records), tuple(plan.pages), last, skipped
+    )
+
+
+def _whole_records(data: bytes, *, scan: bool) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, version and payload of whole records up to the first misfit; with `scan` after it too."""
+    offset: int | None = HEADER_BYTES
+    while offset is not None and offset < len(data):
+        header = decode_record_header(data, offset)
+        payload = payload_of(data, offset, header) if header else None
+        if header is not None and payload is not None:
+            yield header.sequence, header.version, payload
+            offset += header.bytes_
+        elif scan:
+            found = _MARK.search(data, offset + 1)
+            offset = found.start() if found else None
+        else:
+            return
+
+
+def repair(kept: Kept, aside: Path, files: Files | None = None) -> Path:
+    """Write what is kept as a new folder in the place of the damaged one; return where that one is now.
+
+    `aside` is a folder beside it, on the same file system. If this is killed, `finish_repairs` of the next
+    call puts the folder back that has no successor yet. Raises StorageError; then nothing has changed.
+    """
+    files = files or RealFiles()
+    folder = kept.folder
+    with storage_errors(f"{folder} cannot be repaired"):
+        files.make_folder(aside)
+        new = aside / f"{folder.name}.unfinished"
+        write_folder(new, kept.snapshot, kept.records, kept.pages, epoch=kept.epoch + 1, files=files)
+        old = move_aside(folder, aside, files)
+        try:
+            files.rename(new, folder)
+        except OSError:
+            files.rename(old, folder)
+            raise
+        files.sync_folder(folder.parent)
+        files.sync_folder(aside)
+    return old
+
+
+def move_aside(folder: Path, aside: Path, files: Files) -> Path:
+    """Move a folder to the first free name in `aside`, and return that. Raises OSError."""
+    files.make_folder(aside)
+    old = next(path for path in _names_for(aside, folder.name) if not path.exists())
+    files.rename(folder, old)
+    return old
+
+
+def write_folder(
+    new: Path,
+    snapshot: Snapshot,
+    records: Iterable[tuple[int, bytes]],
+    pages: Iterable[Path],
+    *,
+    epoch: int,
+    files: Files,
+) -> None:
+    """Write a folder as an owner of this epoch leaves it that has released it; replace an unfinished one.
+
+    Raises StorageError, OSError.
+    """
+    shutil.rmtree(new, ignore_errors=True)
+    files.make_folder(new)
+    # By no owner, so that it counts whatever epochs another data folder has had.
+    content = {snapshot_name(snapshot.sequence): encode(replace(snapshot, epoch=0))}
+    for name, data in (content | {path.name: files.read(path) for path in pages}).items():
+        file = files.create(new / name)
+        try:
+            write_all(file, data)
+            file.sync()
+        finally:
+            file.close()
+    files.sync_folder(new)
+    store = Store(new, epoch=epoch, files=files)
+    try:
+        store.recover()
+        for version, payload in records:
+            store.append(payload, version=version)
+        store.sync()
+        store.check_owner()
+        store.release()
+    finally:
+        store.close()
+    files.sync_folder(new)
+    refusal = inspect_folder(new, files).refusal
+    if refusal is not None:
+        raise StorageError(f"{new} was written and cannot be read: {refusal}")
+
+
+def finish_repairs(parent: Path, aside: Path, files: Files | None = None) -> None:
+    """Put back each folder that a killed repair moved aside without a successor. Raises StorageError."""
+    files = files or RealFiles()
+    with storage_errors(f"{parent} cannot be repaired"):
+        for name in files.names(aside):
+            folder = parent / name.removesuffix(".unfinished")
+            if not name.endswith(".unfinished"):
+                continue
+            taken = list(itertools.takewhile(Path.exists, _names_for(aside, folder.name)))
+            if taken and not folder.exists():
+                files.rename(taken[-1], folder)
+                files.sync_folder(parent)
+                files.sync_folder(aside)
+
+
+def _names_for(aside: Path, name: str) -> Iterator[Path]:
+    return (aside / f"{name}.damaged-{number}" for number in itertools.count(1))

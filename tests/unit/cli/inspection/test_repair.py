@@ -1,0 +1,166 @@
+"""`repair` keeps what can be kept, moves the rest aside, and may be repeated."""
+
+import contextlib
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from api.cli import main
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.contract.catalogue_changes import StoredToken
+from snapshots.data_folder.lock import FolderLock
+from snapshots.inspection import inspect_folder, read_only
+from snapshots.repair import finish_repairs, repair, what_can_be_kept
+from snapshots.store import Store
+from tests.faulty_files import Died, FaultyFiles
+from tests.unit.snapshots.owners import change
+
+A, B, C = "a" * 32, "b" * 32, "c" * 32
+
+
+def run(data, *options):
+    return CliRunner().invoke(main, ["repair", str(data), *options])
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data folder whose directory died with three tokens and a detector with four records."""
+    directory = Directory(DirectorySettings(tmp_path, 3, lock_wait_s=0))
+    directory.open()
+    directory.create_detectors({A: "one"})
+    for token_id in (A, B, C):
+        directory.add_token(token_id, StoredToken(token_id[:1].encode(), "hint"))
+    directory._store.close()
+    directory.close()
+    store = Store(tmp_path / "detectors" / A, epoch=2**32 + 1)
+    store.recover()
+    for number in range(4):
+        store.append(b"%d" % number, version=1)
+    store.sync()
+    store.close()
+    return tmp_path
+
+
+def segment(folder):
+    return max(path for path in folder.glob("journal-*") if path.stat().st_size)
+
+
+def tokens(data):
+    directory = Directory(DirectorySettings(data, 3, lock_wait_s=0))
+    try:
+        directory.open()
+        return [one.id for one in directory.tokens()]
+    finally:
+        directory.close()
+
+
+def test_a_whole_folder_is_left_alone(data):
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"}
+    result = run(data, "--yes")
+    assert (result.exit_code, "nothing to repair" in result.output) == (0, True)
+    after = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"}
+    assert after == before
+
+
+def test_every_flipped_bit_of_the_catalogues_journal_costs_at_most_its_own_record(data):
+    path = segment(data / "directory")
+    place = path.read_bytes().index(bytes(B, "ascii"))
+    change(path, place)
+    result = run(data, "--yes")
+    assert result.exit_code == 0, result.output
+    assert "1 record among them cannot be read" in result.output
+    assert tokens(data) == [A, C]
+    assert "nothing to repair" in run(data, "--yes").output
+
+
+def test_a_detector_keeps_what_came_before_the_damage_and_nothing_is_written_unasked(data):
+    folder = data / "detectors" / A
+    path = segment(folder)
+    # The third of four records, which have 41 bytes each.
+    change(path, 44 + 2 * 41 + 36)
+    result = CliRunner().invoke(main, ["repair", str(data)], input="n\n")
+    assert "everything up to record 2" in result.output
+    assert inspect_folder(folder).refusal
+    result = run(data, "--yes")
+    assert result.exit_code == 0, result.output
+    assert [one.payload for one in read_only(folder).records] == [b"0", b"1"]
+    assert inspect_folder(data / "damaged" / "detectors" / f"{A}.damaged-1").refusal
+
+
+@pytest.mark.parametrize("kind", ["journal", "snapshot"])
+def test_a_folder_that_lost_files_is_repaired_or_left_as_it_is(data, kind):
+    folder = data / "detectors" / A
+    for path in folder.glob(f"{kind}-*"):
+        path.unlink()
+    result = run(data, "--yes")
+    assert result.exit_code == 0, result.output
+    if kind == "journal":
+        assert [*read_only(folder).records] == []
+    else:
+        assert "nothing can be kept" in result.output
+        assert segment(folder).exists()
+
+
+def test_a_repair_that_was_killed_between_its_renames_is_run_again(data):
+    folder, aside = data / "detectors" / A, data / "damaged" / "detectors"
+    change(segment(folder), 44 + 36)
+    (aside / f"{A}.unfinished").mkdir(parents=True)
+    folder.rename(aside / f"{A}.damaged-1")
+    assert run(data, "--yes").exit_code == 0
+    assert inspect_folder(folder).refusal is None
+
+
+def test_a_folder_in_use_is_refused(data):
+    with FolderLock(data):
+        assert run(data, "--yes").exit_code == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--new-id",)])
+def test_a_detector_is_restored_from_a_backup_where_it_is_damaged_or_beside_itself(
+    data, tmp_path_factory, options
+):
+    backup = tmp_path_factory.mktemp("backup")
+    assert CliRunner().invoke(main, ["backup", "--data", str(data), str(backup)]).exit_code == 0
+    command = ["restore", "--data", str(data), str(backup), "--detector", A, *options]
+    if not options:
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 1
+        assert "that is whole" in result.output
+        change(segment(data / "detectors" / A), 44 + 36)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    restored = data / "detectors" / result.output.split()[-1]
+    assert (restored.name == A) is not bool(options)
+    assert [one.payload for one in read_only(restored).records] == [b"0", b"1", b"2", b"3"]
+    directory = Directory(DirectorySettings(data, 3, lock_wait_s=0))
+    directory.open()
+    names = directory.changes(0, 0).detectors.whole
+    lease = directory.lease(restored.name)
+    directory.close()
+    assert set(names) == {A, restored.name}
+    Store(restored, epoch=lease.epoch).recover()
+
+
+def test_a_repair_that_dies_at_any_call_is_finished_by_the_next(data, tmp_path_factory):
+    folder, aside = data / "detectors" / A, data / "damaged" / "detectors"
+    change(segment(folder), 44 + 2 * 41 + 36)
+    damaged = tmp_path_factory.mktemp("kept") / "one"
+    shutil.copytree(folder, damaged)
+    for calls in range(200):
+        shutil.rmtree(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(damaged, folder)
+        kept = what_can_be_kept(folder)
+        files = FaultyFiles(fails_at=calls, dies=True)
+        with contextlib.suppress(Died):
+            repair(kept, aside, files)
+        finish_repairs(data / "detectors", aside)
+        again = what_can_be_kept(folder)
+        if again is not None:
+            repair(again, aside)
+        assert [one.payload for one in read_only(folder).records] == [b"0", b"1"], calls
+        assert what_can_be_kept(folder) is None
+        if not files.failed:
+            break
+    assert calls > 10
