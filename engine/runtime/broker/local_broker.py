@@ -307,7 +307,7 @@ class LocalBroker(Broker):
     @property
     def active_detectors(self) -> int:
         """The number of active detectors."""
-        return sum(placed.active for placed in self._placed.values())
+        return sum(placed.worker_name is not None for placed in self._placed.values())
 
     @property
     def counts(self) -> dict[str, int]:

@@ -2,10 +2,9 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.differences import Samples
@@ -40,8 +39,6 @@ from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
-
-_NO_WORK: Final[Mapping[str, str]] = {}
 
 
 class DetectorActor:
@@ -147,6 +144,7 @@ class DetectorActor:
             return self._read_only.handle(batch)
         active = self._the_active()
         full = self._without_room(active, batch)
+        why_full = "" if full is None else full.entries[0].message
         answers: list[Answer] = []
         entries: list[JournalEntry] = []
         crash: Crash | None = None
@@ -175,7 +173,7 @@ class DetectorActor:
             if applied.entry is not None:
                 entries.append(applied.entry)
                 reached = position(active.detector)
-        WORK.set(_NO_WORK)
+        WORK.set({})
         try:
             missing = self._make_durable(active, entries, reached, now_us)
         except BaseException:
@@ -189,7 +187,7 @@ class DetectorActor:
             missing=missing,
             unsaved=active.unsaved,
             unsynced=store.unsynced,
-            no_room=_why(full) if any(one.kind not in READS for one in batch) else None,
+            no_room=why_full if any(one.kind not in READS for one in batch) else None,
         )
         if crash is not None and crash.lost:
             self.discard()
@@ -400,7 +398,3 @@ class DetectorActor:
     def _the_active(self) -> ActiveDetector:
         assert self._active is not None, "a detector is active"
         return self._active
-
-
-def _why(refused: Refused | None) -> str:
-    return "" if refused is None else refused.entries[0].message

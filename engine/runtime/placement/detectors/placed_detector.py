@@ -41,7 +41,6 @@ class PlacedDetector:
         self.moving = False
         self._gate = Gate(detector_id, services.settings.retry_s)
         self._services = services
-        self._settings = services.settings
         self._forget = forget
         """Called when this object is no longer needed."""
         self._loop = asyncio.get_running_loop()
@@ -100,21 +99,16 @@ class PlacedDetector:
     # -- what others call ------------------------------------------------------------------------------------
 
     @property
-    def active(self) -> bool:
-        """Whether the detector is active in a worker."""
-        return self._worker is not None
+    def activating(self) -> bool:
+        """Whether the detector is being activated."""
+        return self._activating is not None
 
     def stalled(self, for_s: float) -> str | None:
         """Return the problem that a worker has not activated it for longer than this; None if none has."""
         seconds = self._loop.time() - self._asked_at_s
-        if not self.activating or seconds < for_s:
+        if seconds < for_s:
             return None
         return f"detector {self.detector_id}: its activation has taken {seconds:.0f} s; does its disk answer?"
-
-    @property
-    def activating(self) -> bool:
-        """Whether the detector is being activated."""
-        return self._activating is not None
 
     @property
     def worker_name(self) -> str | None:
@@ -199,7 +193,7 @@ class PlacedDetector:
         worker = self._worker
         if worker is not None:
             try:
-                await answered(worker.port.delete(self._epoch), 2 * self._settings.hung_s)
+                await answered(worker.port.delete(self._epoch), 2 * self._services.settings.hung_s)
             except ActorDied:
                 self._lose("it did not end")
 
@@ -210,11 +204,11 @@ class PlacedDetector:
         """
         self._gate.closing = True
         if self._activating is not None:
-            await asyncio.wait({self._activating}, timeout=self._settings.shutdown_s)
+            await asyncio.wait({self._activating}, timeout=self._services.settings.shutdown_s)
             await self._stop_activating()
         worker = self._worker
         if worker is not None:
-            most_s = self._settings.shutdown_s + 3 * self._settings.hung_s
+            most_s = self._services.settings.shutdown_s + 3 * self._services.settings.hung_s
             try:
                 reason = await answered(worker.port.close(self._epoch), most_s)
             except ActorDied as error:
@@ -303,7 +297,7 @@ class PlacedDetector:
             asked = self._room_wanted
             activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked, name))
             try:
-                within_s = self._settings.activation_hung_s
+                within_s = self._services.settings.activation_hung_s
                 activated = await answered(asyncio.shield(activating), within_s)
             except asyncio.CancelledError:
                 if worker.taken > 1:
@@ -361,7 +355,7 @@ class PlacedDetector:
             return
         if report.ended.reason is not None:
             _log.warning("the detector %s is lost: %s", self.detector_id, report.ended.reason)
-            if report.ended.hung or self._settings.detectors_per_worker == 1:
+            if report.ended.hung or self._services.settings.detectors_per_worker == 1:
                 self._lose(report.ended.reason)
                 return
             self._lost_because = report.ended.reason

@@ -77,7 +77,7 @@ class Scene:
         tokens = {token.id for token in await self.fleet.tokens()}
         assert {token for _, token in self.fleet._cache._tokens.entries()} == tokens
         await until(lambda: not any(one.activating or one.moving for one in broker._placed.values()))
-        placed = [one for one in broker._placed.values() if one.active]
+        placed = [one for one in broker._placed.values() if one.worker_name is not None]
         assert {one.detector_id for one in placed} <= self.detectors
         assert broker._slots.held == len(placed)
         assert sum(worker.taken for worker in broker._workers.all) == len(placed)
