@@ -10,8 +10,9 @@ _log = logging.getLogger(__name__)
 
 _LIMIT_MAX: Final = 65_536
 """The highest limit that is set: some child programs close every descriptor up to their limit."""
-_OWN: Final = 128
-"""The descriptors of the process itself, Ray's connections included; half as many are usual."""
+_OWN: Final = 160
+"""The descriptors of the process itself: those of its listening socket and Ray's connections included; two
+thirds as many are usual."""
 _OF_WORKER: Final = 4
 """The file descriptors for a detector worker; usually two."""
 

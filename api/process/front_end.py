@@ -20,6 +20,12 @@ _TALLY_S: Final = 0.5
 """The interval at which counts are sent. A front end that dies loses those of one interval."""
 _TRIM_S: Final = 10.0
 _TRIM_BYTES: Final = 64 * 1024 * 1024
+_ACCEPTED_PER_TURN: Final = 32
+"""The connections that one turn of the loop accepts, each on its own descriptor of the listening socket.
+
+The loop accepts one for each descriptor. With a single descriptor, a new connection waits for as many turns
+as there are others before it, and each turn answers all callers that are busy: with 400, for some seconds.
+"""
 
 
 async def serve_on(
@@ -39,8 +45,9 @@ async def serve_on(
     """
     config = server_config(settings)
     limit = ConnectionLimit(connections_max(settings), settings.ahead_bytes_max, app.budget)
-    # The server takes over the descriptor and closes it.
-    config.bind = [f"fd://{listener.detach()}"]
+    # The server takes over the descriptors and closes them.
+    doubles = [listener.dup().detach() for _ in range(_ACCEPTED_PER_TURN - 1)]
+    config.bind = [f"fd://{descriptor}" for descriptor in (listener.detach(), *doubles)]
 
     refusal: asyncio.TimerHandle | None = None
 
