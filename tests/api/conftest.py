@@ -62,7 +62,7 @@ def settings(tmp_path: Path) -> Settings:
 async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIterator[LocalService]:
     """The service; `apart`, as a front end has it that is a process of its own."""
     chosen = settings.runtime_settings()
-    rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
+    rest = {name: value for name, value in vars(chosen).items() if name != "data"}
     # The directory is asked at once about unknown tokens and detectors, and no test waits at its end for what
     # hangs.
     rest |= {"ask_s": 0.0, "shutdown_s": 0.1}

@@ -115,7 +115,7 @@ async def world(
     # A request may be slow because of what else this machine does.
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP, **{"slow_request_ms": 0} | chosen)
     runtime = settings.runtime_settings()
-    rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
+    rest = {name: value for name, value in vars(runtime).items() if name != "data"}
     if patient:
         rest["deadline_s"] = 1_000.0
     limit = ConnectionLimit(5_000) if limit is None else limit

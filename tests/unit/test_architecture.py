@@ -198,6 +198,8 @@ HELD_BY_IDENTITY = {
     "engine/evaluation/plan/triggers.py": "each entry holds its node",
     "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
     "engine/evaluation/dispatch/selection/selected_rows.py": "each entry holds its keeper",
+    "engine/language/hints/contradictions.py": "only while the condition is walked, which holds its nodes",
+    "engine/language/hints/hints.py": "only while the condition is walked, which holds its nodes",
     "engine/evaluation/wire/results.py": "only while the tuples are in the list that it goes through",
 }
 """The files that look something up by `id`, and what keeps the object alive for as long."""

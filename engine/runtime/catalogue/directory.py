@@ -1,12 +1,8 @@
 """The single owner of tokens, catalogue and leases, as a plain class."""
 
 import contextlib
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import astuple
@@ -24,13 +20,13 @@ from engine.runtime.catalogue.catalogue_state import (
     TokenRevoked,
     recovered_state,
 )
+from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
-from snapshots.data_folder.identity import begin_folder, check_identity
+from snapshots.data_folder.identity import check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import Fenced, NothingUsable, StorageError, WriteFailed
@@ -56,26 +52,6 @@ UNFINISHED_COPY: Final = "directory.unfinished"
 _WARNINGS_KEPT: Final = 10
 _RECORD_BYTES_MAX: Final = 4096
 """The maximum size of a change in the journal."""
-
-
-# Without slots, as RuntimeSettings: pickled by the names of the fields.
-@dataclass(frozen=True)
-class DirectorySettings:
-    """The settings of a directory."""
-
-    data: Path
-    snapshots_kept: int
-    lock_wait_s: float
-    service_pid: int | None = None
-    """The process id that the folder's lock names; None for the directory's own."""
-    service_host: str = ""
-    """The machine of that process; empty for the directory's own."""
-    folder_id: str | None = None
-    """The id that the data folder must have; None accepts any."""
-    cluster: str = ""
-    """The cluster in which this directory may succeed another one that still holds the lock."""
-    detectors_max: int = sys.maxsize
-    tokens_max: int = sys.maxsize
 
 
 class Directory:
@@ -421,26 +397,3 @@ class Directory:
             with storage_errors(f"{self._data} cannot be read"):
                 self._check_folder()
             raise
-
-
-@contextmanager
-def opened_offline(data: Path) -> Iterator[Directory]:
-    """Open the directory of a data folder that no service uses, for the duration of the context.
-
-    Creates the folder if it is missing. Raises FolderInUse at once if a service uses it.
-    """
-    folder_id = begin_folder(data)
-    directory = Directory(DirectorySettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
-    directory.open()
-    try:
-        yield directory
-    finally:
-        directory.close()
-
-
-def mint_offline(data: Path) -> MintedToken:
-    """Mint a token in a data folder that no service uses. Raises FolderInUse, StorageError."""
-    minted = mint()
-    with opened_offline(data) as directory:
-        directory.add_token(minted.id, minted.stored)
-    return minted

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.catalogue.directory import Directory
+from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.concurrency.threads import Threads
 from snapshots.errors import Fenced
 

@@ -16,7 +16,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.broker.broker_connection import Unreachable
-from engine.runtime.catalogue.directory import DirectorySettings
+from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.cluster.directory_watch import DirectoryWatch

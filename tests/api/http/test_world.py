@@ -30,7 +30,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 async def service(settings: Settings) -> AsyncIterator[LocalService]:
     chosen = settings.runtime_settings()
-    rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name not in {"data", "hung_s"}}
+    rest = {name: value for name, value in vars(chosen).items() if name not in {"data", "hung_s"}}
     async with local_service(settings.data, **rest, hung_s=1.0) as service:
         yield service
 

@@ -224,7 +224,7 @@ ELSEWHERE = {
 async def asked(folder: Path, act: Act, **chosen: Any) -> set[int]:
     values = Settings(data=folder, bootstrap_token=BOOTSTRAP, **chosen)
     given = values.runtime_settings()
-    rest = {name: getattr(given, name) for name in given.__slots__ if name != "data"}
+    rest = {name: value for name, value in vars(given).items() if name != "data"}
     async with local_service(folder, **rest) as service:
         caller = Caller(Application(values, service.fleet), BOOTSTRAP)
         return await act(caller, await caller.detector())

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.runtime.broker.directory_service import DirectoryService
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.catalogue.directory import DirectorySettings
+from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.catalogue.directory_thread import DirectoryThreads
 from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.actors.serving_actor import ServingActor

@@ -105,8 +105,7 @@ class PlacedDetector:
 
     def stalled(self, for_s: float) -> str | None:
         """Return the problem that a worker has not activated it for longer than this; None if none has."""
-        seconds = self._loop.time() - self._asked_at_s
-        if seconds < for_s:
+        if (seconds := self._loop.time() - self._asked_at_s) < for_s:
             return None
         return f"detector {self.detector_id}: its activation has taken {seconds:.0f} s; does its disk answer?"
 
@@ -190,8 +189,7 @@ class PlacedDetector:
         await self._stop_activating()
         if self._dropping is not None:
             await self._dropping
-        worker = self._worker
-        if worker is not None:
+        if (worker := self._worker) is not None:
             try:
                 await answered(worker.port.delete(self._epoch), 2 * self._services.settings.hung_s)
             except ActorDied:
@@ -206,8 +204,7 @@ class PlacedDetector:
         if self._activating is not None:
             await asyncio.wait({self._activating}, timeout=self._services.settings.shutdown_s)
             await self._stop_activating()
-        worker = self._worker
-        if worker is not None:
+        if (worker := self._worker) is not None:
             most_s = self._services.settings.shutdown_s + 3 * self._services.settings.hung_s
             try:
                 reason = await answered(worker.port.close(self._epoch), most_s)

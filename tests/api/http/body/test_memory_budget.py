@@ -99,7 +99,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         max_answer_bytes=2 * MIB,
     )
     chosen = settings.runtime_settings()
-    rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
+    rest = {name: value for name, value in vars(chosen).items() if name != "data"}
     rest |= {"ask_s": 0.0, "shutdown_s": 0.1}
     async with local_service(settings.data, **rest) as service:
         world = World(service, settings)

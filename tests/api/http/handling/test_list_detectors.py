@@ -99,7 +99,7 @@ async def test_parameters_are_checked_after_token_and_path(caller: Caller) -> No
 async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> None:
     chosen = dataclasses.replace(settings, max_detectors=2)
     runtime = chosen.runtime_settings()
-    rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
+    rest = {name: value for name, value in vars(runtime).items() if name != "data"}
     async with local_service(chosen.data, **rest) as service:
         caller = Caller(Application(chosen, service.fleet), settings.bootstrap_token)
         first, _ = await created(caller, 2)

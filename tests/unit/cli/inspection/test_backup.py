@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.inspection.data_folder import read_data_folder
-from engine.runtime.catalogue.backup import copy_data_folder
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
-from engine.runtime.catalogue.directory import opened_offline
+from engine.runtime.catalogue.offline.backup import copy_data_folder
+from engine.runtime.catalogue.offline.opened import opened_offline
 from engine.runtime.contract.requests.operations import add_rule, evaluate, rules
 from snapshots.errors import NothingUsable, StorageError
 from snapshots.folders import create_folder

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from engine.runtime.catalogue.directory import Directory, DirectorySettings, opened_offline
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.catalogue.offline.opened import opened_offline
 from engine.runtime.contract.catalogue_changes import StoredToken
 from snapshots.errors import (
     FolderInUse,
