@@ -569,7 +569,7 @@ _NOTE_TEXTS = """() => {
 
 
 @pytest.mark.parametrize(("width", "apart_ms"), [(390, 1), (390, 86_400_000), (800, 700), (1400, 86_400_000)])
-async def test_a_timeline_has_values_and_conditions_in_its_lanes_and_dates_apart(
+async def test_a_timeline_has_values_and_conditions_in_its_rows_and_dates_that_do_not_overlap(
     browser: Browser, tmp_path: Path, width: int, apart_ms: int
 ) -> None:
     async with console_at(browser, tmp_path / "data", width=width, height=844) as console:

@@ -20,7 +20,10 @@ async def test_every_metric_and_label_of_dashboard_and_alerts_is_exported(tmp_pa
         caller = Caller(
             Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.fleet), BOOTSTRAP
         )
-        await caller.evaluate(await caller.detector(), {})
+        detector = await caller.detector()
+        await caller.evaluate(detector, {}, timestamp_ms=1e9)
+        # Refusals are exported once there are some.
+        assert (await caller.evaluate(detector, {})).codes == [1402]
         text = (await caller.plain("GET", "/metrics")).text
     exported: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):

@@ -187,7 +187,7 @@ def test_a_standing_verdict_is_that_of_an_event_with_only_the_keys(
 def test_standing_verdicts_say_all_that_they_can_say(seed: int) -> None:
     """If nothing was true, keyed or long so, agreement would mean little."""
     met = Counter[str]()
-    for number in range(150):
+    for number in range(400):
         drawn = random.Random(f"{seed} {number}")
         pair = Pair()
         world = RunsWorld if number % 3 == 0 else World

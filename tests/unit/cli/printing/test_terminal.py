@@ -180,7 +180,7 @@ _COMMANDS: Final = [
     ("try", "rules.yaml", "FILE"),
 ]
 
-_WITHOUT_A_SERVICE = {"inspect", "backup", "restore", "retry", "token"}
+_WITHOUT_A_SERVICE = {"inspect", "backup", "repair", "restore", "retry", "token"}
 """These commands are tried on a data folder below."""
 _NO_JSON = {"check", "replay", "move", "drain", "undrain", "--explain"}
 _OWN_WORDS = {"demo", "serve"}
@@ -282,6 +282,7 @@ def test_the_commands_for_a_data_folder_escape_what_is_in_it(data: Path, tmp_pat
     assert r"\x1b]52" in printed("inspect", str(data), "--rules").stdout
     assert r"\u202eturned" in printed("inspect", str(data)).stdout
     assert json.loads(printed("inspect", str(data), "--json").stdout)["orphans"][0].endswith(name)
+    assert r"\x1b]52" in printed("repair", str(data), "--yes").output
     assert r"\x1b]52" in printed("retry", "--data", str(data), "--detector", name).output
     assert r"\x1b]52" in printed("backup", "--data", str(data), str(tmp_path / name)).output
     assert r"\x1b]52" in printed("restore", "--data", str(data), str(tmp_path / name / "x")).output

@@ -19,6 +19,7 @@ from engine.runtime.contract.requests.operations import Crash
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
@@ -124,7 +125,10 @@ async def test_the_supervisor_logs_the_records_of_a_worker_with_its_name(caplog)
     client = LinkClient(Link(responses))
     actor: Any = RayActor(None, "worker-1")
     address = Address("place", b"")
-    port = RayWorkerPort(actor, "node-1", address, client, client, term=int, end=actor.try_to_end)
+    process = Process(0, "10.0.0.7", here=False)
+    port = RayWorkerPort(
+        actor, "node-1", address, client, client, process=process, term=int, end=actor.try_to_end
+    )
     logged = Logged("engine.x", logging.ERROR, "it broke", {"detector": ONE}, "why")
     client.noted(Note(LOGGED, msgspec.msgpack.encode(logged)))
     (record,) = [record for record in caplog.records if record.name == "engine.x"]

@@ -85,7 +85,7 @@ async def test_an_operation_that_crashes_is_an_internal_error_and_later_ones_are
     [record] = caplog.records
     assert (record.getMessage(), record.fields, record.detail) == (
         f"detector d1: {message}",
-        {"request": "r1", "detector": "d1"},
+        {"request": "r1", "detector": "d1", "operation": "evaluate"},
         "Traceback",
     )
 
@@ -109,7 +109,7 @@ async def test_the_log_names_at_most_ten_requests_of_a_lost_worker(outcomes, mai
     [record] = caplog.records
     assert record.getMessage() == "detector d1: its process died during requests"
     ids = "r0 r1 r2 r3 r4 r5 r6 r7 r8 r9 and 2 more"
-    assert record.fields == {"detector": "d1", "requests": ids}
+    assert record.fields == {"detector": "d1", "operation": "evaluate", "requests": ids}
 
 
 async def test_all_requests_follow_a_detector_that_has_moved(outcomes, mailbox):
