@@ -64,7 +64,8 @@ def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) 
         another(tmp_path / "neighbour", "oldest=1, current=2"),
     ]
     command = [sys.executable, "-c", VERSIONS, *packages]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    # Ray lets workers import from the folder in which the caller runs, before what is installed there.
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert run.returncode == 0, run.stderr
     same, before, far, neighbour = run.stdout.splitlines()
     assert same == "[]"
