@@ -283,21 +283,23 @@ def test_late_events_are_told_as_messages(service: Served) -> None:
     assert "message 2001, 1 time; first standard input, line 2: " in run.stdout
 
 
-def test_a_bad_line_stops_the_replay_after_what_came_before(service: Served, tmp_path: Path) -> None:
-    detector = with_rule(service)
+def test_a_bad_line_is_skipped_and_stops_a_strict_replay_after_what_came_before(
+    service: Served, tmp_path: Path
+) -> None:
     path = tmp_path / "events.ndjson"
     path.write_text('{"a":1,"ts":1}\n{"a":1,"ts":2}\n{"a":1,"ts":\n{"a":1,"ts":4}\n')
-    run = replay(service, str(path), "--detector", detector)
-    assert run.returncode == 1
-    assert re.search(r"^the rule +2 ", run.stdout, re.MULTILINE)
-    assert f"{path}, line 3: not JSON" in run.stderr
+    for options, status, fired in [((), 0, 3), (("--strict",), 1, 2)]:
+        run = replay(service, str(path), "--detector", with_rule(service), *options)
+        assert run.returncode == status
+        assert re.search(rf"^the rule +{fired} ", run.stdout, re.MULTILINE)
+        assert f"{path}, line 3: not JSON" in run.stderr
 
 
 def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(service: Served) -> None:
     detector = with_rule(service)
-    deep = b'{"a":1,"ts":2,"b":' + b"[" * 70 + b"]" * 70 + b"}"
+    long = b'{"a":1,"ts":2,"b":' + b"1" * 4_100 + b"}"
     run = replay(
-        service, "-", "--detector", detector, given=b'{"a":1,"ts":1}\n' + deep + b'\n{"a":1,"ts":3}\n'
+        service, "-", "--detector", detector, given=b'{"a":1,"ts":1}\n' + long + b'\n{"a":1,"ts":3}\n'
     )
     assert run.returncode == 1
     assert re.search(r"^the rule +2 ", run.stdout, re.MULTILINE)
