@@ -114,7 +114,7 @@ DEFECTS: dict[str, Defect] = {
         Journal, "_created", "self._files.sync_folder(self._folder)", "pass", crash_images
     ),
     "the names of a claim and its first segment are not synced": Defect(
-        claim, "_make_claim", "files.sync_folder(folder)", "pass", crash_images
+        claim, "_make_claim", "_sync(folder, files)", "pass", crash_images
     ),
     "a segment is left before it is synced": Defect(
         Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
