@@ -29,6 +29,11 @@ SERVE_IN_CLUSTER = DEPLOY / "container" / "serve-in-cluster"
 UNIT = DEPLOY / "systemd" / "rule-detector.service"
 
 
+def deployed() -> list[Path]:
+    """The files for deployment, without what Python compiles of them."""
+    return [path for path in DEPLOY.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+
+
 def documents() -> dict[tuple[str, str], Any]:
     """The objects of Kubernetes by kind and name."""
     found = list(yaml.safe_load_all(KUBERNETES.read_text("utf-8")))
@@ -52,7 +57,7 @@ def _kubernetes(name: str) -> Any:
 
 def test_each_file_has_its_line_in_the_page() -> None:
     page = (DEPLOY.parent / "DEPLOYING.md").read_text("utf-8")
-    files = [path for path in DEPLOY.rglob("*") if path.is_file()]
+    files = deployed()
     assert len(files) >= 8
     assert [path for path in files if f"deploy/{path.relative_to(DEPLOY)}" not in page] == []
 
@@ -61,8 +66,7 @@ def test_every_variable_in_the_files_is_a_setting() -> None:
     known = {setting.variable for setting in settings()}
     named = {
         name
-        for path in DEPLOY.rglob("*")
-        if path.is_file()
+        for path in deployed()
         for name in re.findall(r"RULE_DETECTOR_[A-Z_]+[A-Z]", path.read_text("utf-8"))
     }
     assert named
