@@ -26,6 +26,6 @@ def test_the_sample_rules_show_off_the_language() -> None:
             for rule in conditions_of(RULES.read_text("utf-8"), RULES.name)
         ]
     )
-    members = ("once", "count", "since_within", "historically_for", "keyed", "not", "all")
+    members = ("once_within", "count", "since_within", "historically_for", "keyed", "not", "all")
     operators = ("eq", "nin", "between", "matches", "contains")
     assert [name for name in members + operators if f'"{name}"' not in shown] == []
