@@ -1,0 +1,93 @@
+"""`count`: how many events there were at which a condition was true."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.evaluation.operators.interface import Memory, Names, Operator, Reading, Writing
+from engine.language.condition import Condition, Count
+
+SPARE_MIN: Final = 8
+"""A list of stamps is cut only when it is this much, or a quarter, longer than needed: cutting moves all of it."""
+
+
+@dataclass(frozen=True)
+class Stamps(Memory):
+    """The stamps of the latest events at which inner was true, oldest first: as many as any node needs."""
+
+    is_record = True
+    inner: Condition
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        return (self.inner,)
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+        return operands[0]
+
+    def write(self, to: Writing) -> list[str]:
+        return [
+            f"if {to.outcome}:",
+            f" if (entry := {to.entry}):",
+            f"  entry.append({to.stamp})",
+            f"  if not len(entry) & 7: {to.memory}.cut(entry)",
+            " else:",
+            *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
+        ]
+
+    def cut(self, entry: list[int], keep: int) -> None:
+        if len(entry) >= keep + max(SPARE_MIN, keep >> 2):
+            del entry[:-keep]
+
+    def is_alive(self, entry: Any, seen: int, floor: int) -> bool:  # noqa: ARG002 -- as for other memories
+        return bool(entry) and entry[-1] >= floor
+
+
+class CountOperator(Operator[Count]):
+    """Compares how many stamps are inside the window, the current event included, with a constant.
+
+    There are at least n if the n-th latest is inside.
+    """
+
+    def memory(self, node: Count) -> Memory:
+        return Stamps(node.inner)
+
+    def verdict(self, node: Count, read: Reading) -> str:
+        inside = "" if node.window_us is None else f" >= {read.edge(node.window_us)}"
+
+        def reached(least: int) -> str:
+            if not least:
+                return "True"
+            number = read.constant(least)
+            asked = f"(n := {number} - 1 if {read.outcome} else {number})"
+            # Without `n`, `entry[-n]` would be the oldest.
+            return f"(not {asked} or len(entry := {read.entry}) >= n and {read.born} < entry[-n]{inside})"
+
+        return compared(node.op, node.value, reached)
+
+    def window_us(self, node: Count) -> int | None:
+        return node.window_us
+
+    def keep(self, node: Count) -> int:
+        return needed(node.op, node.value)
+
+
+def needed(op: str, value: int) -> int:
+    """Return how many of the latest tell the comparison: n whether there are n, one more whether there are more."""
+    return max(1, value if op in ("gte", "lt") else value + 1)
+
+
+def compared(op: str, value: int, reached: Any) -> str:
+    """Return the comparison of a number, by the expression that it is at least `n`, which `reached(n)` gives."""
+    match op:
+        case "gte":
+            return f"{reached(value)}"
+        case "gt":
+            return f"{reached(value + 1)}"
+        case "lt":
+            return f"not {reached(value)}"
+        case "lte":
+            return f"not {reached(value + 1)}"
+        case _:
+            exactly = f"({reached(value)} and not {reached(value + 1)})"
+            return exactly if op == "eq" else f"not {exactly}"

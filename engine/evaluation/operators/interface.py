@@ -1,0 +1,118 @@
+"""What a file of an operator says: what slices remember for it, and when that makes it true.
+
+Code is given as Python expressions and statements. At an event, each memory has an *outcome*: what the event is
+to it. All verdicts are decided from the outcomes and from what slices remembered before the event. Then the
+event is committed: each outcome is written.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from engine.language.condition import Condition
+
+
+class Names(Protocol):
+    """Gives the names by which code reads what an event has, and constants."""
+
+    def fact(self, name: str) -> str:
+        """Return the variable of a fact; None in it stands for a missing one."""
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+
+    @property
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+
+
+class Reading(Names, Protocol):
+    """Gives the names by which the code of a verdict reads a memory, as it was before the event."""
+
+    outcome: str
+    """What the event is to the memory."""
+    entry: str
+    """What the slice remembers."""
+    born: str
+    """The stamp of the last event before the rule's history began."""
+    seen: str
+    """The number of the slice's last event before this one; right only where the slice remembers something."""
+
+    def edge(self, window_us: int) -> str:
+        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+
+
+class Writing(Protocol):
+    """Gives the statements that change what a slice remembers."""
+
+    outcome: str
+    entry: str
+    stamp: str
+    memory: str
+    """The memory itself."""
+    now: str
+    """The variable of the event's time in microseconds."""
+
+    def put(self, value: str) -> list[str]:
+        """Return the statements that make a value the entry, in a new slice if there is none."""
+
+    def clear(self) -> list[str]:
+        """Return the statements that leave no entry."""
+
+
+@dataclass(frozen=True)
+class Memory(ABC):
+    """What slices remember of a condition. Nodes whose memories are equal share one.
+
+    Fields that are conditions are its operands: their truth at an event decides the outcome.
+    """
+
+    is_record: ClassVar[bool] = False
+    """Whether an entry is a record, not a stamp. A slice that remembers nothing has `()` or `NEVER` in its place."""
+    splits: ClassVar[bool] = True
+    """Whether rules of different births can share it, because each can tell what came after its birth."""
+
+    @property
+    @abstractmethod
+    def operands(self) -> tuple[Condition, ...]:
+        """The conditions that it observes."""
+
+    @abstractmethod
+    def outcome(self, operands: Sequence[str], names: Names) -> str:
+        """Return the expression for what an event is to it, by the truths of its operands."""
+
+    @abstractmethod
+    def write(self, to: Writing) -> list[str]:
+        """Return the statements that write the outcome of an event."""
+
+    def cut(self, entry: Any, keep: int) -> None:
+        """Cut a record to what is needed: `keep` entries, and some more so that this is done rarely."""
+        raise AssertionError(entry)
+
+    def is_alive(self, entry: Any, seen: int, floor: int) -> bool:
+        """Return whether an entry can still make a verdict true. The stamps before `floor` cannot."""
+        return bool(entry >= floor)
+
+
+NodeT = TypeVar("NodeT", bound=Condition, contravariant=True)
+
+
+class Operator(ABC, Generic[NodeT]):
+    """A member of the language that looks back."""
+
+    @abstractmethod
+    def memory(self, node: NodeT) -> Memory:
+        """Return what is remembered for a node."""
+
+    @abstractmethod
+    def verdict(self, node: NodeT, read: Reading) -> str:
+        """Return the expression for the truth of a node at an event."""
+
+    @abstractmethod
+    def window_us(self, node: NodeT) -> int | None:
+        """Return for how long an entry can matter to a node; None: for ever."""
+
+    def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
+        """Return how many entries of a record the node needs."""
+        return 1
