@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from engine.evaluation.kernel.condition_code import ConditionCode
-from engine.evaluation.kernel.event_code import Finder, LookupOf
-from engine.evaluation.kernel.generated import function, indented
+from engine.evaluation.kernel.code.condition_code import ConditionCode
+from engine.evaluation.kernel.code.event_code import Finder, LookupOf
+from engine.evaluation.kernel.code.generated import function, indented
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.kernel.uses import Uses
+from engine.evaluation.kernel.code.uses import Uses
 from engine.language.condition import Condition
 
 _STREAM: Final = """\

@@ -1,10 +1,12 @@
 """`count`: how many events there were at which a condition was true."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.evaluation.operators.interface import Memory, Names, Operator, Reading, Writing
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Count
 
 SPARE_MIN: Final = 8
@@ -24,6 +26,12 @@ class Stamps(Memory):
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         return operands[0]
+
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(self.inner, path)
+
+    def woken(self, outcome: str) -> tuple[str, str]:
+        return outcome, "True"
 
     def write(self, to: Writing) -> list[str]:
         return [
@@ -65,11 +73,31 @@ class CountOperator(Operator[Count]):
 
         return compared(node.op, node.value, reached)
 
+    def true_at(self, node: Count, triggers: Triggers, path: Path) -> Found:
+        return some_counted(node.op, node.value, self.memory(node), triggers, path)
+
     def window_us(self, node: Count) -> int | None:
         return node.window_us
 
     def keep(self, node: Count) -> int:
         return needed(node.op, node.value)
+
+
+def some_counted(op: str, value: float, memory: Memory, triggers: Triggers, path: Path) -> Found:
+    """Return triggers for the events at which a comparison is true, if it is not true of nothing."""
+    if COMPARED[op](0, value):
+        return None
+    return triggers.union([triggers.holding(memory, path), memory.wakes(triggers, path)])
+
+
+COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
 
 
 def needed(op: str, value: int) -> int:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from engine.evaluation.operators.count import compared, needed
-from engine.evaluation.operators.interface import Memory, Names, Operator, Reading, Writing
+from engine.evaluation.operators.count import compared, needed, some_counted
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
 
 
@@ -30,6 +31,10 @@ class Values(Memory):
         fact = names.fact(self.fact)
         key = f"{fact} if type({fact}) is str and len({fact}) <= KEY_CHARS_MAX else slice_key_of({fact})"
         return f"({key}) if {operands[0]} else None" if operands else key
+
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        where = None if self.where is None else triggers.true(self.where, path)
+        return triggers.best([triggers.present(self.fact), where])
 
     def write(self, to: Writing) -> list[str]:
         return [
@@ -86,6 +91,9 @@ class DistinctOperator(Operator[Distinct]):
             return f"(not {asked} or {nth} is not None and {read.born} < nth{inside})"
 
         return compared(node.op, node.value, reached)
+
+    def true_at(self, node: Distinct, triggers: Triggers, path: Path) -> Found:
+        return some_counted(node.op, node.value, self.memory(node), triggers, path)
 
     def window_us(self, node: Distinct) -> int | None:
         return node.window_us

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import Memory, Names, Operator, Reading, Writing
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
 from engine.evaluation.operators.latest import latest_failure
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Historically, HistoricallyFor
 
 
@@ -19,6 +20,13 @@ class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
         inside = "" if window_us is None else f" >= {read.edge(window_us)}"
         return f"not ({read.outcome} or {read.born} < {read.entry}{inside})"
 
+    def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(node.inner, path)
+
+    def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        held = triggers.holding(self.memory(node), path)
+        return triggers.union([held, triggers.false(node.inner, path)])
+
     def window_us(self, node: Historically | HistoricallyFor) -> int | None:
         return node.window_us if isinstance(node, HistoricallyFor) else None
 
@@ -31,6 +39,8 @@ class Run(Memory):
     """
 
     splits = False
+    asleep = "True"
+    begins = True
     inner: Condition
 
     @property
@@ -39,6 +49,12 @@ class Run(Memory):
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         return operands[0]
+
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(self.inner, path)
+
+    def woken(self, outcome: str) -> tuple[str, str]:
+        return f"not {outcome}", "False"
 
     def write(self, to: Writing) -> list[str]:
         return [
@@ -60,6 +76,9 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
             return read.outcome
         # A run that begins with any event of the window's first microsecond is long enough.
         return f"{read.outcome} and NEVER < {read.entry} < {read.edge(node.window_us - 1)}"
+
+    def true_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(node.inner, path)
 
     def window_us(self, node: HistoricallyFor) -> int | None:
         # A longer run satisfies the window too. For one without length, no run matters.

@@ -6,11 +6,15 @@ event is committed: each outcome is written.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition
+
+Found = frozenset[Any] | None
+"""Triggers, of which an event meets at least one; None stands for all events."""
 
 
 class Names(Protocol):
@@ -61,6 +65,28 @@ class Writing(Protocol):
         """Return the statements that leave no entry."""
 
 
+class Triggers(Protocol):
+    """Finds triggers: a set of which an event meets at least one; None stands for all events."""
+
+    def true(self, node: Condition, path: Path) -> Found:
+        """Return triggers for the events at which a condition is true."""
+
+    def false(self, node: Condition, path: Path) -> Found:
+        """Return triggers for the events at which a condition is false."""
+
+    def present(self, fact: str) -> Found:
+        """Return triggers for the events that have a fact."""
+
+    def holding(self, memory: "Memory", path: Path) -> Found:
+        """Return triggers for the events in whose slice a memory has an entry."""
+
+    def union(self, parts: Iterable[Found]) -> Found:
+        """Return triggers for the events that meet one of the parts."""
+
+    def best(self, parts: Iterable[Found]) -> Found:
+        """Return the triggers of the part that the fewest events meet, for events that meet all of them."""
+
+
 @dataclass(frozen=True)
 class Memory(ABC):
     """What slices remember of a condition. Nodes whose memories are equal share one.
@@ -73,6 +99,12 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
+    asleep: ClassVar[str] = "None"
+    """The outcome of an event that meets none of the triggers."""
+
+    begins: ClassVar[bool] = False
+    """Whether an event that is `asleep` writes an entry where there is none."""
+
     @property
     @abstractmethod
     def operands(self) -> tuple[Condition, ...]:
@@ -81,6 +113,14 @@ class Memory(ABC):
     @abstractmethod
     def outcome(self, operands: Sequence[str], names: Names) -> str:
         """Return the expression for what an event is to it, by the truths of its operands."""
+
+    @abstractmethod
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events whose outcome is not `asleep`."""
+
+    def woken(self, outcome: str) -> tuple[str, str]:
+        """Return the test whether an outcome is not `asleep`, and the outcome if it passes."""
+        return f"(found := {outcome}) is not None", "found"
 
     @abstractmethod
     def write(self, to: Writing) -> list[str]:
@@ -108,6 +148,14 @@ class Operator(ABC, Generic[NodeT]):
     @abstractmethod
     def verdict(self, node: NodeT, read: Reading) -> str:
         """Return the expression for the truth of a node at an event."""
+
+    @abstractmethod
+    def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events at which a node is true."""
+
+    def false_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- overridden
+        """Return triggers for the events at which a node is false."""
+        return None
 
     @abstractmethod
     def window_us(self, node: NodeT) -> int | None:

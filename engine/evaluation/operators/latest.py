@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import Memory, Names, Writing
+from engine.evaluation.operators.interface import Found, Memory, Names, Triggers, Writing
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Not
 
 
@@ -23,6 +24,12 @@ class Latest(Memory):
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         return operands[0]
+
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(self.inner, path)
+
+    def woken(self, outcome: str) -> tuple[str, str]:
+        return outcome, "True"
 
     def write(self, to: Writing) -> list[str]:
         return [f"if {to.outcome}:", *(f" {line}" for line in to.put(to.stamp))]

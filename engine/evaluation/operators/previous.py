@@ -1,7 +1,8 @@
 """`previous`: a condition was true at the event directly before the current one."""
 
-from engine.evaluation.operators.interface import Memory, Operator, Reading
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
 from engine.evaluation.operators.latest import Latest
+from engine.evaluation.paths import Path
 from engine.language.condition import Previous
 
 
@@ -13,6 +14,9 @@ class PreviousOperator(Operator[Previous]):
 
     def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- as for other operators
         return f"{read.born} < (entry := {read.entry}) and entry & NUMBER == {read.seen}"
+
+    def true_at(self, node: Previous, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
 
     def window_us(self, node: Previous) -> int | None:  # noqa: ARG002 -- the same
         return None

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import Memory, Names, Operator, Reading, Writing
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
 
 
@@ -26,6 +27,10 @@ class Held(Memory):
         left, right = operands
         return f"True if {right} else None if {left} else False"
 
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        fails = triggers.best([triggers.false(self.left, path), triggers.holding(self, path)])
+        return triggers.union([triggers.true(self.right, path), fails])
+
     def write(self, to: Writing) -> list[str]:
         return [
             f"if {to.outcome}:",
@@ -46,6 +51,13 @@ class SinceOperator(Operator[Since | SinceWithin]):
         inside = "" if window_us is None else f" >= {read.edge(window_us)}"
         held = f"{read.born} < {read.entry}{inside}"
         return f"{held} if {read.outcome} is None else {read.outcome}"
+
+    def true_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
+        held = triggers.holding(self.memory(node), path)
+        return triggers.union([held, triggers.true(node.right, path)])
+
+    def false_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(node.right, path)
 
     def window_us(self, node: Since | SinceWithin) -> int | None:
         return node.window_us if isinstance(node, SinceWithin) else None

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.evaluation.operators.interface import Memory, Names, Operator, Reading, Writing
+from engine.evaluation.operators.count import some_counted
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.paths import Path
 from engine.evaluation.slices.stamps import time_of
 from engine.language.condition import Avg, Condition, ScaledFact, Sum
 from engine.language.operators import COMPARISONS
@@ -105,6 +107,10 @@ class Panes(Memory):
         number = f"({fact} if type({fact}) is float else double({fact}))"
         return f"{number} if {operands[0]} else None" if operands else number
 
+    def wakes(self, triggers: Triggers, path: Path) -> Found:
+        where = None if self.where is None else triggers.true(self.where, path)
+        return triggers.best([triggers.present(self.fact), where])
+
     def write(self, to: Writing) -> list[str]:
         pane, oldest = places(self.window_us, to.now)
         return [
@@ -165,6 +171,18 @@ class SumOperator(Operator[Sum | Avg]):
             tests.append(f"(found := {found}) is not None")
             found = "found"
         return " and ".join([*tests, f"{found} {COMPARISONS[node.op]} {limit}"])
+
+    def true_at(self, node: Sum | Avg, triggers: Triggers, path: Path) -> Found:
+        memory = self.memory(node)
+        if isinstance(node.value, ScaledFact):
+            limited = triggers.present(node.value.fact)
+            if self.found != "mean":
+                return limited
+            counted = triggers.union([triggers.holding(memory, path), memory.wakes(triggers, path)])
+            return triggers.best([limited, counted])
+        if self.found == "mean":
+            return triggers.union([triggers.holding(memory, path), memory.wakes(triggers, path)])
+        return some_counted(node.op, node.value, memory, triggers, path)
 
     def window_us(self, node: Sum | Avg) -> int | None:
         # The oldest pane counts whole.

@@ -30,11 +30,15 @@ class Histories:
 
     def of(self, node: Condition, path: Path, birth: int) -> Remembered:
         """Return the memory that a node of a rule reads, while the rule uses it."""
-        return self._remembered[_name_of(node, path, birth)]
+        return self._remembered[_name_of_node(node, path, birth)]
+
+    def remembered(self, memory: Memory, path: Path, birth: int) -> Remembered:
+        """Return a memory that rules of a birth use."""
+        return self._remembered[name_of(memory, path, birth)]
 
     def acquire(self, node: Condition, path: Path, birth: int) -> None:
         """Have a node of a new rule remembered from now on."""
-        name = _name_of(node, path, birth)
+        name = _name_of_node(node, path, birth)
         if name not in self._users:
             if path not in self.slices:
                 self.slices[path] = Slices(path)
@@ -45,22 +49,28 @@ class Histories:
         assert operator is not None, node
         remembered.keep = max(remembered.keep, operator.keep(node))
 
-    def release(self, node: Condition, path: Path, birth: int) -> None:
-        """Undo `acquire`. The memory that nobody uses any more is dropped."""
-        name = _name_of(node, path, birth)
+    def release(self, node: Condition, path: Path, birth: int) -> Remembered | None:
+        """Undo `acquire`. Drop and return the memory if nobody uses it any more."""
+        name = _name_of_node(node, path, birth)
         self._users[name] -= 1
-        if not self._users[name]:
-            del self._users[name]
-            slices = self.slices[path]
-            slices.forget(self._remembered.pop(name))
-            if not slices.memories:
-                del self.slices[path]
+        if self._users[name]:
+            return None
+        del self._users[name]
+        slices, remembered = self.slices[path], self._remembered.pop(name)
+        slices.forget(remembered)
+        if not slices.memories:
+            del self.slices[path]
+        return remembered
 
 
-def _name_of(node: Condition, path: Path, birth: int) -> MemoryName:
+def _name_of_node(node: Condition, path: Path, birth: int) -> MemoryName:
     operator = operator_of(node)
     assert operator is not None, node
-    memory = operator.memory(node)
+    return name_of(operator.memory(node), path, birth)
+
+
+def name_of(memory: Memory, path: Path, birth: int) -> MemoryName:
+    """Return the name of a memory for rules of a birth."""
     return MemoryName(memory, path, ANY_BIRTH if _is_shared(memory, path) else birth)
 
 

@@ -4,11 +4,12 @@ A slice is a list: the number of its last event, a dict of entries that have no 
 the entries by place. It exists only while it remembers something.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import Memory
-from engine.evaluation.paths import Path
+from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.remembered import Remembered
 
 Slice = list[Any]
@@ -40,6 +41,15 @@ class Slices:
         self.live = 0
         """How many slices there are."""
         self.root = self.blank[:]
+        self.key: Hashable | None = None if path else ()
+        """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
+        self.slice = self.root
+        """Its slice, if there is a key; perhaps `blank`."""
+        self.watched: list[Remembered] = []
+        """The memories whose entries trigger something, while rules are indexed."""
+        self.runs: list[Remembered] = []
+        """The memories that any event may begin; see `Memory.begins`."""
+        self._names = [split_name(fact_of(step)) for step in path]
 
     def remember(self, memory: Memory) -> Remembered:
         """Have the slices remember one more thing, from now on."""
@@ -70,6 +80,38 @@ class Slices:
         slice_[MORE] = None
         self.live += 1
         return slice_
+
+    # -- while rules are indexed ----------------------------------------------------------------------------
+
+    def enter(self, fields: Mapping[str, Any], sent: Mapping[str, Any], *_: int) -> None:
+        """Set the key and the slice of an event."""
+        key = self.key = self._key_at(fields, sent)
+        if key is not None:
+            self.slice = self.shards[hash(key) % SHARDS].get(key, self.blank)
+
+    def leave(self) -> None:
+        """Set no key."""
+        self.key = None
+
+    def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
+        parts: tuple[Hashable, ...] = ()
+        for name in self._names:
+            value = value_of(name, fields, sent)
+            key = value if type(value) is str and len(value) <= KEY_CHARS_MAX else slice_key_of(value)
+            if key is None or len(self._names) == 1:
+                return key
+            parts += (part_of_key(key),)
+        return parts
+
+    def meet(self) -> list[Any]:
+        """Return the buckets that the entries of the event's slice trigger."""
+        return [one.bucket for one in self.watched if self.entry(one) != one.blank]
+
+    def entry(self, remembered: Remembered) -> Any:
+        """Return what the slice of the event remembers."""
+        if remembered.has_place:
+            return self.slice[remembered.place]
+        return (self.slice[MORE] or {}).get(remembered.place, remembered.blank)
 
     def _all(self) -> Iterator[Slice]:
         yield self.blank

@@ -63,9 +63,9 @@ def function(source: str, given: Iterable[tuple[str, Any]]) -> Any:
         names.append(name)
         values.append(value)
     arguments = "".join(f"{name}, " for name in names)
-    namespace = dict(_GLOBALS)
-    exec(_compiled(f"def bind(given):\n {arguments}*_, = given\n{source}"), namespace)  # noqa: S102 -- our own
-    return namespace["bind"](values)
+    made: dict[str, Any] = {}
+    exec(_compiled(f"def bind(given):\n {arguments}*_, = given\n{source}"), _GLOBALS, made)  # noqa: S102 -- our own
+    return made["bind"](values)
 
 
 @lru_cache(maxsize=256)

@@ -8,11 +8,11 @@ becomes an expression. What is written comes after everything that is read.
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-from engine.evaluation.kernel.access import Access
-from engine.evaluation.kernel.event_code import EventCode, Finder, LookupOf, key_lookup
+from engine.evaluation.kernel.code.access import Access
+from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf, key_lookup
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.kernel.predicates import beyond, predicate
-from engine.evaluation.kernel.uses import Uses, facts_of
+from engine.evaluation.kernel.code.predicates import beyond, predicate
+from engine.evaluation.kernel.code.uses import Uses, facts_of
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.slices.remembered import Remembered
@@ -104,9 +104,9 @@ class ConditionCode(EventCode):
                 self._decided.add(number, [f"{variable} = {outcome}"])
                 outcome = variable
             self._known[remembered] = outcome
-            access = Access(self, remembered, outcome, number, site.born)
+            access = Access(self, remembered, outcome, number, site.born, str(remembered.place))
             self._written.add(number, remembered.memory.write(access))
-        return Access(self, remembered, self._known[remembered], number, site.born)
+        return Access(self, remembered, self._known[remembered], number, site.born, str(remembered.place))
 
     def _enter(self, node: language.Keyed, site: Site, outer: Path) -> Path:
         """Write the look-up of the key and of the slice of a path, unless they are written; return the path."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, split_name, value_of
-from engine.evaluation.kernel.uses import Uses
+from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.slices.stamps import NUMBER_BITS
 from engine.language.condition import FactArg, Scalar
 
@@ -30,9 +30,12 @@ class EventCode:
         self._facts: dict[str, int] = {}
         self._numbers: dict[str, str] = {}
         self._lookups: dict[int, object] = {}
-        self._constants: list[Any] = []
+        self.constants: list[Any] = []
         self._shared: dict[Any, str] = {}
         self._asks_time = False
+
+    finds_relations = True
+    """Whether the code finds the relations of the event itself."""
 
     # -- variables ------------------------------------------------------------------------------------------
 
@@ -85,8 +88,8 @@ class EventCode:
 
     def constant(self, value: object) -> str:
         """Return the variable of a constant."""
-        self._constants.append(value)
-        return f"c{len(self._constants) - 1}"
+        self.constants.append(value)
+        return f"c{len(self.constants) - 1}"
 
     def shared_constant(self, value: Any) -> str:
         """Return the same variable for equal constants: numbers, or objects that equal only themselves."""
@@ -97,6 +100,11 @@ class EventCode:
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
         return f"base - {self.shared_constant(window_us << NUMBER_BITS)}"
+
+    @property
+    def constants_made(self) -> int:
+        """How many constants there are."""
+        return len(self.constants)
 
     @property
     def now(self) -> str:
@@ -118,7 +126,7 @@ class EventCode:
         """Yield the statements that come before all others."""
         if self.asks_relations or any(name.startswith("$") for name in self._facts):
             yield "vars = vars or NOTHING"
-        if self.asks_relations:
+        if self.asks_relations and self.finds_relations:
             yield "relations = relations_of(vars)"
         if self._asks_time:
             yield f"now = base >> {NUMBER_BITS}"
@@ -128,7 +136,7 @@ class EventCode:
             if name in self._numbers:
                 yield f"q{number} = {self._numbers[name]}"
 
-    def given(self) -> Iterator[tuple[str, Any]]:
+    def given(self, *, constants: bool = True) -> Iterator[tuple[str, Any]]:
         """Yield the names and values that the code needs."""
         for name, number in self._facts.items():
             _, whole, steps = split_name(name)
@@ -137,7 +145,7 @@ class EventCode:
                 yield f"steps{number}", steps
             if number in self._lookups:
                 yield f"l{number}", self._lookups[number]
-        for number, value in enumerate(self._constants):
+        for number, value in enumerate(self.constants if constants else ()):
             yield f"c{number}", value
 
 

@@ -6,7 +6,7 @@ from engine.evaluation.slices.remembered import Remembered
 from engine.evaluation.slices.slices import MORE, SEEN
 
 if TYPE_CHECKING:
-    from engine.evaluation.kernel.condition_code import ConditionCode
+    from engine.evaluation.kernel.code.condition_code import ConditionCode
 
 
 class Access:
@@ -15,9 +15,9 @@ class Access:
     stamp = "(base + tick)"
 
     def __init__(
-        self, code: "ConditionCode", remembered: Remembered, outcome: str, path: int, born: int
+        self, code: "ConditionCode", remembered: Remembered, outcome: str, path: int, born: int, place: str
     ) -> None:
-        self._code, self._remembered, self._born = code, remembered, born
+        self._code, self._remembered, self._born, self._place = code, remembered, born, place
         self.fact, self.constant, self.edge = code.fact, code.constant, code.edge
         self.outcome, self.path = outcome, path
 
@@ -25,9 +25,9 @@ class Access:
     def entry(self) -> str:
         """The expression for what the slice remembers."""
         if self._remembered.has_place:
-            return f"s{self.path}[{self._remembered.place}]"
+            return f"s{self.path}[{self._place}]"
         blank = "()" if self._remembered.memory.is_record else "NEVER"
-        return f"(s{self.path}[{MORE}] or NOTHING).get({self._remembered.place}, {blank})"
+        return f"(s{self.path}[{MORE}] or NOTHING).get({self._place}, {blank})"
 
     @property
     def born(self) -> str:
@@ -52,7 +52,7 @@ class Access:
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
-        slice_, number = f"s{self.path}", self._remembered.place
+        slice_, number = f"s{self.path}", self._place
         lines = [f"if {slice_} is blank{self.path}: {slice_} = admit{self.path}(k{self.path})"] if self.path else []
         if self._remembered.has_place:
             return [*lines, f"{slice_}[{number}] = {value}"]
@@ -61,7 +61,7 @@ class Access:
 
     def clear(self) -> list[str]:
         """Return the statements that leave no entry. For a slice that does not exist, they change nothing."""
-        slice_, number = f"s{self.path}", self._remembered.place
+        slice_, number = f"s{self.path}", self._place
         if self._remembered.has_place:
             return [f"{slice_}[{number}] = NEVER"]
         return [f"if {slice_}[{MORE}]: {slice_}[{MORE}].pop({number}, None)"]
