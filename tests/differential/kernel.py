@@ -1,4 +1,4 @@
-"""Lets a detector evaluate its rules with the kernel of the third edition, which is to replace the present one."""
+"""Lets detectors evaluate their rules with the kernel that is to replace the present one."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,23 +12,44 @@ from engine.language.limits import Limits
 
 
 class RuleSet(rule_set.RuleSet):
-    """The kernel's rules in place of those of a detector. Whatever else asks about state fails."""
+    """The kernel's rules in place of those of a detector. Whatever asks about their state fails."""
 
     answer_bytes_worst = 0
 
-    def __init__(self, state: object, limits: Limits) -> None:  # noqa: ARG002 -- the other one's
+    def __init__(self, state: object, limits: Limits) -> None:
         super().__init__(limits)
 
-    def remove(self, priority: int, now_us: int = 0) -> None:  # noqa: ARG002 -- the other one's
+    def remove(self, priority: int, now_us: int = 0) -> None:
         super().remove(priority)
 
     def choose(self, *_: Any, **__: Any) -> None:
-        """There is one way to evaluate rules."""
+        """All rules are evaluated by one function."""
+
+
+class IndexedRuleSet(RuleSet):
+    """The same, where rules are indexed from the first one on."""
+
+    def choose(self, *_: Any, **__: Any) -> None:
+        if self.members is None:
+            self.index()
+
+
+class TurningRuleSet(RuleSet):
+    """The same, where rules are indexed and not indexed in turns, at each change of a rule."""
+
+    def choose(self, *_: Any, **__: Any) -> None:
+        if self.members is None:
+            self.index()
+        else:
+            self.fuse()
+
+
+DISPATCHES = {"fused": RuleSet, "indexed": IndexedRuleSet, "in turns": TurningRuleSet}
 
 
 @contextlib.contextmanager
-def on_kernel() -> Iterator[None]:
+def on_kernel(dispatch: str) -> Iterator[None]:
     """Have the detectors that are made meanwhile evaluate on the kernel."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rule_book, "RuleSet", RuleSet)
+        patched.setattr(rule_book, "RuleSet", DISPATCHES[dispatch])
         yield

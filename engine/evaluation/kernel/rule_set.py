@@ -11,7 +11,7 @@ from engine.evaluation.kernel.stream import stream
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.stamps import NEVER, stamp_of
+from engine.evaluation.stamps import NEVER, stamp_of
 from engine.language.limits import Limits
 
 
@@ -28,11 +28,17 @@ class RuleSet(Needs):
         self._rules: dict[int, Rule] = {}
 
     def index(self) -> None:
-        """Have rules indexed."""
+        """Have rules indexed. What they remember stays as it is."""
         self.members = Members(self.histories, self)
         self._indexed = IndexedStream(self.histories, self, self.members, self._rules)
         for priority in self._enabled:
             self._index_rule(priority)
+
+    def fuse(self) -> None:
+        """Undo `index`."""
+        assert self.members is not None, "rules are indexed"
+        self.members.clear()
+        self.members = None
 
     def _index_rule(self, priority: int) -> None:
         assert self.members is not None
@@ -88,10 +94,10 @@ class RuleSet(Needs):
             rules = [rule for rule, _ in enabled]
             self._stream = stream(
                 [(rule.condition, site) for rule, site in enabled],
-                self.patterns.finder,
-                self.lookups.of,
-                self.lookups.relations,
-                self.patterns.begin if self.patterns.bounded else None,
-                Combinations(lambda bits: rules_of_bits(rules, bits)),
+                finder=self.patterns.finder,
+                lookup_of=self.lookups.of,
+                relations_of=self.lookups.relations,
+                begin=self.patterns.begin if self.patterns.bounded else None,
+                combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
             )
         return self._stream

@@ -6,8 +6,8 @@ from typing import Any, Final
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.generated import function, indented
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.kernel.site import Site
 from engine.language.condition import Condition
 
 _STREAM: Final = """\
@@ -38,6 +38,7 @@ _STREAM: Final = """\
 
 def stream(
     rules: Sequence[tuple[Condition, Site]],
+    *,
     finder: Finder,
     lookup_of: LookupOf,
     relations_of: Callable[[Any], object],

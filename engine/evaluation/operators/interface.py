@@ -1,8 +1,8 @@
-"""What a file of an operator says: what slices remember for it, and when that makes it true.
+"""What the file of an operator says: what slices remember for it, and when that makes it true.
 
-Code is given as Python expressions and statements. At an event, each memory has an *outcome*: what the event is
-to it. All verdicts are decided from the outcomes and from what slices remembered before the event. Then the
-event is committed: each outcome is written.
+Code is given as Python expressions and statements. At an event, each memory has an *outcome*: what the
+event is to it. All verdicts are decided from the outcomes and from what slices remembered before the event.
+Then the event is committed: each outcome is written.
 """
 
 from abc import ABC, abstractmethod
@@ -34,29 +34,48 @@ class Names(Protocol):
 class Reading(Names, Protocol):
     """Gives the names by which the code of a verdict reads a memory, as it was before the event."""
 
-    outcome: str
-    """What the event is to the memory."""
-    entry: str
-    """What the slice remembers."""
-    born: str
-    """The stamp of the last event before the rule's history began."""
-    seen: str
-    """The number of the slice's last event before this one; right only where the slice remembers something."""
+    @property
+    def outcome(self) -> str:
+        """What the event is to the memory."""
+
+    @property
+    def entry(self) -> str:
+        """What the slice remembers."""
+
+    @property
+    def born(self) -> str:
+        """The stamp of the last event before the rule's history began."""
+
+    @property
+    def seen(self) -> str:
+        """The number of the slice's last event before this one; right only if the slice has an entry."""
 
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
 
 
 class Writing(Protocol):
-    """Gives the statements that change what a slice remembers."""
+    """Gives the names and statements that change what a slice remembers."""
 
-    outcome: str
-    entry: str
-    stamp: str
-    memory: str
-    """The memory itself."""
-    now: str
-    """The variable of the event's time in microseconds."""
+    @property
+    def outcome(self) -> str:
+        """What the event is to the memory."""
+
+    @property
+    def entry(self) -> str:
+        """What the slice remembers."""
+
+    @property
+    def stamp(self) -> str:
+        """The stamp of the event."""
+
+    @property
+    def now(self) -> str:
+        """The time of the event in microseconds."""
+
+    @property
+    def memory(self) -> str:
+        """The memory itself: an object with the method `cut`."""
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
@@ -95,7 +114,7 @@ class Memory(ABC):
     """
 
     is_record: ClassVar[bool] = False
-    """Whether an entry is a record, not a stamp. A slice that remembers nothing has `()` or `NEVER` in its place."""
+    """Whether an entry is a record, not a stamp. Where nothing is remembered, it is `()`, or else `NEVER`."""
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
@@ -126,16 +145,12 @@ class Memory(ABC):
     def write(self, to: Writing) -> list[str]:
         """Return the statements that write the outcome of an event."""
 
-    def cut(self, entry: Any, keep: int) -> None:
+    def cut(self, entry: Any, keep: int) -> None:  # noqa: ARG002 -- overridden
         """Cut a record to what is needed: `keep` entries, and some more so that this is done rarely."""
         raise AssertionError(entry)
 
-    def is_alive(self, entry: Any, seen: int, floor: int) -> bool:
-        """Return whether an entry can still make a verdict true. The stamps before `floor` cannot."""
-        return bool(entry >= floor)
 
-
-NodeT = TypeVar("NodeT", bound=Condition, contravariant=True)
+NodeT = TypeVar("NodeT", bound=Condition)
 
 
 class Operator(ABC, Generic[NodeT]):

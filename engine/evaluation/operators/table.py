@@ -2,15 +2,18 @@
 
 from typing import Any, Final
 
-from engine.evaluation.operators.count import CountOperator
-from engine.evaluation.operators.distinct import DistinctOperator
-from engine.evaluation.operators.earlier import EarlierOperator
-from engine.evaluation.operators.historically import HistoricallyForStrongOperator, HistoricallyOperator
+from engine.evaluation.operators.counting.count import CountOperator
+from engine.evaluation.operators.counting.distinct import DistinctOperator
+from engine.evaluation.operators.counting.sums import AvgOperator, SumOperator
 from engine.evaluation.operators.interface import Operator
-from engine.evaluation.operators.once import OnceOperator
-from engine.evaluation.operators.previous import PreviousOperator
-from engine.evaluation.operators.since import SinceOperator
-from engine.evaluation.operators.sums import AvgOperator, SumOperator
+from engine.evaluation.operators.temporal.earlier import EarlierOperator
+from engine.evaluation.operators.temporal.historically import (
+    HistoricallyForStrongOperator,
+    HistoricallyOperator,
+)
+from engine.evaluation.operators.temporal.once import OnceOperator
+from engine.evaluation.operators.temporal.previous import PreviousOperator
+from engine.evaluation.operators.temporal.since import SinceOperator
 from engine.language import condition as language
 from engine.language.condition import Condition
 

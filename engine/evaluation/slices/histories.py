@@ -81,4 +81,3 @@ def _is_shared(memory: Memory, path: Path) -> bool:
         and not any(operator_of(node) for operand in memory.operands for node, _ in walk(operand))
         and not any(isinstance(step, Filter) and step.birth != ANY_BIRTH for step in path)
     )
-

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from engine.evaluation.operators.interface import Memory
-from engine.evaluation.slices.stamps import NEVER
+from engine.evaluation.stamps import NEVER
 
 if TYPE_CHECKING:
     from engine.evaluation.slices.slices import Slices

@@ -1,14 +1,14 @@
 """The slices of a history under one path of keys: what each remembers of its events.
 
-A slice is a list: the number of its last event, a dict of entries that have no place in the list (or None), and then
-the entries by place. It exists only while it remembers something.
+A slice is a list: the number of its last event, a dict of entries that have no place in the list (or None),
+and then the entries by place.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
-from engine.evaluation.operators.interface import Memory
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.remembered import Remembered
 
@@ -22,7 +22,7 @@ SHARDS: Final = 256
 """A dict that grows is copied in one piece, so the slices of a path are in many."""
 
 PLACES_MAX: Final = 16
-"""Further memories have no place in the lists: of thousands of memories, a slice has entries of only a few."""
+"""Further memories have no place in the lists: of thousands, a slice has entries of only a few."""
 
 EXTENDED_MAX: Final = 10_000
 """With more slices, a new memory gets no place either, so that adding a rule takes no longer."""
@@ -35,7 +35,7 @@ class Slices:
         self.path = path
         self.shards: list[dict[Hashable, Slice]] = [{} for _ in range(SHARDS)]
         self.blank: Slice = [0, {}]
-        """What a key without a slice reads. Only the number of its last event is ever written, and never read."""
+        """What a key without a slice reads. Only an event number that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
         """By place."""
         self.live = 0
@@ -62,7 +62,7 @@ class Slices:
         remembered = self.memories[place] = Remembered(memory, self, place, has_place=has_place)
         if has_place:
             for slice_ in self._all():
-                slice_ += [None] * (place + 1 - len(slice_))
+                slice_.extend([None] * (place + 1 - len(slice_)))
                 slice_[place] = remembered.blank
         return remembered
 
@@ -88,6 +88,11 @@ class Slices:
         key = self.key = self._key_at(fields, sent)
         if key is not None:
             self.slice = self.shards[hash(key) % SHARDS].get(key, self.blank)
+
+    def begin(self) -> Slice:
+        """Return a new slice for the event, which has a key without one."""
+        self.slice = self.admit(self.key)
+        return self.slice
 
     def leave(self) -> None:
         """Set no key."""

@@ -1,18 +1,18 @@
 """The code of conditions: statements for the outcomes of memories, and expressions for verdicts.
 
-In the code, `o0` is the outcome of a memory, `p0` the truth of a predicate, and `t0` that of a node that looks back.
-Outcomes become statements, inner ones first, so that no short-circuit skips them. All else has no side effects and
-becomes an expression. What is written comes after everything that is read.
+In the code, `o0` is the outcome of a memory, `p0` the truth of a predicate, and `t0` that of a node that
+looks back. Outcomes become statements, inner ones first, so that no short-circuit skips them. All else has no
+side effects and becomes an expression. What is written comes after everything that is read.
 """
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import Any
 
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf, key_lookup
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.kernel.code.predicates import beyond, predicate
 from engine.evaluation.kernel.code.uses import Uses, facts_of
+from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.slices.remembered import Remembered
@@ -96,7 +96,8 @@ class ConditionCode(EventCode):
         """Return what a verdict reads of a memory, after writing the outcome of the memory."""
         number = self._paths[path]
         self._slices.setdefault(number, remembered.slices)
-        if remembered not in self._known:
+        new = remembered not in self._known
+        if new:
             truths = [self.truth(operand, site, path) for operand in remembered.memory.operands]
             outcome = remembered.memory.outcome(truths, self)
             if not outcome.isidentifier():
@@ -104,12 +105,13 @@ class ConditionCode(EventCode):
                 self._decided.add(number, [f"{variable} = {outcome}"])
                 outcome = variable
             self._known[remembered] = outcome
-            access = Access(self, remembered, outcome, number, site.born, str(remembered.place))
+        access = Access(self, remembered, outcome=self._known[remembered], path=number, born=site.born)
+        if new:
             self._written.add(number, remembered.memory.write(access))
-        return Access(self, remembered, self._known[remembered], number, site.born, str(remembered.place))
+        return access
 
     def _enter(self, node: language.Keyed, site: Site, outer: Path) -> Path:
-        """Write the look-up of the key and of the slice of a path, unless they are written; return the path."""
+        """Write the look-up of the key and the slice of a path, unless it is written. Return the path."""
         path = (*outer, step_of(node, site.birth))
         if path in self._paths:
             return path

@@ -1,7 +1,7 @@
 """The code that looks up what an event has: facts, keys of paths, constants to compare with.
 
-In the code, `f0` is a fact, `q0` the same as a number, `l0` its look-up, `c0` a constant, `k0` the key of a path and
-`s0` its slice, where 0 is the path without keys. The code contains no text of a caller.
+In the code, `f0` is a fact, `q0` the same as a number, `l0` its look-up, `c0` a constant, `k0` the key of a
+path and `s0` its slice, where 0 is the path without keys. The code contains no text of a caller.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, split_name, value_of
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.slices.stamps import NUMBER_BITS
+from engine.evaluation.stamps import NUMBER_BITS
 from engine.language.condition import FactArg, Scalar
 
 Finder = Callable[[str, str], object]
@@ -115,11 +115,13 @@ class EventCode:
     # -- statements -----------------------------------------------------------------------------------------
 
     def looked_up(self, names: Iterable[str], text: str) -> str:
-        """Have an expression look up the facts among these that nothing else reads: often it is not reached."""
+        """Have an expression look up those facts that nothing else reads: often it is not reached."""
         for name in sorted(set(names)):
             if not self.uses.repeats_fact(name):
                 number = self._facts[name]
-                text = re.sub(rf"\bf{number}\b", f"(f{number} := {_fact_lookup(number, name)})", text, count=1)
+                text = re.sub(
+                    rf"\bf{number}\b", f"(f{number} := {_fact_lookup(number, name)})", text, count=1
+                )
         return text
 
     def lookups(self) -> Iterator[str]:
@@ -156,7 +158,7 @@ def _fact_lookup(number: int, name: str) -> str:
 
 
 def key_lookup(fact: str, number: int, outer: int, keys: int) -> list[str]:
-    """Return the statements for the key of a path of so many keys. It is None if the event belongs to no slice."""
+    """Return the statements for the key of a path of so many keys: None if the event belongs to no slice."""
     key = f"k{number}"
     short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
     lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]

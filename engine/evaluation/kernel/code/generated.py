@@ -18,9 +18,9 @@ from engine.evaluation.facts.values import (
     scaled,
     slice_key_of,
 )
-from engine.evaluation.operators.distinct import nth_latest
-from engine.evaluation.operators.sums import PaneSums, mean, total
-from engine.evaluation.slices.stamps import MILLISECOND, NEVER, NUMBER, NUMBER_BITS
+from engine.evaluation.operators.counting.distinct import nth_latest
+from engine.evaluation.operators.counting.pane_sums import PaneSums, mean, total
+from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER, NUMBER_BITS
 from engine.language.microseconds import microseconds
 from engine.language.operators import LARGEST
 

@@ -15,7 +15,7 @@ class Facts(Names, Protocol):
     """Gives the names by which the code of predicates reads an event."""
 
     def number(self, name: str) -> str:
-        """Return the expression for a fact as a number: NaN if it is none. Integers beyond the doubles are none."""
+        """Return the expression for a fact as a number: NaN if it is none, or beyond the doubles."""
 
     def exact(self, name: str) -> str:
         """Return the same, where integers of any size are numbers."""
@@ -55,11 +55,11 @@ def predicate(node: language.Leaf | language.Ref | language.InRelation, facts: F
 
 
 def beyond(range_: Condition, other: Condition, facts: Facts) -> str | None:
-    """Return the test for `x > 5` or `x < 5`, which is an open range without its end; None if it is not that."""
+    """Return the test for `x > 5` or `x < 5`: an open range without its end; None for other conditions."""
     match range_, other:
         case language.Leaf(fact, "between", ends), language.Leaf(same, "neq", end) if fact == same:
             # True is not 1.
-            if isinstance(end, bool) or isinstance(end, str) or isinstance(end, tuple):
+            if isinstance(end, bool | str | tuple):
                 return None
             if ends == (end, LARGEST):
                 return f"({facts.constant(end)} < {facts.number(fact)})"
@@ -76,7 +76,11 @@ def _equals(fact: str, value: LeafValue, facts: Facts) -> str:
         return f"equal({found}, {facts.constant(list(value))})"
     constant = facts.constant(value)
     # In Python, True equals 1 and False equals 0. No other JSON values of different types are equal.
-    return f"({found} == {constant} and type({found}) is not bool)" if value in (0, 1) else f"({found} == {constant})"
+    return (
+        f"({found} == {constant} and type({found}) is not bool)"
+        if value in (0, 1)
+        else f"({found} == {constant})"
+    )
 
 
 def _among(fact: str, values: LeafValue, facts: Facts) -> str:
@@ -97,7 +101,9 @@ def _contains(fact: str, value: LeafValue, facts: Facts) -> str:
     found, lookup, constant = facts.fact(fact), facts.lookup(fact), facts.constant(value)
     if not isinstance(value, str):
         return f"(type({found}) is list and {lookup}.holds({found}, {constant}))"
-    searched = f"{constant} in {found} if len({found}) <= {WALKED_MAX} else {lookup}.contains({found}, {constant})"
+    searched = (
+        f"{constant} in {found} if len({found}) <= {WALKED_MAX} else {lookup}.contains({found}, {constant})"
+    )
     return f"((type({found}) is str or type({found}) is list) and ({searched}))"
 
 

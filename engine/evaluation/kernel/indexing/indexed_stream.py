@@ -13,7 +13,7 @@ from engine.evaluation.paths import is_filtered
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SEEN
-from engine.evaluation.slices.stamps import NEVER, NUMBER_BITS
+from engine.evaluation.stamps import NEVER, NUMBER_BITS
 from engine.language.microseconds import microseconds
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -22,7 +22,9 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class IndexedStream:
     """Evaluates events for the rules of one detector, while they are indexed."""
 
-    def __init__(self, histories: Histories, needs: Needs, members: Members, rules: Mapping[int, Rule]) -> None:
+    def __init__(
+        self, histories: Histories, needs: Needs, members: Members, rules: Mapping[int, Rule]
+    ) -> None:
         self._histories, self._needs, self._members = histories, needs, members
         self._combinations: Combinations[tuple[int, ...]] = Combinations(
             lambda priorities: tuple([rules[priority] for priority in priorities])

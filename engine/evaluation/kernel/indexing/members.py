@@ -1,6 +1,5 @@
-"""The members of the index: rules, and the memories that they read. Each is in the buckets of its triggers."""
+"""The members of the index: rules, and the memories that they read, in the buckets of their triggers."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from engine.evaluation.dispatch.compilation.compiler import Row
@@ -8,8 +7,7 @@ from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
 from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.needs import Needs
 from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
-from engine.evaluation.kernel.code.generated import function, indented
-from engine.evaluation.kernel.code.row_access import committing
+from engine.evaluation.kernel.code.commits import committing
 from engine.evaluation.kernel.indexing.rows import Awake, Rows
 from engine.evaluation.kernel.indexing.triggers import Holding, Triggers
 from engine.evaluation.kernel.site import Site
@@ -67,11 +65,22 @@ class Members:
                 remembered.slices.runs.remove(remembered)
             self._tests.pop(remembered.slices, None)
 
+    def clear(self) -> None:
+        """Have no entry trigger anything."""
+        for remembered in self._memories:
+            remembered.bucket = None
+            remembered.slices.watched.clear()
+            remembered.slices.runs.clear()
+
     def slice_test(self, slices: Slices) -> SliceTest:
         """Return the condition under which an event that has the keys belongs to a slice."""
         if slices not in self._tests:
             condition, _ = membership_of(slices.path)
-            site = next(one.site for one in self._members.values() if isinstance(one.what, Remembered) and one.what.slices is slices)
+            site = next(
+                one.site
+                for one in self._members.values()
+                if isinstance(one.what, Remembered) and one.what.slices is slices
+            )
             row = self.rows.rule(condition, site, None, selected=False)
             self._tests[slices] = SliceTest.of(path_depth(slices.path), slices, row)
         return self._tests[slices]

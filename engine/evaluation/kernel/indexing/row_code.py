@@ -1,7 +1,7 @@
 """The code of one member of the index: a rule, or a memory whose outcome an event may decide.
 
-Members of the same code are the rows of one loop, each with its own constants. A row reads the outcomes of memories
-from `awake`, where those have put them that the event has woken. It has no statements before the loop but look-ups.
+Members of the same code are the rows of one loop, each with its own constants. A row reads the outcomes of
+memories from `awake`, where the memories that the event has woken have put them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,7 @@ from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.known import Known, truth
 from engine.evaluation.slices.remembered import Remembered
 from engine.evaluation.slices.slices import Slices
+from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition
 
@@ -48,7 +49,7 @@ class RowCode(ConditionCode):
         self._all_slices, self._fact_known = slices, known
 
     def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
-        """Return the expression for the truth of a condition; `True` or `False` if what is known decides it."""
+        """Return the expression for the truth of a condition; `True` or `False` if it is known."""
         decided = None if self._fact_known is None else truth(node, self._fact_known)
         if decided is not None:
             return str(decided)
@@ -98,7 +99,7 @@ class RowCode(ConditionCode):
         place = self.constant(remembered.place)
         asleep = remembered.memory.asleep
         outcome = f"awake.get({memory})" if asleep == "None" else f"awake.get({memory}, {asleep})"
-        return Access(self, remembered, outcome, number, site.born, place)
+        return Access(self, remembered, outcome=outcome, path=number, born=site.born, place=place)
 
     def outcome(self, remembered: Remembered, site: Site) -> str:
         """Return the expression for the outcome of a memory."""
@@ -113,7 +114,7 @@ class RowCode(ConditionCode):
 
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, with a constant of the row."""
-        return f"base - {self.constant(window_us << 40)}"
+        return f"base - {self.constant(window_us << NUMBER_BITS)}"
 
     def tables(self) -> Iterator[tuple[str, Any]]:
         """Yield the slices, which have the key and the slice of the event."""

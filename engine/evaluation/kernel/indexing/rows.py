@@ -1,4 +1,4 @@
-"""Compiles the members of the index to rows: the function that their shape shares, and their own constants."""
+"""Compiles the members of the index to rows: a function that many share, and their own constants."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -75,8 +75,8 @@ class Rows:
 def _loop(tests: list[str], action: str, first: int, count: int, *, selected: bool) -> list[str]:
     """Return the loop over rows.
 
-    If the first test of a row fails, only the constants of that test are read. With many rows, cache misses on the
-    other constants would dominate the cost.
+    If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
+    on the other constants would dominate the cost.
     """
     if selected:
         return [f"for {_numbered(range(count))}priority, _ in rest:", f" if {' and '.join(tests)}: {action}"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from engine.evaluation.operators.count import compared, needed, some_counted
+from engine.evaluation.operators.counting.count import compared, needed, some_counted
 from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
@@ -50,9 +50,6 @@ class Values(Memory):
     def cut(self, entry: dict[Any, int], keep: int) -> None:
         while len(entry) > keep:
             del entry[next(iter(entry))]
-
-    def is_alive(self, entry: Any, seen: int, floor: int) -> bool:  # noqa: ARG002 -- as for other memories
-        return bool(entry) and next(reversed(entry.values())) >= floor
 
 
 def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int | None:

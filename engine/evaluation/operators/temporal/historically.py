@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
-from engine.evaluation.operators.latest import latest_failure
+from engine.evaluation.operators.temporal.latest import latest_failure
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Historically, HistoricallyFor
 

@@ -10,7 +10,7 @@ from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Count
 
 SPARE_MIN: Final = 8
-"""A list of stamps is cut only when it is this much, or a quarter, longer than needed: cutting moves all of it."""
+"""A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,6 @@ class Stamps(Memory):
     def cut(self, entry: list[int], keep: int) -> None:
         if len(entry) >= keep + max(SPARE_MIN, keep >> 2):
             del entry[:-keep]
-
-    def is_alive(self, entry: Any, seen: int, floor: int) -> bool:  # noqa: ARG002 -- as for other memories
-        return bool(entry) and entry[-1] >= floor
 
 
 class CountOperator(Operator[Count]):
@@ -101,12 +98,12 @@ COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 def needed(op: str, value: int) -> int:
-    """Return how many of the latest tell the comparison: n whether there are n, one more whether there are more."""
+    """Return how many of the latest decide a comparison: n tell if there are n, n + 1 if there are more."""
     return max(1, value if op in ("gte", "lt") else value + 1)
 
 
 def compared(op: str, value: int, reached: Any) -> str:
-    """Return the comparison of a number, by the expression that it is at least `n`, which `reached(n)` gives."""
+    """Return the comparison of a number; `reached(n)` gives the expression that it is at least n."""
     match op:
         case "gte":
             return f"{reached(value)}"

@@ -1,7 +1,7 @@
 """`earlier` and `earlier within`: a condition was true at some event before the current one."""
 
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
-from engine.evaluation.operators.latest import Latest
+from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
 from engine.language.condition import Earlier, EarlierWithin
 
