@@ -118,11 +118,11 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
-    asleep: ClassVar[str] = "None"
+    idle: ClassVar[str] = "None"
     """The outcome of an event that meets none of the triggers."""
 
     begins: ClassVar[bool] = False
-    """Whether an event that is `asleep` writes an entry where there is none."""
+    """Whether an event that is `idle` writes an entry where there is none."""
 
     @property
     @abstractmethod
@@ -134,11 +134,11 @@ class Memory(ABC):
         """Return the expression for what an event is to it, by the truths of its operands."""
 
     @abstractmethod
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
-        """Return triggers for the events whose outcome is not `asleep`."""
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events whose outcome is not `idle`."""
 
-    def woken(self, outcome: str) -> tuple[str, str]:
-        """Return the test whether an outcome is not `asleep`, and the outcome if it passes."""
+    def notable(self, outcome: str) -> tuple[str, str]:
+        """Return the test whether an outcome is not `idle`, and the outcome if it passes."""
         return f"(found := {outcome}) is not None", "found"
 
     @abstractmethod

@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Filter, Path
-from engine.evaluation.slices.remembered import Remembered
-from engine.evaluation.slices.slices import Slices
+from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition, walk
 
 ANY_BIRTH: Final = -1

@@ -10,7 +10,7 @@ from typing import Any, Final
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.slices.remembered import Remembered
+from engine.evaluation.stamps import NEVER
 
 Slice = list[Any]
 
@@ -26,6 +26,33 @@ PLACES_MAX: Final = 16
 
 EXTENDED_MAX: Final = 10_000
 """With more slices, a new memory gets no place either, so that adding a rule takes no longer."""
+
+
+class Remembered:
+    """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
+
+    __slots__ = ("bucket", "commit", "has_place", "keep", "memory", "place", "slices")
+
+    def __init__(self, memory: Memory, slices: "Slices", place: int, *, has_place: bool) -> None:
+        self.memory, self.slices = memory, slices
+        self.place = place
+        """The number of its entries: their place in the list of a slice if it `has_place`, else their key."""
+        self.has_place = has_place
+        self.bucket: Any = None
+        """The members of the index that an entry triggers, while rules are indexed."""
+        self.commit: Any = None
+        """Writes an outcome into the slice of the event, while rules are indexed: (outcome, base, tick)."""
+        self.keep = 1
+        """The most entries of a record that any node needs."""
+
+    @property
+    def blank(self) -> Any:
+        """The entry of a slice that remembers nothing."""
+        return () if self.memory.is_record else NEVER
+
+    def cut(self, entry: Any) -> None:
+        """Cut a record to what is needed, if it has become much longer."""
+        self.memory.cut(entry, self.keep)
 
 
 class Slices:

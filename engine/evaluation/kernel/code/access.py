@@ -1,12 +1,7 @@
 """How generated code reads and writes what a slice remembers; see `operators/interface.py`."""
 
-from typing import TYPE_CHECKING
-
-from engine.evaluation.slices.remembered import Remembered
-from engine.evaluation.slices.slices import MORE, SEEN
-
-if TYPE_CHECKING:
-    from engine.evaluation.kernel.code.condition_code import ConditionCode
+from engine.evaluation.kernel.code.event_code import EventCode
+from engine.evaluation.slices.slices import MORE, SEEN, Remembered
 
 
 class Entry:
@@ -55,7 +50,7 @@ class Access(Entry):
 
     def __init__(
         self,
-        code: "ConditionCode",
+        code: EventCode,
         remembered: Remembered,
         *,
         outcome: str,

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from engine.evaluation.kernel.code.access import Entry
 from engine.evaluation.kernel.code.generated import function, indented
-from engine.evaluation.slices.remembered import Remembered
+from engine.evaluation.slices.slices import Remembered
 
 _COMMIT: Final = """\
  def commit(outcome, base, tick):

@@ -15,8 +15,7 @@ from engine.evaluation.kernel.code.uses import Uses, facts_of
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, fact_of, step_of
-from engine.evaluation.slices.remembered import Remembered
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import SHARDS, Remembered, Slices
 from engine.language import condition as language
 from engine.language.condition import Condition
 
@@ -139,9 +138,6 @@ class ConditionCode(EventCode):
         for number in seen:
             self._written.add(number, [f"s{number}[0] = tick"])
         return self._written.lines
-
-    asks_last_event = False
-    """Whether a verdict asks for the last event of the slice without keys. It is of no other use."""
 
     def tables(self) -> Iterable[tuple[str, Any]]:
         """Yield the names and values by which the code finds slices."""

@@ -34,6 +34,9 @@ class EventCode:
         self._shared: dict[Any, str] = {}
         self._asks_time = False
 
+    asks_last_event = False
+    """Whether a verdict asks for the last event of a slice. That without keys keeps it for nothing else."""
+
     finds_relations = True
     """Whether the code finds the relations of the event itself."""
 

@@ -37,7 +37,7 @@ class IndexedStream:
     def observe_many(self, events: Iterable[Event], detector: Any, results: list[Fired]) -> None:
         """Append the rules that fire at each event to the results."""
         needs, members = self._needs, self._members
-        awake, met_by = members.awake, members.index.met_by
+        outcomes, met_by = members.outcomes, members.index.met_by
         begin = needs.patterns.begin if needs.patterns.bounded else None
         plain = [one for path, one in self._histories.slices.items() if path and not is_filtered(path)]
         late = [one for path, one in self._histories.slices.items() if is_filtered(path)]
@@ -68,21 +68,21 @@ class IndexedStream:
                 fired: list[int] = []
                 if met or tests:
                     run(met, tests, fields, sent, base, tick, relations, fired.append)
-                for remembered, outcome in awake.items():
+                for remembered, outcome in outcomes.items():
                     remembered.commit(outcome, base, tick)
                 for slices in self._histories.slices.values():
                     if slices.key is None:
                         continue
                     for remembered in slices.runs:
-                        if remembered not in awake:
+                        if remembered not in outcomes:
                             remembered.commit(True, base, tick)
                     slices.slice[SEEN] = tick
-                awake.clear()
+                outcomes.clear()
                 if len(fired) > 1:
                     fired.sort()
                 results.append(self._combinations[*fired,] if fired else ())
         finally:
-            awake.clear()
+            outcomes.clear()
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
 

@@ -8,7 +8,7 @@ from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.needs import Needs
 from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
 from engine.evaluation.kernel.code.commits import committing
-from engine.evaluation.kernel.indexing.rows import Awake, Rows
+from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
 from engine.evaluation.kernel.indexing.triggers import Holding, Triggers
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import membership_of
@@ -16,8 +16,7 @@ from engine.evaluation.plan.known import Known
 from engine.evaluation.plan.requirements import RULE_STAGE, path_depth, temporal_depth
 from engine.evaluation.plan.triggers import may_meet_several
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.remembered import Remembered
-from engine.evaluation.slices.slices import Slices
+from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
 
 
@@ -36,8 +35,8 @@ class Members:
 
     def __init__(self, histories: Histories, needs: Needs) -> None:
         self._histories = histories
-        self.awake: Awake = {}
-        self.rows = Rows(histories, needs, self.awake)
+        self.outcomes: Outcomes = {}
+        self.rows = Rows(histories, needs, self.outcomes)
         self._members: dict[int, Member] = {}
         self._memories: dict[Remembered, int] = {}
         self._made = 0
@@ -94,7 +93,7 @@ class Members:
         if remembered.memory.begins:
             remembered.slices.runs.append(remembered)
         self._memories[remembered] = -self._made
-        self._add(-self._made, Member(stage, site, remembered, remembered.memory.wakes(triggers, path)))
+        self._add(-self._made, Member(stage, site, remembered, remembered.memory.changed_by(triggers, path)))
 
     def _add(self, number: int, member: Member) -> None:
         self._members[number] = member

@@ -1,7 +1,7 @@
 """The code of one member of the index: a rule, or a memory whose outcome an event may decide.
 
 Members of the same code are the rows of one loop, each with its own constants. A row reads the outcomes of
-memories from `awake`, where the memories that the event has woken have put them.
+memories from `outcomes`, where those that the event concerns have put them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,7 @@ from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.known import Known, truth
-from engine.evaluation.slices.remembered import Remembered
-from engine.evaluation.slices.slices import Slices
+from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition
@@ -97,8 +96,8 @@ class RowCode(ConditionCode):
         number = self.number_of(path)
         memory = self.shared_constant(remembered)
         place = self.constant(remembered.place)
-        asleep = remembered.memory.asleep
-        outcome = f"awake.get({memory})" if asleep == "None" else f"awake.get({memory}, {asleep})"
+        idle = remembered.memory.idle
+        outcome = f"outcomes.get({memory})" if idle == "None" else f"outcomes.get({memory}, {idle})"
         return Access(self, remembered, outcome=outcome, path=number, born=site.born, place=place)
 
     def outcome(self, remembered: Remembered, site: Site) -> str:

@@ -11,7 +11,7 @@ from engine.evaluation.kernel.indexing.row_code import RowCode
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.plan.known import Known
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.remembered import Remembered
+from engine.evaluation.slices.slices import Remembered
 from engine.language.condition import Condition
 
 _ROWS: Final = """\
@@ -21,15 +21,15 @@ _ROWS: Final = """\
  return observe
 """
 
-Awake = dict[Remembered, Any]
-"""The outcomes of the memories that an event has woken."""
+Outcomes = dict[Remembered, Any]
+"""The outcomes, at the event, of the memories that it concerns."""
 
 
 class Rows:
     """Compiles members for one detector."""
 
-    def __init__(self, histories: Histories, needs: Needs, awake: Awake) -> None:
-        self._histories, self._needs, self._awake = histories, needs, awake
+    def __init__(self, histories: Histories, needs: Needs, outcomes: Outcomes) -> None:
+        self._histories, self._needs, self._outcomes = histories, needs, outcomes
         # A function lives as long as a row uses it.
         self._functions: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
@@ -43,15 +43,15 @@ class Rows:
         return self._row(code, tests or ["True"], first, "fire(priority)", selected=selected)
 
     def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
-        """Compile a memory, which puts its outcome into `awake`."""
+        """Compile a memory, which puts its outcome into `outcomes`."""
         code = self._code(known)
         outcome = code.outcome(remembered, site)
         own = code.shared_constant(remembered)
-        test, woken = remembered.memory.woken(outcome)
+        test, kept = remembered.memory.notable(outcome)
         if remembered.slices.path:
             # Its operands are true or false only where the event belongs to a slice.
             test = f"k{code.number_of(remembered.slices.path)} is not None and {test}"
-        return self._row(code, [test], code.constants_made, f"awake[{own}] = {woken}", selected=selected)
+        return self._row(code, [test], code.constants_made, f"outcomes[{own}] = {kept}", selected=selected)
 
     def _code(self, known: Known | None) -> RowCode:
         return RowCode(self._histories.slices, self._needs.patterns.finder, self._needs.lookups.of, known)
@@ -59,7 +59,7 @@ class Rows:
     def _row(self, code: RowCode, tests: list[str], first: int, action: str, *, selected: bool) -> Row:
         count = code.constants_made
         first = 0 if selected else first
-        given = [*code.given(constants=False), *code.tables(), ("awake", self._awake)]
+        given = [*code.given(constants=False), *code.tables(), ("outcomes", self._outcomes)]
         source = _ROWS.format(
             lookups=indented([*code.lookups(), *code.entered()], 2),
             rows=indented(_loop(tests, action, first, count, selected=selected), 2),

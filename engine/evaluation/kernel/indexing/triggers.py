@@ -7,7 +7,7 @@ from engine.evaluation.operators.interface import Found, Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.evaluation.plan.triggers import PRESENT, Analysis, Cost, Hit
-from engine.evaluation.slices.remembered import Remembered
+from engine.evaluation.slices.slices import Remembered
 from engine.language.condition import Condition
 
 

@@ -27,10 +27,10 @@ class Stamps(Memory):
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         return operands[0]
 
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
         return triggers.true(self.inner, path)
 
-    def woken(self, outcome: str) -> tuple[str, str]:
+    def notable(self, outcome: str) -> tuple[str, str]:
         return outcome, "True"
 
     def write(self, to: Writing) -> list[str]:
@@ -84,7 +84,7 @@ def some_counted(op: str, value: float, memory: Memory, triggers: Triggers, path
     """Return triggers for the events at which a comparison is true, if it is not true of nothing."""
     if COMPARED[op](0, value):
         return None
-    return triggers.union([triggers.holding(memory, path), memory.wakes(triggers, path)])
+    return triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
 
 
 COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {

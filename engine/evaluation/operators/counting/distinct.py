@@ -32,7 +32,7 @@ class Values(Memory):
         key = f"{fact} if type({fact}) is str and len({fact}) <= KEY_CHARS_MAX else slice_key_of({fact})"
         return f"({key}) if {operands[0]} else None" if operands else key
 
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
         where = None if self.where is None else triggers.true(self.where, path)
         return triggers.best([triggers.present(self.fact), where])
 

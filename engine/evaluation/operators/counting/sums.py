@@ -34,7 +34,7 @@ class Panes(Memory):
         number = f"({fact} if type({fact}) is float else double({fact}))"
         return f"{number} if {operands[0]} else None" if operands else number
 
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
         where = None if self.where is None else triggers.true(self.where, path)
         return triggers.best([triggers.present(self.fact), where])
 
@@ -85,10 +85,10 @@ class SumOperator(Operator[Sum | Avg]):
             limited = triggers.present(node.value.fact)
             if self.found != "mean":
                 return limited
-            counted = triggers.union([triggers.holding(memory, path), memory.wakes(triggers, path)])
+            counted = triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
             return triggers.best([limited, counted])
         if self.found == "mean":
-            return triggers.union([triggers.holding(memory, path), memory.wakes(triggers, path)])
+            return triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
         return some_counted(node.op, node.value, memory, triggers, path)
 
     def window_us(self, node: Sum | Avg) -> int | None:

@@ -39,7 +39,7 @@ class Run(Memory):
     """
 
     splits = False
-    asleep = "True"
+    idle = "True"
     begins = True
     inner: Condition
 
@@ -50,10 +50,10 @@ class Run(Memory):
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         return operands[0]
 
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
         return triggers.false(self.inner, path)
 
-    def woken(self, outcome: str) -> tuple[str, str]:
+    def notable(self, outcome: str) -> tuple[str, str]:
         return f"not {outcome}", "False"
 
     def write(self, to: Writing) -> list[str]:

@@ -25,10 +25,10 @@ class Latest(Memory):
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         return operands[0]
 
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
         return triggers.true(self.inner, path)
 
-    def woken(self, outcome: str) -> tuple[str, str]:
+    def notable(self, outcome: str) -> tuple[str, str]:
         return outcome, "True"
 
     def write(self, to: Writing) -> list[str]:

@@ -27,7 +27,7 @@ class Held(Memory):
         left, right = operands
         return f"True if {right} else None if {left} else False"
 
-    def wakes(self, triggers: Triggers, path: Path) -> Found:
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
         fails = triggers.best([triggers.false(self.left, path), triggers.holding(self, path)])
         return triggers.union([triggers.true(self.right, path), fails])
 
