@@ -195,6 +195,7 @@ def test_every_dependency_is_pinned() -> None:
 
 HELD_BY_IDENTITY = {
     "engine/evaluation/dispatch/compilation/compiler.py": "a function holds its tables, and is held weakly",
+    "engine/evaluation/kernel/indexing/rows.py": "a function holds what it is given, and is held weakly",
     "engine/evaluation/plan/triggers.py": "each entry holds its node",
     "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
     "engine/evaluation/dispatch/selection/selected_rows.py": "each entry holds its keeper",

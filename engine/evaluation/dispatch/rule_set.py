@@ -18,11 +18,8 @@ from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
 from engine.evaluation.dispatch.indexing.member_rows import MemberRows
 from engine.evaluation.dispatch.indexing.sampling import Samples
 from engine.evaluation.dispatch.members import EnabledRule
-from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from engine.evaluation.dispatch.needs import Needs, uncount
 from engine.evaluation.dispatch.weighing import Weight, weight_of
-from engine.evaluation.facts.lookups import Lookups
-from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.facts.texts import NO_TEXTS, Texts
 from engine.evaluation.plan.requirements import requirements_of, size_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
@@ -30,20 +27,17 @@ from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.slices import State
 from engine.language.limits import Limits
-from engine.patterns.compiled_pattern import compile_pattern
 
 WRITTEN_MAX: Final = 20_000
 """The most entries of memories that are written when rules cease to be indexed, which takes some 20 ms."""
 
 
-class RuleSet:
+class RuleSet(Needs):
     """The enabled rules by priority."""
 
     def __init__(self, state: State, limits: Limits) -> None:
+        super().__init__(limits)
         self._state = state
-        self._limits = limits
-        self.patterns = PatternWork(limits)
-        self.lookups = Lookups()
         self._compiler = Compiler(state, self.patterns, self.lookups)
         self._enabled: dict[int, EnabledRule] = {}
         self.joins = Joins(state)
@@ -58,11 +52,6 @@ class RuleSet:
         self._stream: ObserveMany | None = None
         self._action_bytes = 0
         """The most bytes of the actions of all rules."""
-        self.relations: Counter[str] = Counter()
-        """The relations, each with the number of rules that use it."""
-        self._bounds: Counter[tuple[str, int]] = Counter()
-        self._texts: Texts | None = None
-        self._relation_names: list[str] | None = None
         rows = MemberRows(state, self._compiler, self._enabled)
         index = Index(rows.new_bucket, rows.selected, self.patterns.of, self.lookups)
         self.samples = Samples()
@@ -82,24 +71,9 @@ class RuleSet:
         )
 
     @property
-    def texts(self) -> "Texts":
-        """The facts whose texts patterns are matched against."""
-        if self._texts is None:
-            self._texts = Texts(self._bounds) if self._bounds else NO_TEXTS
-        return self._texts
-
-    @property
-    def relation_names(self) -> list[str]:
-        """The names of all relations in rules, sorted."""
-        if self._relation_names is None:
-            self._relation_names = sorted(self.relations)
-        return self._relation_names
-
-    @property
     def answer_bytes_worst(self) -> int:
         """The most bytes of actions and warnings in the result of one event."""
-        warnings = min(len(self.relations), RELATIONS_NAMED_MAX + 1) + len(self.texts)
-        return self._action_bytes + warnings * WARNING_BYTES_MAX
+        return self._action_bytes + self.warning_bytes_worst
 
     # -- rules ----------------------------------------------------------------------------------------------
 
@@ -112,16 +86,12 @@ class RuleSet:
             self.uses[name] += 1
             if self.uses[name] > 1:
                 self.nodes -= size_of(name.condition)
-        self.relations.update(parts.relations)
-        self.lookups.add(parts.literals)
-        for fact, pattern in parts.patterns:
-            self.patterns.add(fact, pattern)
-            self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
+        self.need(parts)
         self.nodes += parts.size
         self._action_bytes += rule.action_bytes_max
         self._enabled[rule.priority] = EnabledRule(rule, birth, tuple(names), None)
         self._rules[rule.priority] = rule
-        self._stream = self._texts = self._relation_names = None
+        self._stream = None
         self._indexed_stream.rules_changed()
         if self._state.indexed:
             self._index_rule(rule.priority)
@@ -140,15 +110,10 @@ class RuleSet:
         for name in names:
             if self.uses[name] > 1:
                 self.nodes += size_of(name.condition)
-            _uncount(self.uses, name)
+            uncount(self.uses, name)
             self._release(name, now_us)
-        self.lookups.remove(parts.literals)
-        for relation in parts.relations:
-            _uncount(self.relations, relation)
-        for fact, pattern in parts.patterns:
-            self.patterns.remove(fact, pattern)
-            _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
-        self._stream = self._texts = self._relation_names = None
+        self.need_no_more(parts)
+        self._stream = None
         self._indexed_stream.rules_changed()
 
     def choose(self, tick: int, now_us: int, *, loaded: bool) -> None:
@@ -178,11 +143,6 @@ class RuleSet:
                 self._enabled[priority] = enabled._replace(weight=_weight_of(enabled))
         weights = [enabled.weight for enabled in self._enabled.values() if enabled.weight is not None]
         return index_pays(weights, indexed=indexed)
-
-    def compile_new(self) -> None:
-        """Compile the texts that added rules search for, so that no event has to."""
-        self.patterns.compile_new()
-        self.lookups.compile_new()
 
     def _release(self, name: NodeName, now_us: int) -> None:
         users, updated = self._state.users, self._state.memory_of(name)
@@ -273,12 +233,6 @@ class RuleSet:
             enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
             self._stream = self._compiler.stream(enabled, self.nodes)
         return self._stream
-
-
-def _uncount(counts: Counter[Any], item: Any) -> None:
-    counts[item] -= 1
-    if not counts[item]:
-        del counts[item]
 
 
 def _weight_of(enabled: EnabledRule) -> Weight:

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from engine.evaluation.dispatch.compilation.compiler import Fire, Observe, Row
 from engine.evaluation.dispatch.selection.selected_rows import (
@@ -19,7 +19,6 @@ from engine.evaluation.dispatch.selection.selected_rows import (
 )
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.known import Known
-from engine.evaluation.state.storage.columns import ColumnTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 
@@ -214,16 +213,29 @@ class Bucket:
             group.add(compiled.constants, [*compiled.rest, member])
 
 
+class Table(Protocol):
+    """Slices by the keys of a path, of which an event may enter one."""
+
+    def enter(self, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int, tick: int, /) -> None:
+        """Enter an event, if it has the keys."""
+
+    def leave(self) -> None:
+        """Enter none."""
+
+    def meet(self) -> list[Any]:
+        """Return the buckets that the event meets because of what its slice remembers."""
+
+
 class SliceTest(NamedTuple):
     """A table with filtered keys, and the row that fires if an event with those keys belongs to a slice."""
 
     stage: int
     """The stage of the last updates on which the row depends."""
-    table: ColumnTable
+    table: Table
     row: Group
 
     @classmethod
-    def of(cls, stage: int, table: ColumnTable, row: Row) -> Self:
+    def of(cls, stage: int, table: Table, row: Row) -> Self:
         """Return a slice test whose row assumes nothing about the event."""
         group = Group.like(stage, row)
         group.add(row.constants, [*row.rest, 0])

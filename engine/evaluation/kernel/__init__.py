@@ -1,0 +1,1 @@
+"""Evaluates events: decides what is true, and then commits what that writes."""

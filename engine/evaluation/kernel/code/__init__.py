@@ -1,0 +1,1 @@
+"""Generates the code of conditions."""

@@ -1,0 +1,98 @@
+"""How generated code reads and writes what a slice remembers; see `operators/interface.py`."""
+
+from engine.evaluation.kernel.code.event_code import EventCode
+from engine.evaluation.slices.slices import MORE, SEEN, Remembered
+
+
+class Entry:
+    """The entry of a memory in a slice.
+
+    `slice_` and `place` are the expressions for the slice and the entry's place in it. If the slice is
+    `blank`, `admit` is the expression for a new one; without it, the slice always exists.
+    """
+
+    def __init__(
+        self, remembered: Remembered, *, slice_: str, place: str, blank: str = "", admit: str = ""
+    ) -> None:
+        self._remembered, self._slice, self._place = remembered, slice_, place
+        self._opening = [f"if {slice_} is {blank}: {slice_} = {admit}"] if admit else []
+
+    @property
+    def entry(self) -> str:
+        """The expression for what the slice remembers."""
+        if self._remembered.has_place:
+            return f"{self._slice}[{self._place}]"
+        blank = "()" if self._remembered.memory.is_record else "NEVER"
+        return f"({self._slice}[{MORE}] or NOTHING).get({self._place}, {blank})"
+
+    def put(self, value: str) -> list[str]:
+        """Return the statements that make a value the entry, in a new slice if there is none."""
+        if self._remembered.has_place:
+            return [*self._opening, f"{self._slice}[{self._place}] = {value}"]
+        more = f"{self._slice}[{MORE}]"
+        return [*self._opening, f"if {more} is None: {more} = {{}}", f"{more}[{self._place}] = {value}"]
+
+    def clear(self) -> list[str]:
+        """Return the statements that leave no entry. For a blank slice, they change nothing."""
+        if self._remembered.has_place:
+            return [f"{self._slice}[{self._place}] = NEVER"]
+        more = f"{self._slice}[{MORE}]"
+        return [f"if {more}: {more}.pop({self._place}, None)"]
+
+
+class Access(Entry):
+    """Reads a memory as it was before an event, and writes it, for a rule born at some stamp.
+
+    `path` is the number of the memory's path in the code.
+    """
+
+    stamp = "(base + tick)"
+
+    def __init__(
+        self,
+        code: EventCode,
+        remembered: Remembered,
+        *,
+        outcome: str,
+        path: int,
+        born: int,
+        place: str | None = None,
+    ) -> None:
+        admit = f"admit{path}(k{path})" if path else ""
+        place = place or str(remembered.place)
+        super().__init__(remembered, slice_=f"s{path}", place=place, blank=f"blank{path}", admit=admit)
+        self._code, self._born, self._remembered = code, born, remembered
+        self.outcome, self.path = outcome, path
+
+    def fact(self, name: str) -> str:
+        """Return the variable of a fact."""
+        return self._code.fact(name)
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+        return self._code.constant(value)
+
+    def edge(self, window_us: int) -> str:
+        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+        return self._code.edge(window_us)
+
+    @property
+    def born(self) -> str:
+        """The variable of the rule's birth, as a stamp."""
+        return self._code.shared_constant(self._born)
+
+    @property
+    def seen(self) -> str:
+        """The number of the slice's last event."""
+        self._code.asks_last_event = True
+        return f"{self._slice}[{SEEN}]"
+
+    @property
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+        return self._code.now
+
+    @property
+    def memory(self) -> str:
+        """The variable of the memory itself."""
+        return self._code.shared_constant(self._remembered)

@@ -1,0 +1,150 @@
+"""The code of conditions: statements for the outcomes of memories, and expressions for verdicts.
+
+In the code, `o0` is the outcome of a memory, `p0` the truth of a predicate, and `t0` that of a node that
+looks back. Outcomes become statements, inner ones first, so that no short-circuit skips them. All else has no
+side effects and becomes an expression. What is written comes after everything that is read.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from engine.evaluation.kernel.code.access import Access
+from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf, key_lookup
+from engine.evaluation.kernel.code.predicates import beyond, predicate
+from engine.evaluation.kernel.code.uses import Uses, facts_of
+from engine.evaluation.kernel.site import Site
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.slices.slices import SHARDS, Remembered, Slices
+from engine.language import condition as language
+from engine.language.condition import Condition
+
+
+class Block:
+    """Statements, each of which is skipped if the event has no key of its path."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._path = 0
+
+    def add(self, path: int, lines: Iterable[str]) -> None:
+        """Add statements for a path; 0 is the path without keys."""
+        if path and path != self._path:
+            self.lines.append(f"if k{path} is not None:")
+        self.lines += [f" {line}" for line in lines] if path else lines
+        self._path = path
+
+
+class ConditionCode(EventCode):
+    """The code of some conditions, which share what they look up and decide."""
+
+    def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
+        super().__init__(uses, finder, lookup_of)
+        self._paths: dict[Path, int] = {(): 0}
+        self._slices: dict[int, Slices] = {}
+        self._known: dict[Any, str] = {}
+        """The variable or expression of predicates, outcomes and verdicts that are decided."""
+        self._decided, self._written = Block(), Block()
+
+    # -- conditions -----------------------------------------------------------------------------------------
+
+    def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
+        """Return the expression for the truth of a condition at the event, after writing what it needs."""
+        match node:
+            case language.Leaf() | language.Ref() | language.InRelation():
+                return self._predicate(node)
+            case language.All((one, other)) if (test := beyond(one, other, self)) is not None:
+                return test
+            case language.All(members) | language.Any(members):
+                word = " and " if isinstance(node, language.All) else " or "
+                return f"({word.join([self.truth(member, site, path) for member in members])})"
+            case language.Not(inner):
+                return f"(not {self.truth(inner, site, path)})"
+            case language.Keyed():
+                inside = self._enter(node, site, path)
+                return f"(k{self._paths[inside]} is not None and {self.truth(node.inner, site, inside)})"
+            case _:
+                return self._verdict(node, site, path)
+
+    def _predicate(self, node: language.Leaf | language.Ref | language.InRelation) -> str:
+        if node in self._known:
+            return self._known[node]
+        text = self.looked_up(facts_of(node), predicate(node, self))
+        if not self.uses.decides_once(node):
+            return text
+        variable = self._known[node] = f"p{len(self._known)}"
+        self._decided.add(0, [f"{variable} = {text}"])
+        return variable
+
+    def _verdict(self, node: Condition, site: Site, path: Path) -> str:
+        """Return the expression for the truth of a node that looks back."""
+        known = node, path, site.birth
+        if known not in self._known:
+            operator = operator_of(node)
+            assert operator is not None, node
+            access = self._access(site.histories.of(node, path, site.birth), site, path)
+            text = f"({operator.verdict(node, access)})"
+            if self.uses.repeats_node(*known):
+                variable = f"t{len(self._known)}"
+                self._decided.add(access.path, [f"{variable} = {text}"])
+                text = variable
+            self._known[known] = text
+        return self._known[known]
+
+    def _access(self, remembered: Remembered, site: Site, path: Path) -> Access:
+        """Return what a verdict reads of a memory, after writing the outcome of the memory."""
+        number = self._paths[path]
+        self._slices.setdefault(number, remembered.slices)
+        new = remembered not in self._known
+        if new:
+            truths = [self.truth(operand, site, path) for operand in remembered.memory.operands]
+            outcome = remembered.memory.outcome(truths, self)
+            if not outcome.isidentifier():
+                variable = f"o{len(self._known)}"
+                self._decided.add(number, [f"{variable} = {outcome}"])
+                outcome = variable
+            self._known[remembered] = outcome
+        access = Access(self, remembered, outcome=self._known[remembered], path=number, born=site.born)
+        if new:
+            self._written.add(number, remembered.memory.write(access))
+        return access
+
+    def _enter(self, node: language.Keyed, site: Site, outer: Path) -> Path:
+        """Write the look-up of the key and the slice of a path, unless it is written. Return the path."""
+        path = (*outer, step_of(node, site.birth))
+        if path in self._paths:
+            return path
+        where = None if node.where is None else self.truth(node.where, site, outer)
+        number = self._paths[path] = len(self._paths)
+        key = f"k{number}"
+        lines = key_lookup(self.fact(fact_of(path[-1])), number, self._paths[outer], len(path))
+        if where is not None:
+            lines.append(f"if {key} is not None and not {where}: {key} = None")
+        if self.uses.looks_back(path):
+            shard = f"shards{number}[hash({key}) % {SHARDS}]"
+            lines.append(f"if {key} is not None: s{number} = {shard}.get({key}, blank{number})")
+        self._decided.add(0, lines)
+        return path
+
+    # -- code -----------------------------------------------------------------------------------------------
+
+    def decided(self) -> list[str]:
+        """Return the statements that decide, without changing anything."""
+        return [*self.lookups(), *self._decided.lines]
+
+    def written(self) -> list[str]:
+        """Return the statements that commit what was decided."""
+        seen = [number for number in self._slices if number or self.asks_last_event]
+        for number in seen:
+            self._written.add(number, [f"s{number}[0] = tick"])
+        return self._written.lines
+
+    def tables(self) -> Iterable[tuple[str, Any]]:
+        """Yield the names and values by which the code finds slices."""
+        for number, slices in self._slices.items():
+            if number:
+                yield f"shards{number}", slices.shards
+                yield f"blank{number}", slices.blank
+                yield f"admit{number}", slices.admit
+            else:
+                yield "s0", slices.root

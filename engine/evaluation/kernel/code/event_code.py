@@ -1,0 +1,173 @@
+"""The code that looks up what an event has: facts, keys of paths, constants to compare with.
+
+In the code, `f0` is a fact, `q0` the same as a number, `l0` its look-up, `c0` a constant, `k0` the key of a
+path and `s0` its slice, where 0 is the path without keys. The code contains no text of a caller.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from engine.evaluation.facts.values import KEY_CHARS_MAX, split_name, value_of
+from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.stamps import NUMBER_BITS
+from engine.language.condition import FactArg, Scalar
+
+Finder = Callable[[str, str], object]
+"""Gives the test whether a pattern is found in a text, by fact and pattern."""
+
+LookupOf = Callable[[str], object]
+"""Gives the look-up of a fact, which bounds the work on large values."""
+
+
+class EventCode:
+    """Gives the variables of what an event has, and the statements that look it up."""
+
+    def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
+        self.uses = uses
+        self.asks_relations = False
+        self._finder, self._lookup_of = finder, lookup_of
+        self._facts: dict[str, int] = {}
+        self._numbers: dict[str, str] = {}
+        self._lookups: dict[int, object] = {}
+        self.constants: list[Any] = []
+        self._shared: dict[Any, str] = {}
+        self._asks_time = False
+
+    asks_last_event = False
+    """Whether a verdict asks for the last event of a slice. That without keys keeps it for nothing else."""
+
+    finds_relations = True
+    """Whether the code finds the relations of the event itself."""
+
+    # -- variables ------------------------------------------------------------------------------------------
+
+    def fact(self, name: str) -> str:
+        """Return the variable of a fact; None in it stands for a missing one."""
+        return f"f{self._facts.setdefault(name, len(self._facts))}"
+
+    def number(self, name: str) -> str:
+        """Return the expression for a fact as a number: NaN, for which no comparison is true, if it is none.
+
+        An integer beyond the doubles is beyond every range.
+        """
+        fact = self.fact(name)
+        beyond = f"type({fact}) is not int or not LEAST <= {fact} <= MOST"
+        text = f"NAN if type({fact}) is not float and ({beyond}) else {fact}"
+        if not self.uses.repeats_number(name):
+            return f"({text})"
+        self._numbers[name] = text
+        return f"q{self._facts[name]}"
+
+    def exact(self, name: str) -> str:
+        """Return the same for a fact that is compared with both ends of a range, which are doubles."""
+        fact = self.fact(name)
+        return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"
+
+    def lookup(self, name: str) -> str:
+        """Return the variable of the look-up of a fact."""
+        fact = self.fact(name)
+        self._lookups.setdefault(self._facts[name], self._lookup_of(name))
+        return f"l{fact[1:]}"
+
+    def pattern(self, name: str, pattern: str) -> str:
+        """Return the variable of the test whether a pattern is found in a text of the fact."""
+        return self.constant(self._finder(name, pattern))
+
+    def relations(self) -> str:
+        """Return the variable of the relations that an event has."""
+        self.asks_relations = True
+        return "relations"
+
+    def arguments(self, args: tuple[FactArg | Scalar, ...]) -> str:
+        """Return the variable of the function that gives the arguments of a relation."""
+        names = [split_name(one.fact) if isinstance(one, FactArg) else None for one in args]
+
+        def values(fields: Any, sent: Any) -> list[Any]:
+            both = zip(args, names, strict=True)
+            return [one if name is None else value_of(name, fields, sent) for one, name in both]
+
+        return self.constant(values)
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+        self.constants.append(value)
+        return f"c{len(self.constants) - 1}"
+
+    def shared_constant(self, value: Any) -> str:
+        """Return the same variable for equal constants: numbers, or objects that equal only themselves."""
+        if value not in self._shared:
+            self._shared[value] = self.constant(value)
+        return self._shared[value]
+
+    def edge(self, window_us: int) -> str:
+        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+        return f"base - {self.shared_constant(window_us << NUMBER_BITS)}"
+
+    @property
+    def constants_made(self) -> int:
+        """How many constants there are."""
+        return len(self.constants)
+
+    @property
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+        self._asks_time = True
+        return "now"
+
+    # -- statements -----------------------------------------------------------------------------------------
+
+    def looked_up(self, names: Iterable[str], text: str) -> str:
+        """Have an expression look up those facts that nothing else reads: often it is not reached."""
+        for name in sorted(set(names)):
+            if not self.uses.repeats_fact(name):
+                number = self._facts[name]
+                text = re.sub(
+                    rf"\bf{number}\b", f"(f{number} := {_fact_lookup(number, name)})", text, count=1
+                )
+        return text
+
+    def lookups(self) -> Iterator[str]:
+        """Yield the statements that come before all others."""
+        if self.asks_relations or any(name.startswith("$") for name in self._facts):
+            yield "vars = vars or NOTHING"
+        if self.asks_relations and self.finds_relations:
+            yield "relations = relations_of(vars)"
+        if self._asks_time:
+            yield f"now = base >> {NUMBER_BITS}"
+        for name, number in self._facts.items():
+            if self.uses.repeats_fact(name):
+                yield f"f{number} = {_fact_lookup(number, name)}"
+            if name in self._numbers:
+                yield f"q{number} = {self._numbers[name]}"
+
+    def given(self, *, constants: bool = True) -> Iterator[tuple[str, Any]]:
+        """Yield the names and values that the code needs."""
+        for name, number in self._facts.items():
+            _, whole, steps = split_name(name)
+            yield f"n{number}", whole
+            if steps:
+                yield f"steps{number}", steps
+            if number in self._lookups:
+                yield f"l{number}", self._lookups[number]
+        for number, value in enumerate(self.constants if constants else ()):
+            yield f"c{number}", value
+
+
+def _fact_lookup(number: int, name: str) -> str:
+    of_vars, _, steps = split_name(name)
+    values = "vars" if of_vars else "fields"
+    return f"dig({values}, n{number}, steps{number})" if steps else f"{values}.get(n{number})"
+
+
+def key_lookup(fact: str, number: int, outer: int, keys: int) -> list[str]:
+    """Return the statements for the key of a path of so many keys: None if the event belongs to no slice."""
+    key = f"k{number}"
+    short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
+    lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]
+    if outer:
+        # The key of a nested slice is the tuple of all keys on the path.
+        part = f"{key} if type({key}) is str else part_of_key({key})"
+        both = f"(*k{outer}, {part})" if keys > 2 else f"(part_of_key(k{outer}), {part})"  # noqa: PLR2004
+        lines.append(f"{key} = {both} if k{outer} is not None and {key} is not None else None")
+    return lines

@@ -1,0 +1,77 @@
+"""What generated functions have in common: their globals, their layout, and how they become code."""
+
+import linecache
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import count
+from math import nan
+from types import CodeType
+from typing import Any, Final
+
+from engine.evaluation.facts.values import (
+    KEY_CHARS_MAX,
+    dig,
+    double,
+    equal,
+    key_of,
+    part_of_key,
+    scaled,
+    slice_key_of,
+)
+from engine.evaluation.operators.counting.distinct import nth_latest
+from engine.evaluation.operators.counting.pane_sums import PaneSums, mean, total
+from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER, NUMBER_BITS
+from engine.language.microseconds import microseconds
+from engine.language.operators import LARGEST
+
+_GLOBALS: Final[dict[str, Any]] = {
+    "KEY_CHARS_MAX": KEY_CHARS_MAX,
+    "LEAST": -int(LARGEST),
+    "MILLISECOND": MILLISECOND,
+    "MOST": int(LARGEST),
+    "NAN": nan,
+    "NEVER": NEVER,
+    "NOTHING": {},
+    "NUMBER": NUMBER,
+    "NUMBER_BITS": NUMBER_BITS,
+    "PaneSums": PaneSums,
+    "dig": dig,
+    "double": double,
+    "equal": equal,
+    "key_of": key_of,
+    "mean": mean,
+    "microseconds": microseconds,
+    "nth_latest": nth_latest,
+    "part_of_key": part_of_key,
+    "scaled": scaled,
+    "slice_key_of": slice_key_of,
+    "total": total,
+}
+
+_numbers: Final = count(1)
+
+
+def indented(lines: Iterable[str], depth: int) -> str:
+    """Join statements for a template, indented by `depth`; the template indents the first."""
+    return ("\n" + " " * depth).join(lines) or "pass"
+
+
+def function(source: str, given: Iterable[tuple[str, Any]]) -> Any:
+    """Return what the `bind` of a source gives for these values, whose names precede it."""
+    names, values = [], []
+    for name, value in given:
+        names.append(name)
+        values.append(value)
+    arguments = "".join(f"{name}, " for name in names)
+    made: dict[str, Any] = {}
+    exec(_compiled(f"def bind(given):\n {arguments}*_, = given\n{source}"), _GLOBALS, made)  # noqa: S102 -- our own
+    return made["bind"](values)
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> CodeType:
+    """Compile a source once. Tracebacks and profilers find its lines in `linecache`."""
+    name = f"<rules {next(_numbers)}>"
+    # Without a time, `linecache.checkcache` keeps the lines.
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    return compile(source, name, "exec")

@@ -1,0 +1,87 @@
+"""How often rules use each predicate, fact, path and node: what is used more than once is found only once."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+from engine.evaluation.kernel.site import Site
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.paths import Path, step_of
+from engine.language import condition as language
+from engine.language.condition import Condition, FactArg
+
+SHORT: Final = frozenset({"eq", "neq", "in", "nin", "between"})
+"""The operators of leaves that are decided in a few steps, whatever the event has."""
+
+DECIDED_ONCE_FROM: Final = 3
+"""A short predicate that is used at least this often is decided once for each event, before all others."""
+
+
+class Uses:
+    """What some rules use, each with how often."""
+
+    def __init__(self, rules: Iterable[tuple[Condition, Site]]) -> None:
+        self._counts: Counter[Hashable] = Counter()
+        self._paths: set[Path] = set()
+        for condition, site in rules:
+            self._visit(condition, site, ())
+
+    def repeats_fact(self, name: str) -> bool:
+        """Return whether a fact is read by more than one predicate, or by anything else."""
+        return self._counts["fact", name] > 1
+
+    def repeats_number(self, name: str) -> bool:
+        """Return whether a fact is compared as a number more than once."""
+        return self._counts["number", name] > 1
+
+    def repeats_node(self, node: Condition, path: Path, birth: int) -> bool:
+        """Return whether rules share the verdict of a node that looks back."""
+        return self._counts[node, path, birth] > 1
+
+    def decides_once(self, node: Condition) -> bool:
+        """Return whether a predicate is decided before all others."""
+        return self._counts[node] >= DECIDED_ONCE_FROM
+
+    def looks_back(self, path: Path) -> bool:
+        """Return whether slices of a path remember something."""
+        return path in self._paths
+
+    def _visit(self, node: Condition, site: Site, path: Path) -> None:
+        match node:
+            case language.Leaf() | language.Ref() | language.InRelation():
+                self._predicate(node)
+            case language.Keyed(inner, key, where):
+                self._counts["fact", key] += 2
+                if where is not None:
+                    self._visit(where, site, path)
+                self._visit(inner, site, (*path, step_of(node, site.birth)))
+            case _:
+                if operator_of(node) is not None:
+                    self._paths.add(path)
+                    self._counts[node, path, site.birth] += 1
+                    self._counts.update({("fact", name): 2 for name in facts_of(node)})
+                    if self.repeats_node(node, path, site.birth):
+                        return
+                for inner in language.children(node):
+                    self._visit(inner, site, path)
+
+    def _predicate(self, node: language.Leaf | language.Ref | language.InRelation) -> None:
+        self._counts.update(("fact", name) for name in facts_of(node))
+        if isinstance(node, language.Leaf):
+            self._counts["number", node.fact] += node.op == "between"
+            self._counts[node] += node.op in SHORT
+
+
+def facts_of(node: Condition) -> list[str]:
+    """Return the facts that a node itself reads, not those of conditions inside it."""
+    match node:
+        case language.Leaf(fact) | language.Distinct(fact):
+            return [fact]
+        case language.Ref(fact, _, reference):
+            return [fact, reference]
+        case language.InRelation(_, args):
+            return [one.fact for one in args if isinstance(one, FactArg)]
+        case language.Sum(fact, _, _, _, value) | language.Avg(fact, _, _, _, value):
+            return [fact, value.fact] if isinstance(value, language.ScaledFact) else [fact]
+        case _:
+            return []

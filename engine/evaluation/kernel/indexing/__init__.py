@@ -1,0 +1,1 @@
+"""Evaluates, of many rules, those that an event can concern."""

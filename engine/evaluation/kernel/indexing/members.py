@@ -1,0 +1,138 @@
+"""The members of the index: rules, and the memories that they read, in the buckets of their triggers."""
+
+from typing import Any, NamedTuple
+
+from engine.evaluation.dispatch.compilation.compiler import Row
+from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
+from engine.evaluation.dispatch.indexing.index import Index
+from engine.evaluation.dispatch.needs import Needs
+from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
+from engine.evaluation.kernel.code.commits import committing
+from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
+from engine.evaluation.kernel.indexing.triggers import Holding, Triggers
+from engine.evaluation.kernel.site import Site
+from engine.evaluation.paths import membership_of
+from engine.evaluation.plan.known import Known
+from engine.evaluation.plan.requirements import RULE_STAGE, path_depth, temporal_depth
+from engine.evaluation.plan.triggers import may_meet_several
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import Remembered, Slices
+from engine.language.condition import Condition
+
+
+class Member(NamedTuple):
+    """A rule, or a memory, in the index."""
+
+    stage: int
+    """Members of lower stages are evaluated first, because those of higher ones read what they decide."""
+    site: Site
+    what: "Condition | Remembered"
+    triggers: Any
+
+
+class Members:
+    """The members of one detector by number: that of a rule is its priority, that of a memory is below 0."""
+
+    def __init__(self, histories: Histories, needs: Needs) -> None:
+        self._histories = histories
+        self.outcomes: Outcomes = {}
+        self.rows = Rows(histories, needs, self.outcomes)
+        self._members: dict[int, Member] = {}
+        self._memories: dict[Remembered, int] = {}
+        self._made = 0
+        self.selected = SelectedRows(self._selected_row)
+        self.index = Index(self._new_bucket, self.selected, needs.patterns.of, needs.lookups)
+        self._tests: dict[Slices, SliceTest] = {}
+
+    def add_rule(self, priority: int, condition: Condition, site: Site, memories: list[Remembered]) -> None:
+        """Add a rule, and its memories unless others have brought them."""
+        triggers = Triggers(site, self.index.cost)
+        for remembered in memories:
+            if remembered not in self._memories:
+                self._add_memory(remembered, site, triggers)
+        self._add(priority, Member(RULE_STAGE, site, condition, triggers.true(condition, ())))
+
+    def remove_rule(self, priority: int) -> None:
+        """Undo `add_rule`, but for the memories."""
+        self._remove(priority)
+
+    def remove_memory(self, remembered: Remembered) -> None:
+        """Remove a memory that no rule reads any more."""
+        if remembered in self._memories:
+            self._remove(self._memories.pop(remembered))
+            if remembered in remembered.slices.runs:
+                remembered.slices.runs.remove(remembered)
+            self._tests.pop(remembered.slices, None)
+
+    def clear(self) -> None:
+        """Have no entry trigger anything."""
+        for remembered in self._memories:
+            remembered.bucket = None
+            remembered.slices.watched.clear()
+            remembered.slices.runs.clear()
+
+    def slice_test(self, slices: Slices) -> SliceTest:
+        """Return the condition under which an event that has the keys belongs to a slice."""
+        if slices not in self._tests:
+            condition, _ = membership_of(slices.path)
+            site = next(
+                one.site
+                for one in self._members.values()
+                if isinstance(one.what, Remembered) and one.what.slices is slices
+            )
+            row = self.rows.rule(condition, site, None, selected=False)
+            self._tests[slices] = SliceTest.of(path_depth(slices.path), slices, row)
+        return self._tests[slices]
+
+    def _add_memory(self, remembered: Remembered, site: Site, triggers: Triggers) -> None:
+        self._made += 1
+        path = remembered.slices.path
+        depth = max(map(temporal_depth, remembered.memory.operands), default=0)
+        stage = path_depth(path) + 1 + depth
+        remembered.commit = committing(remembered)
+        if remembered.memory.begins:
+            remembered.slices.runs.append(remembered)
+        self._memories[remembered] = -self._made
+        self._add(-self._made, Member(stage, site, remembered, remembered.memory.changed_by(triggers, path)))
+
+    def _add(self, number: int, member: Member) -> None:
+        self._members[number] = member
+        several = may_meet_several(member.triggers)
+        if several:
+            self.selected.add(number)
+        self.index.add(number, member.triggers, member.stage, several=several)
+        for remembered in _held(member):
+            if remembered.bucket is None:
+                remembered.bucket = self._new_bucket(None)
+                remembered.slices.watched.append(remembered)
+            remembered.bucket.add(number, member.stage, several=several)
+
+    def _remove(self, number: int) -> None:
+        member = self._members[number]
+        several = may_meet_several(member.triggers)
+        self.index.remove(number, member.triggers, member.stage, several=several)
+        for remembered in _held(member):
+            remembered.bucket.remove(number, member.stage, several=several)
+            if not remembered.bucket.size:
+                remembered.bucket = None
+                remembered.slices.watched.remove(remembered)
+        if several:
+            self.selected.remove(number)
+        del self._members[number]
+
+    def _new_bucket(self, known: Known | None) -> Bucket:
+        return Bucket(self._row, self.selected, known)
+
+    def _selected_row(self, number: int, known: Known | None) -> SelectedRow:
+        observe, _, constants = self._row(number, known, selected=True)
+        return (*constants, number, observe)
+
+    def _row(self, number: int, known: Known | None, *, selected: bool = False) -> Row:
+        member = self._members[number]
+        if isinstance(member.what, Remembered):
+            return self.rows.memory(member.what, member.site, known, selected=selected)
+        return self.rows.rule(member.what, member.site, known, selected=selected)
+
+
+def _held(member: Member) -> list[Remembered]:
+    return [one.remembered for one in member.triggers or () if isinstance(one, Holding)]

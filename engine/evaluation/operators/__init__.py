@@ -1,0 +1,1 @@
+"""What each operator of the language remembers, and when that makes it true."""

@@ -1,0 +1,1 @@
+"""The operators that count events, or compute with their values."""

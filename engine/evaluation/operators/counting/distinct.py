@@ -1,0 +1,99 @@
+"""`distinct`: how many different values a fact had."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from engine.evaluation.operators.counting.count import compared, needed, some_counted
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.paths import Path
+from engine.language.condition import Condition, Distinct
+
+
+@dataclass(frozen=True)
+class Values(Memory):
+    """The latest values of a fact at events at which `where` was true, each with the stamp of its last event.
+
+    A dict in the order of these stamps, of as many values as any node needs. The outcome is the key of the
+    value, or None if the event does not count.
+    """
+
+    is_record = True
+    fact: str
+    where: Condition | None
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        return () if self.where is None else (self.where,)
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:
+        fact = names.fact(self.fact)
+        key = f"{fact} if type({fact}) is str and len({fact}) <= KEY_CHARS_MAX else slice_key_of({fact})"
+        return f"({key}) if {operands[0]} else None" if operands else key
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        where = None if self.where is None else triggers.true(self.where, path)
+        return triggers.best([triggers.present(self.fact), where])
+
+    def write(self, to: Writing) -> list[str]:
+        return [
+            f"if {to.outcome} is not None:",
+            f" if (entry := {to.entry}):",
+            f"  entry.pop({to.outcome}, None)",
+            f"  entry[{to.outcome}] = {to.stamp}",
+            f"  if len(entry) > {to.memory}.keep: {to.memory}.cut(entry)",
+            " else:",
+            *(f"  {line}" for line in to.put(f"{{{to.outcome}: {to.stamp}}}")),
+        ]
+
+    def cut(self, entry: dict[Any, int], keep: int) -> None:
+        while len(entry) > keep:
+            del entry[next(iter(entry))]
+
+
+def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int | None:
+    """Return the stamp of the n-th latest value, others than `current` only; None if there are fewer."""
+    if not entry:
+        return None
+    assert isinstance(entry, dict), "a record of values"
+    others = len(entry) - (current in entry)
+    if others < n:
+        return None
+    # Mostly the oldest is asked for, because no more are kept. From either end it is found in few steps.
+    from_oldest = others - n
+    ordered = entry.items() if from_oldest < n else reversed(entry.items())
+    place = from_oldest if from_oldest < n else n - 1
+    return next(islice((stamp for value, stamp in ordered if value != current), place, None))
+
+
+class DistinctOperator(Operator[Distinct]):
+    """Compares how many values have a stamp inside the window, that of the current event included.
+
+    There are at least n if the n-th latest is inside.
+    """
+
+    def memory(self, node: Distinct) -> Memory:
+        return Values(node.fact, node.where)
+
+    def verdict(self, node: Distinct, read: Reading) -> str:
+        inside = "" if node.window_us is None else f" >= {read.edge(node.window_us)}"
+
+        def reached(least: int) -> str:
+            if not least:
+                return "True"
+            number = read.constant(least)
+            asked = f"(n := {number} if {read.outcome} is None else {number} - 1)"
+            nth = f"(nth := nth_latest({read.entry}, n, {read.outcome}))"
+            return f"(not {asked} or {nth} is not None and {read.born} < nth{inside})"
+
+        return compared(node.op, node.value, reached)
+
+    def true_at(self, node: Distinct, triggers: Triggers, path: Path) -> Found:
+        return some_counted(node.op, node.value, self.memory(node), triggers, path)
+
+    def window_us(self, node: Distinct) -> int | None:
+        return node.window_us
+
+    def keep(self, node: Distinct) -> int:
+        return needed(node.op, node.value)

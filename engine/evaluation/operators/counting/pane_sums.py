@@ -1,0 +1,94 @@
+"""Sums by panes of time, which take little memory however many numbers are added."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final
+
+PANES: Final = 256
+"""The panes that cover a window."""
+
+
+def pane_us(window_us: int) -> int:
+    """Return the width of the panes of a window."""
+    return max(1, -(-window_us // PANES))
+
+
+class PaneSums:
+    """The sums of the numbers in each pane, and how many they are. Most slices have few panes, or one."""
+
+    __slots__ = ("before", "count", "number", "older", "pane", "partial", "sum")
+
+    def __init__(self, pane: int, number: float) -> None:
+        self.pane = pane
+        """The last pane."""
+        # As in a sum that begins with 0.0, -0.0 becomes 0.0.
+        self.sum = 0.0 + number
+        self.count = 1
+        """How many numbers the last pane has."""
+        self.older: list[tuple[int, float, int]] | None = None
+        """The panes before it, with their sums and counts, oldest first."""
+        self.before = 0.0
+        """The sum of those."""
+        self.number = 1
+        """How many numbers all panes have."""
+        self.partial: tuple[int, float, int] | None = None
+        """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
+
+    def add(self, pane: int, number: float, oldest: int) -> None:
+        """Add a number, and drop the panes before the oldest that counts."""
+        self.number += 1
+        self.partial = None
+        if pane == self.pane:
+            self.sum += number
+            self.count += 1
+            return
+        if self.older is None:
+            self.older = []
+        self.older.append((self.pane, self.sum, self.count))
+        self.before += self.sum
+        self.pane, self.sum, self.count = pane, 0.0 + number, 1
+        if self.older[0][0] < oldest:
+            del self.older[: bisect_left(self.older, (oldest,))]
+            self.before, self.number = _together(self.older, 1)
+
+    def total(self, pane: int, number: float | None, oldest: int) -> tuple[float, int]:
+        """Return the sum and number of what counts, with one more number if there is one."""
+        if self.pane < oldest:
+            return (0.0, 0) if number is None else (0.0 + number, 1)
+        before, count = self.before, self.number
+        if self.older and self.older[0][0] < oldest:
+            if self.partial is None or self.partial[0] != oldest:
+                self.partial = (
+                    oldest,
+                    *_together(self.older[bisect_left(self.older, (oldest,)) :], self.count),
+                )
+            _, before, count = self.partial
+        if number is None:
+            return before + self.sum, count
+        if self.pane == pane:
+            return before + (self.sum + number), count + 1
+        return before + self.sum + (0.0 + number), count + 1
+
+
+def _together(panes: Iterable[tuple[int, float, int]], count: int) -> tuple[float, int]:
+    """Add panes in order, beginning with 0.0, and their counts to a count. `sum` would round less."""
+    total = 0.0
+    for _, part, counted in panes:
+        total += part
+        count += counted
+    return total, count
+
+
+def total(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: int) -> float:
+    """Return the sum over the panes that count, with the number of the event now, if there is one."""
+    if entry:
+        return entry.total(pane, number, oldest)[0]
+    return 0.0 if number is None else 0.0 + number
+
+
+def mean(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: int) -> float | None:
+    """Return the same divided by how many numbers they are, or None if there are none."""
+    if not entry:
+        return None if number is None else 0.0 + number
+    found, count = entry.total(pane, number, oldest)
+    return found / count if count else None

@@ -1,0 +1,102 @@
+"""`sum` and `avg`: the sum and the mean of a fact, kept by panes of time, so that they take little memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.evaluation.operators.counting.count import some_counted
+from engine.evaluation.operators.counting.pane_sums import pane_us
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.paths import Path
+from engine.language.condition import Avg, Condition, ScaledFact, Sum
+from engine.language.operators import COMPARISONS
+
+
+@dataclass(frozen=True)
+class Panes(Memory):
+    """The sums of a fact over the panes of a window, at events at which `where` was true.
+
+    The outcome is the number, or None if the event does not count. A sum cannot be split, so rules of
+    different births do not share it.
+    """
+
+    is_record = True
+    splits = False
+    fact: str
+    where: Condition | None
+    window_us: int | None
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        return () if self.where is None else (self.where,)
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:
+        fact = names.fact(self.fact)
+        number = f"({fact} if type({fact}) is float else double({fact}))"
+        return f"{number} if {operands[0]} else None" if operands else number
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        where = None if self.where is None else triggers.true(self.where, path)
+        return triggers.best([triggers.present(self.fact), where])
+
+    def write(self, to: Writing) -> list[str]:
+        pane, oldest = places(self.window_us, to.now)
+        return [
+            f"if {to.outcome} is not None:",
+            f" if (entry := {to.entry}): entry.add({pane}, {to.outcome}, {oldest})",
+            " else:",
+            *(f"  {line}" for line in to.put(f"PaneSums({pane}, {to.outcome})")),
+        ]
+
+
+def places(window_us: int | None, now: str) -> tuple[str, str]:
+    """Return the expressions for the pane of an event, and for the oldest pane that counts."""
+    if window_us is None:
+        return "0", "0"
+    width_us = pane_us(window_us)
+    return f"{now} // {width_us}", f"({now} - {window_us}) // {width_us}"
+
+
+class SumOperator(Operator[Sum | Avg]):
+    """Compares the sum with a number, or with a fact of the event times a number."""
+
+    found = "total"
+
+    def memory(self, node: Sum | Avg) -> Memory:
+        return Panes(node.fact, node.where, node.window_us)
+
+    def verdict(self, node: Sum | Avg, read: Reading) -> str:
+        pane, oldest = places(node.window_us, read.now)
+        found = f"{self.found}({read.entry}, {pane}, {read.outcome}, {oldest})"
+        tests = []
+        if isinstance(node.value, ScaledFact):
+            factor = read.constant(float(node.value.factor))
+            tests = [f"(limit := scaled({read.fact(node.value.fact)}, {factor})) is not None"]
+            limit = "limit"
+        else:
+            limit = read.constant(node.value)
+        if self.found == "mean":
+            tests.append(f"(found := {found}) is not None")
+            found = "found"
+        return " and ".join([*tests, f"{found} {COMPARISONS[node.op]} {limit}"])
+
+    def true_at(self, node: Sum | Avg, triggers: Triggers, path: Path) -> Found:
+        memory = self.memory(node)
+        if isinstance(node.value, ScaledFact):
+            limited = triggers.present(node.value.fact)
+            if self.found != "mean":
+                return limited
+            counted = triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
+            return triggers.best([limited, counted])
+        if self.found == "mean":
+            return triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
+        return some_counted(node.op, node.value, memory, triggers, path)
+
+    def window_us(self, node: Sum | Avg) -> int | None:
+        # The oldest pane counts whole.
+        return None if node.window_us is None else node.window_us + pane_us(node.window_us)
+
+
+class AvgOperator(SumOperator):
+    """The same for the mean; false where no event counts."""
+
+    found = "mean"

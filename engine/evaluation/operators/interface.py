@@ -1,0 +1,181 @@
+"""What the file of an operator says: what slices remember for it, and when that makes it true.
+
+Code is given as Python expressions and statements. At an event, each memory has an *outcome*: what the
+event is to it. All verdicts are decided from the outcomes and from what slices remembered before the event.
+Then the event is committed: each outcome is written.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from engine.evaluation.paths import Path
+from engine.language.condition import Condition
+
+Found = frozenset[Any] | None
+"""Triggers, of which an event meets at least one; None stands for all events."""
+
+
+class Names(Protocol):
+    """Gives the names by which code reads what an event has, and constants."""
+
+    def fact(self, name: str) -> str:
+        """Return the variable of a fact; None in it stands for a missing one."""
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+
+    @property
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+
+
+class Reading(Names, Protocol):
+    """Gives the names by which the code of a verdict reads a memory, as it was before the event."""
+
+    @property
+    def outcome(self) -> str:
+        """What the event is to the memory."""
+
+    @property
+    def entry(self) -> str:
+        """What the slice remembers."""
+
+    @property
+    def born(self) -> str:
+        """The stamp of the last event before the rule's history began."""
+
+    @property
+    def seen(self) -> str:
+        """The number of the slice's last event before this one; right only if the slice has an entry."""
+
+    def edge(self, window_us: int) -> str:
+        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+
+
+class Writing(Protocol):
+    """Gives the names and statements that change what a slice remembers."""
+
+    @property
+    def outcome(self) -> str:
+        """What the event is to the memory."""
+
+    @property
+    def entry(self) -> str:
+        """What the slice remembers."""
+
+    @property
+    def stamp(self) -> str:
+        """The stamp of the event."""
+
+    @property
+    def now(self) -> str:
+        """The time of the event in microseconds."""
+
+    @property
+    def memory(self) -> str:
+        """The memory itself: an object with the method `cut`."""
+
+    def put(self, value: str) -> list[str]:
+        """Return the statements that make a value the entry, in a new slice if there is none."""
+
+    def clear(self) -> list[str]:
+        """Return the statements that leave no entry."""
+
+
+class Triggers(Protocol):
+    """Finds triggers: a set of which an event meets at least one; None stands for all events."""
+
+    def true(self, node: Condition, path: Path) -> Found:
+        """Return triggers for the events at which a condition is true."""
+
+    def false(self, node: Condition, path: Path) -> Found:
+        """Return triggers for the events at which a condition is false."""
+
+    def present(self, fact: str) -> Found:
+        """Return triggers for the events that have a fact."""
+
+    def holding(self, memory: "Memory", path: Path) -> Found:
+        """Return triggers for the events in whose slice a memory has an entry."""
+
+    def union(self, parts: Iterable[Found]) -> Found:
+        """Return triggers for the events that meet one of the parts."""
+
+    def best(self, parts: Iterable[Found]) -> Found:
+        """Return the triggers of the part that the fewest events meet, for events that meet all of them."""
+
+
+@dataclass(frozen=True)
+class Memory(ABC):
+    """What slices remember of a condition. Nodes whose memories are equal share one.
+
+    Fields that are conditions are its operands: their truth at an event decides the outcome.
+    """
+
+    is_record: ClassVar[bool] = False
+    """Whether an entry is a record, not a stamp. Where nothing is remembered, it is `()`, or else `NEVER`."""
+    splits: ClassVar[bool] = True
+    """Whether rules of different births can share it, because each can tell what came after its birth."""
+
+    idle: ClassVar[str] = "None"
+    """The outcome of an event that meets none of the triggers."""
+
+    begins: ClassVar[bool] = False
+    """Whether an event that is `idle` writes an entry where there is none."""
+
+    @property
+    @abstractmethod
+    def operands(self) -> tuple[Condition, ...]:
+        """The conditions that it observes."""
+
+    @abstractmethod
+    def outcome(self, operands: Sequence[str], names: Names) -> str:
+        """Return the expression for what an event is to it, by the truths of its operands."""
+
+    @abstractmethod
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events whose outcome is not `idle`."""
+
+    def notable(self, outcome: str) -> tuple[str, str]:
+        """Return the test whether an outcome is not `idle`, and the outcome if it passes."""
+        return f"(found := {outcome}) is not None", "found"
+
+    @abstractmethod
+    def write(self, to: Writing) -> list[str]:
+        """Return the statements that write the outcome of an event."""
+
+    def cut(self, entry: Any, keep: int) -> None:  # noqa: ARG002 -- overridden
+        """Cut a record to what is needed: `keep` entries, and some more so that this is done rarely."""
+        raise AssertionError(entry)
+
+
+NodeT = TypeVar("NodeT", bound=Condition)
+
+
+class Operator(ABC, Generic[NodeT]):
+    """A member of the language that looks back."""
+
+    @abstractmethod
+    def memory(self, node: NodeT) -> Memory:
+        """Return what is remembered for a node."""
+
+    @abstractmethod
+    def verdict(self, node: NodeT, read: Reading) -> str:
+        """Return the expression for the truth of a node at an event."""
+
+    @abstractmethod
+    def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events at which a node is true."""
+
+    def false_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- overridden
+        """Return triggers for the events at which a node is false."""
+        return None
+
+    @abstractmethod
+    def window_us(self, node: NodeT) -> int | None:
+        """Return for how long an entry can matter to a node; None: for ever."""
+
+    def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
+        """Return how many entries of a record the node needs."""
+        return 1

@@ -1,0 +1,1 @@
+"""The operators that look for a single event."""

@@ -1,0 +1,24 @@
+"""`earlier` and `earlier within`: a condition was true at some event before the current one."""
+
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.temporal.latest import Latest
+from engine.evaluation.paths import Path
+from engine.language.condition import Earlier, EarlierWithin
+
+
+class EarlierOperator(Operator[Earlier | EarlierWithin]):
+    """Remembered inside the window, whatever the current event is."""
+
+    def memory(self, node: Earlier | EarlierWithin) -> Memory:
+        return Latest(node.inner)
+
+    def verdict(self, node: Earlier | EarlierWithin, read: Reading) -> str:
+        window_us = self.window_us(node)
+        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
+        return f"{read.born} < {read.entry}{inside}"
+
+    def true_at(self, node: Earlier | EarlierWithin, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
+
+    def window_us(self, node: Earlier | EarlierWithin) -> int | None:
+        return node.window_us if isinstance(node, EarlierWithin) else None

@@ -1,0 +1,85 @@
+"""`historically` and `historically for`: a condition was true at every event, or for at least a while."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.temporal.latest import latest_failure
+from engine.evaluation.paths import Path
+from engine.language.condition import Condition, Historically, HistoricallyFor
+
+
+class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
+    """Not false now, and no counterexample is remembered inside the window."""
+
+    def memory(self, node: Historically | HistoricallyFor) -> Memory:
+        return latest_failure(node.inner)
+
+    def verdict(self, node: Historically | HistoricallyFor, read: Reading) -> str:
+        window_us = self.window_us(node)
+        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
+        return f"not ({read.outcome} or {read.born} < {read.entry}{inside})"
+
+    def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(node.inner, path)
+
+    def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        held = triggers.holding(self.memory(node), path)
+        return triggers.union([held, triggers.false(node.inner, path)])
+
+    def window_us(self, node: Historically | HistoricallyFor) -> int | None:
+        return node.window_us if isinstance(node, HistoricallyFor) else None
+
+
+@dataclass(frozen=True)
+class Run(Memory):
+    """The stamp of the first event of the run of events at which inner has been true, up to the last one.
+
+    Without an entry there is no run: the last event failed, or there was none.
+    """
+
+    splits = False
+    idle = "True"
+    begins = True
+    inner: Condition
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        return (self.inner,)
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+        return operands[0]
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(self.inner, path)
+
+    def notable(self, outcome: str) -> tuple[str, str]:
+        return f"not {outcome}", "False"
+
+    def write(self, to: Writing) -> list[str]:
+        return [
+            f"if not {to.outcome}:",
+            *(f" {line}" for line in to.clear()),
+            f"elif {to.entry} == NEVER:",
+            *(f" {line}" for line in to.put(to.stamp)),
+        ]
+
+
+class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
+    """True now, and the run began before the window, or now if the window has no length."""
+
+    def memory(self, node: HistoricallyFor) -> Memory:
+        return Run(node.inner)
+
+    def verdict(self, node: HistoricallyFor, read: Reading) -> str:
+        if not node.window_us:
+            return read.outcome
+        # A run that begins with any event of the window's first microsecond is long enough.
+        return f"{read.outcome} and NEVER < {read.entry} < {read.edge(node.window_us - 1)}"
+
+    def true_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(node.inner, path)
+
+    def window_us(self, node: HistoricallyFor) -> int | None:
+        # A longer run satisfies the window too. For one without length, no run matters.
+        return None if node.window_us else -1

@@ -1,0 +1,28 @@
+"""`once` and `once within`: a condition was true at some event, the current one included."""
+
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.temporal.latest import Latest
+from engine.evaluation.paths import Path
+from engine.language.condition import Once, OnceWithin
+
+
+class OnceOperator(Operator[Once | OnceWithin]):
+    """True now, or remembered inside the window."""
+
+    def memory(self, node: Once | OnceWithin) -> Memory:
+        return Latest(node.inner)
+
+    def verdict(self, node: Once | OnceWithin, read: Reading) -> str:
+        window_us = self.window_us(node)
+        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
+        return f"{read.outcome} or {read.born} < {read.entry}{inside}"
+
+    def true_at(self, node: Once | OnceWithin, triggers: Triggers, path: Path) -> Found:
+        held = triggers.holding(self.memory(node), path)
+        return triggers.union([held, triggers.true(node.inner, path)])
+
+    def false_at(self, node: Once | OnceWithin, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(node.inner, path)
+
+    def window_us(self, node: Once | OnceWithin) -> int | None:
+        return node.window_us if isinstance(node, OnceWithin) else None

@@ -1,0 +1,22 @@
+"""`previous`: a condition was true at the event directly before the current one."""
+
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.temporal.latest import Latest
+from engine.evaluation.paths import Path
+from engine.language.condition import Previous
+
+
+class PreviousOperator(Operator[Previous]):
+    """The latest event at which inner was true is the last event of the slice."""
+
+    def memory(self, node: Previous) -> Memory:
+        return Latest(node.inner)
+
+    def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- as for other operators
+        return f"{read.born} < (entry := {read.entry}) and entry & NUMBER == {read.seen}"
+
+    def true_at(self, node: Previous, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
+
+    def window_us(self, node: Previous) -> int | None:  # noqa: ARG002 -- the same
+        return None

@@ -1,0 +1,1 @@
+"""What a detector remembers, by path of keys and by key."""

@@ -1,0 +1,28 @@
+"""Stamps: the time and the number of an event as one integer.
+
+Later events have larger stamps, even at the same time. So one comparison tells whether an event came after
+another, after the birth of a rule, or inside a window.
+"""
+
+from typing import Final
+
+NUMBER_BITS: Final = 40
+"""A stamp is the time in microseconds, and below it the number of the event at its detector."""
+
+NUMBER: Final = (1 << NUMBER_BITS) - 1
+"""The bits of the number."""
+
+MILLISECOND: Final = 1_000 << NUMBER_BITS
+
+NEVER: Final = -(1 << 104)
+"""Before every stamp: event times are within 8.64e18 microseconds of 1970."""
+
+
+def stamp_of(time_us: int, number: int) -> int:
+    """Return the stamp of an event; with number 0, the stamp before all events of that time."""
+    return (time_us << NUMBER_BITS) + number
+
+
+def time_of(stamp: int) -> int:
+    """Return the time of a stamp in microseconds."""
+    return stamp >> NUMBER_BITS
