@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine import Detector
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.memory import NEVER
 from engine.evaluation.plan.requirements import requirements_of, size_of
 from engine.evaluation.plan.triggers import Element, Found, Hit, Holding, Unstarted, may_meet_several
@@ -29,7 +30,6 @@ from engine.evaluation.state.storage.sizes import (
     START_BYTES,
     STARTS_BYTES,
     TICK_BYTES,
-    key_bytes,
 )
 from engine.evaluation.state.storage.slots.starts import Starts
 from engine.evaluation.state.storage.tables import NOT_SEEN

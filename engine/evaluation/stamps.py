@@ -9,13 +9,16 @@ from typing import Final
 NUMBER_BITS: Final = 40
 """A stamp is the time in microseconds, and below it the number of the event at its detector."""
 
-NUMBER: Final = (1 << NUMBER_BITS) - 1
+EVENT: Final = (1 << NUMBER_BITS) - 1
 """The bits of the number."""
 
 MILLISECOND: Final = 1_000 << NUMBER_BITS
 
 NEVER: Final = -(1 << 104)
 """Before every stamp: event times are within 8.64e18 microseconds of 1970."""
+
+LATEST: Final = -NEVER
+"""After every stamp."""
 
 
 def stamp_of(time_us: int, number: int) -> int:

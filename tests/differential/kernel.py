@@ -12,12 +12,13 @@ from engine.language.limits import Limits
 
 
 class RuleSet(rule_set.RuleSet):
-    """The kernel's rules in place of those of a detector. Whatever asks about their state fails."""
+    """The kernel's rules in place of those of a detector. Whatever else asks about their state fails."""
 
     answer_bytes_worst = 0
 
-    def __init__(self, state: object, limits: Limits) -> None:
+    def __init__(self, state: Any, limits: Limits) -> None:
         super().__init__(limits)
+        state.settle = self.histories.settle
 
     def remove(self, priority: int, now_us: int = 0) -> None:
         super().remove(priority)

@@ -20,7 +20,7 @@ class RuleSet(Needs):
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        self.histories = Histories()
+        self.histories = Histories(limits.keys_max, limits.state_bytes_max)
         self._enabled: dict[int, tuple[Rule, Site]] = {}
         self._stream: Any = None
         self.members: Members | None = None
@@ -51,10 +51,10 @@ class RuleSet(Needs):
         """Add an enabled rule after event `tick`, whose time was `now_us`. Its history begins then."""
         assert birth == tick, "the history of a new rule begins now"
         parts = requirements_of(rule.condition, birth)
-        for node, path in parts.memories:
-            self.histories.acquire(node, path, birth)
-        self.need(parts)
         born = stamp_of(now_us, tick) if tick else NEVER
+        for node, path in parts.memories:
+            self.histories.acquire(node, path, birth, born)
+        self.need(parts)
         self._enabled[rule.priority] = rule, Site(self.histories, birth, born)
         self._rules[rule.priority] = rule
         self._stream = None
@@ -71,7 +71,7 @@ class RuleSet(Needs):
         del self._rules[priority]
         parts = requirements_of(rule.condition, site.birth)
         for node, path in parts.memories:
-            dropped = self.histories.release(node, path, site.birth)
+            dropped = self.histories.release(node, path, site.birth, site.born)
             if dropped is not None and self.members is not None:
                 self.members.remove_memory(dropped)
         self.need_no_more(parts)
@@ -94,6 +94,7 @@ class RuleSet(Needs):
             rules = [rule for rule, _ in enabled]
             self._stream = stream(
                 [(rule.condition, site) for rule, site in enabled],
+                self.histories,
                 finder=self.patterns.finder,
                 lookup_of=self.lookups.of,
                 relations_of=self.lookups.relations,

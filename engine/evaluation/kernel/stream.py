@@ -8,6 +8,7 @@ from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.generated import function, indented
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
+from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.language.condition import Condition
 
 _STREAM: Final = """\
@@ -15,6 +16,7 @@ _STREAM: Final = """\
   append = results.append
   clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
   latest, tick = detector.latest_us << NUMBER_BITS, detector.events_seen
+  pause, tracking = tick, histories.tracking
   try:
    for fields, timestamp_ms, vars in events:
     base = timestamp_ms * MILLISECOND
@@ -28,6 +30,9 @@ _STREAM: Final = """\
     {decided}
     {fired}
     {written}
+    if tick >= pause or histories.due:
+     detector.settle(clock >> NUMBER_BITS, tick)
+     pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
     append(combinations[fired] if fired else ())
   finally:
    if clock != NEVER:
@@ -38,6 +43,7 @@ _STREAM: Final = """\
 
 def stream(
     rules: Sequence[tuple[Condition, Site]],
+    histories: Histories,
     *,
     finder: Finder,
     lookup_of: LookupOf,
@@ -60,5 +66,11 @@ def stream(
         fired=indented(fired, 4),
         written=indented(code.written(), 4),
     )
-    tools = {"combinations": combinations, "begin": begin, "relations_of": relations_of}
+    tools = {
+        "histories": histories,
+        "combinations": combinations,
+        "begin": begin,
+        "relations_of": relations_of,
+        "SETTLED_EVERY": SETTLED_EVERY,
+    }
     return function(source, [*code.given(), *code.tables(), *tools.items()])

@@ -6,11 +6,12 @@ Then the event is committed: each outcome is written.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from engine.evaluation.paths import Path
+from engine.evaluation.stamps import time_of
 from engine.language.condition import Condition
 
 Found = frozenset[Any] | None
@@ -145,9 +146,24 @@ class Memory(ABC):
     def write(self, to: Writing) -> list[str]:
         """Return the statements that write the outcome of an event."""
 
-    def cut(self, entry: Any, keep: int) -> None:  # noqa: ARG002 -- overridden
-        """Cut a record to what is needed: `keep` entries, and some more so that this is done rarely."""
-        raise AssertionError(entry)
+    def latest(self, entry: Any) -> int:
+        """Return the latest stamp in an entry that remembers something."""
+        return int(entry)
+
+    def until_us(self, entry: Any, window_us: int) -> int:
+        """Return the last time at which an entry can matter to a node with this window."""
+        return time_of(self.latest(entry)) + window_us
+
+    def bytes_of(self, entry: Any) -> int:  # noqa: ARG002 -- overridden
+        """Return the size of a record, as an estimate that depends on nothing else."""
+        return 0
+
+    def resize(self, entry: Any, keep: int, weigh: Callable[[int], None]) -> None:
+        """Weigh what a record has grown by, and cut it to what is needed, which is `keep` stamps or values.
+
+        Code that makes records longer calls this.
+        """
+        raise AssertionError(entry, keep, weigh)
 
 
 NodeT = TypeVar("NodeT", bound=Condition)
@@ -171,6 +187,9 @@ class Operator(ABC, Generic[NodeT]):
     def false_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- overridden
         """Return triggers for the events at which a node is false."""
         return None
+
+    only_next: ClassVar[bool] = False
+    """Whether an entry matters only at the next event of its slice."""
 
     @abstractmethod
     def window_us(self, node: NodeT) -> int | None:

@@ -5,10 +5,18 @@ from typing import Final, NamedTuple
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Filter, Path
-from engine.evaluation.slices.slices import Remembered, Slices
+from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
+from engine.evaluation.slices.bounds.expiry import Expiry
+from engine.evaluation.slices.slices import Reader, Remembered, Slices
 from engine.language.condition import Condition, walk
 
 ANY_BIRTH: Final = -1
+
+SWEPT_FROM: Final = 1 << 14
+"""Up to this many slices, those that have expired stay: a key that comes again then finds its slice."""
+
+SETTLED_EVERY: Final = 32
+"""After each so many events, the bounds are looked after even if none is passed."""
 
 
 class MemoryName(NamedTuple):
@@ -20,12 +28,40 @@ class MemoryName(NamedTuple):
 
 
 class Histories:
-    """The memories of the rules of a detector."""
+    """The memories of the rules of a detector, and the bounds on the slices that have them."""
 
-    def __init__(self) -> None:
+    def __init__(self, live_max: int, bytes_max: int) -> None:
+        self.live_max, self.bytes_max = live_max, bytes_max
         self.slices: dict[Path, Slices] = {}
         self._remembered: dict[MemoryName, Remembered] = {}
-        self._users: dict[MemoryName, int] = {}
+        self.keyed_bytes = self.unkeyed_bytes = 0
+        """The estimated sizes of the slices with keys, and of that without."""
+        self.live = 0
+        """How many slices with keys there are."""
+        self.tracking = False
+        """Whether slices log the keys of events, because a bound is near."""
+        self.due = False
+        """Whether a bound is passed, so that `settle` must be called after this event."""
+        self._eviction = Eviction(self)
+        self._expiries: dict[Path, Expiry] = {}
+
+    def settle(self, now_us: int, tick: int) -> Evicted:
+        """Hold the bounds after event `tick`, and count what was evicted before it had expired."""
+        if not tick % SETTLED_EVERY and self.live > SWEPT_FROM:
+            for path, expiry in self._expiries.items():
+                if len(self.slices[path]):
+                    expiry.drop_some(now_us)
+        self.due = False
+        return self._eviction.hold(now_us)
+
+    def _weigh(self, more_bytes: int, more_slices: int = 0) -> None:
+        self.keyed_bytes += more_bytes
+        self.live += more_slices
+        if self.keyed_bytes > self.bytes_max or self.live > self.live_max:
+            self.due = True
+
+    def _weigh_unkeyed(self, more_bytes: int) -> None:
+        self.unkeyed_bytes += more_bytes
 
     def of(self, node: Condition, path: Path, birth: int) -> Remembered:
         """Return the memory that a node of a rule reads, while the rule uses it."""
@@ -35,31 +71,43 @@ class Histories:
         """Return a memory that rules of a birth use."""
         return self._remembered[name_of(memory, path, birth)]
 
-    def acquire(self, node: Condition, path: Path, birth: int) -> None:
-        """Have a node of a new rule remembered from now on."""
+    def acquire(self, node: Condition, path: Path, birth: int, born: int) -> None:
+        """Have a node of a new rule remembered from now on: after event `birth`, whose stamp is `born`."""
         name = _name_of_node(node, path, birth)
-        if name not in self._users:
+        if name not in self._remembered:
             if path not in self.slices:
-                self.slices[path] = Slices(path)
+                self.slices[path] = Slices(path, self._weigh if path else self._weigh_unkeyed)
+                if path:
+                    self._expiries[path] = Expiry(self.slices[path])
             self._remembered[name] = self.slices[path].remember(name.memory)
-            self._users[name] = 0
-        self._users[name] += 1
         operator, remembered = operator_of(node), self._remembered[name]
         assert operator is not None, node
+        remembered.read_by(_reader(node, born))
         remembered.keep = max(remembered.keep, operator.keep(node))
 
-    def release(self, node: Condition, path: Path, birth: int) -> Remembered | None:
+    def release(self, node: Condition, path: Path, birth: int, born: int) -> Remembered | None:
         """Undo `acquire`. Drop and return the memory if nobody uses it any more."""
         name = _name_of_node(node, path, birth)
-        self._users[name] -= 1
-        if self._users[name]:
+        remembered = self._remembered[name]
+        self._eviction.renew()
+        if not remembered.read_no_more(_reader(node, born)):
             return None
-        del self._users[name]
-        slices, remembered = self.slices[path], self._remembered.pop(name)
+        del self._remembered[name]
+        slices = self.slices[path]
         slices.forget(remembered)
         if not slices.memories:
+            for shard in slices.shards:
+                for key in list(shard):
+                    slices.drop(key)
             del self.slices[path]
+            self._expiries.pop(path, None)
         return remembered
+
+
+def _reader(node: Condition, born: int) -> Reader:
+    operator = operator_of(node)
+    assert operator is not None, node
+    return Reader(operator.window_us(node), born, operator.only_next)
 
 
 def _name_of_node(node: Condition, path: Path, birth: int) -> MemoryName:

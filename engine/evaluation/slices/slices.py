@@ -1,25 +1,39 @@
 """The slices of a history under one path of keys: what each remembers of its events.
 
 A slice is a list: the number of its last event, a dict of entries that have no place in the list (or None),
-and then the entries by place.
+a number that `bounds` gives it, and then the entries by place.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.key_sizes import key_bytes
+from engine.evaluation.memory import FOREVER
+from engine.evaluation.memory import NEVER as PAST
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.stamps import NEVER
+from engine.evaluation.stamps import EVENT, NEVER
 
 Slice = list[Any]
 
 SEEN: Final = 0
 MORE: Final = 1
-FIRST: Final = 2
+NUMBER: Final = 2
+FIRST: Final = 3
 
 SHARDS: Final = 256
 """A dict that grows is copied in one piece, so the slices of a path are in many."""
+
+SLICE_BYTES: Final = 170
+"""What a slice takes without its entries and its key."""
+
+PLACE_BYTES: Final = 56
+"""What a place takes in each slice, with a stamp in it."""
+
+ENTRY_BYTES: Final = 150
+"""What an entry without a place takes."""
 
 PLACES_MAX: Final = 16
 """Further memories have no place in the lists: of thousands, a slice has entries of only a few."""
@@ -28,15 +42,26 @@ EXTENDED_MAX: Final = 10_000
 """With more slices, a new memory gets no place either, so that adding a rule takes no longer."""
 
 
+class Reader(NamedTuple):
+    """How a node reads a memory."""
+
+    window_us: int | None
+    """For how long an entry matters; None: for ever."""
+    born: int
+    """The stamp up to which nothing matters."""
+    only_next: bool
+    """Whether an entry matters only at the next event of its slice."""
+
+
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("bucket", "commit", "has_place", "keep", "memory", "place", "slices")
+    __slots__ = ("_readers", "bucket", "commit", "has_place", "keep", "memory", "place", "slices")
 
     def __init__(self, memory: Memory, slices: "Slices", place: int, *, has_place: bool) -> None:
         self.memory, self.slices = memory, slices
         self.place = place
-        """The number of its entries: their place in the list of a slice if it `has_place`, else their key."""
+        """Where its entries are: in the list of a slice, if it `has_place`, else in the dict."""
         self.has_place = has_place
         self.bucket: Any = None
         """The members of the index that an entry triggers, while rules are indexed."""
@@ -44,29 +69,77 @@ class Remembered:
         """Writes an outcome into the slice of the event, while rules are indexed: (outcome, base, tick)."""
         self.keep = 1
         """The most entries of a record that any node needs."""
+        self._readers: Counter[Reader] = Counter()
 
     @property
     def blank(self) -> Any:
         """The entry of a slice that remembers nothing."""
         return () if self.memory.is_record else NEVER
 
-    def cut(self, entry: Any) -> None:
-        """Cut a record to what is needed, if it has become much longer."""
-        self.memory.cut(entry, self.keep)
+    def read_by(self, reader: Reader) -> None:
+        """Have one more node read it."""
+        self._readers[reader] += 1
+
+    def read_no_more(self, reader: Reader) -> bool:
+        """Undo `read_by`. Return whether nobody reads it."""
+        self._readers[reader] -= 1
+        if not self._readers[reader]:
+            del self._readers[reader]
+        return not self._readers
+
+    def until_us(self, entry: Any, seen: int) -> int:
+        """Return the last time at which an entry can matter. Its slice has last seen event `seen`."""
+        latest, until_us = self.memory.latest(entry), PAST
+        for window_us, born, only_next in self._readers:
+            if latest > born and (not only_next or latest & EVENT == seen):
+                if window_us is None:
+                    return FOREVER
+                until_us = max(until_us, self.memory.until_us(entry, window_us))
+        return min(until_us, FOREVER)
+
+    # -- called by generated code ---------------------------------------------------------------------------
+
+    def put(self, slice_: Slice, value: Any) -> None:
+        """Make a value the entry of a slice, if the memory has no place."""
+        more = slice_[MORE]
+        if more is None:
+            more = slice_[MORE] = {}
+        if self.place not in more:
+            self.weigh(ENTRY_BYTES)
+        more[self.place] = value
+
+    def clear(self, slice_: Slice) -> None:
+        """Leave no entry in a slice, if the memory has no place."""
+        if slice_[MORE] and slice_[MORE].pop(self.place, None) is not None:
+            self.weigh(-ENTRY_BYTES)
+
+    def opened(self, entry: Any) -> None:
+        """Count the size of a new record."""
+        self.weigh(self.memory.bytes_of(entry))
+
+    def resized(self, entry: Any) -> None:
+        """Count a record anew, and cut it to what is needed if it has become longer."""
+        self.memory.resize(entry, self.keep, self.weigh)
+
+    def weigh(self, more_bytes: int) -> None:
+        """Count more bytes."""
+        self.slices.weigh(more_bytes)
 
 
 class Slices:
     """The slices of one path. That without keys has one slice, the `root`, which always exists."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, weigh: Callable[..., None]) -> None:
         self.path = path
+        self.weigh = weigh
+        """Called with how many more bytes there are, and how many more slices."""
+        self.touched: list[Hashable] = []
+        """The keys of the last events, while a bound is near."""
         self.shards: list[dict[Hashable, Slice]] = [{} for _ in range(SHARDS)]
-        self.blank: Slice = [0, {}]
+        self.blank: Slice = [0, {}, -1]
         """What a key without a slice reads. Only an event number that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
         """By place."""
-        self.live = 0
-        """How many slices there are."""
         self.root = self.blank[:]
         self.key: Hashable | None = None if path else ()
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
@@ -78,35 +151,85 @@ class Slices:
         """The memories that any event may begin; see `Memory.begins`."""
         self._names = [split_name(fact_of(step)) for step in path]
 
+    def __len__(self) -> int:
+        return sum(map(len, self.shards))
+
     def remember(self, memory: Memory) -> Remembered:
         """Have the slices remember one more thing, from now on."""
         place = FIRST
         while place in self.memories:
             place += 1
-        has_place = place < PLACES_MAX and self.live <= EXTENDED_MAX
+        has_place = place < PLACES_MAX and len(self) <= EXTENDED_MAX
         if not has_place:
             place = max([PLACES_MAX - 1, *self.memories]) + 1
         remembered = self.memories[place] = Remembered(memory, self, place, has_place=has_place)
         if has_place:
             for slice_ in self._all():
-                slice_.extend([None] * (place + 1 - len(slice_)))
+                missing = place + 1 - len(slice_)
+                slice_.extend([None] * missing)
                 slice_[place] = remembered.blank
+                if missing > 0 and slice_ is not self.blank:
+                    self.weigh(missing * PLACE_BYTES)
         return remembered
 
     def forget(self, remembered: Remembered) -> None:
         """Undo `remember`."""
         del self.memories[remembered.place]
-        if not remembered.has_place:
-            for slice_ in self._all():
-                if slice_[MORE]:
-                    slice_[MORE].pop(remembered.place, None)
+        for slice_ in self._all():
+            self._leave_none(slice_, remembered)
 
     def admit(self, key: Hashable) -> Slice:
         """Return a new slice, which remembers nothing yet, for a key that has none."""
         slice_ = self.shards[hash(key) % SHARDS][key] = self.blank[:]
         slice_[MORE] = None
-        self.live += 1
+        self.weigh(SLICE_BYTES + PLACE_BYTES * (len(slice_) - FIRST) + key_bytes(key), 1)
         return slice_
+
+    def drop(self, key: Hashable) -> None:
+        """Drop a slice. If its key comes again, its history begins anew."""
+        shard = self.shards[hash(key) % SHARDS]
+        slice_ = shard.pop(key)
+        for remembered in self.memories.values():
+            self._leave_none(slice_, remembered)
+        self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
+
+    def until_us(self, slice_: Slice) -> int:
+        """Return the last time at which a slice can matter."""
+        until_us = PAST
+        for remembered in self.memories.values():
+            entry = self.entry_in(slice_, remembered)
+            if entry != remembered.blank:
+                until_us = max(until_us, remembered.until_us(entry, slice_[SEEN]))
+        return until_us
+
+    def drop_expired(self, slice_: Slice, now_us: int) -> bool:
+        """Drop the entries that cannot matter any more, and tell whether none remains."""
+        remains = False
+        for remembered in self.memories.values():
+            entry = self.entry_in(slice_, remembered)
+            if entry != remembered.blank:
+                if remembered.until_us(entry, slice_[SEEN]) >= now_us:
+                    remains = True
+                else:
+                    self._leave_none(slice_, remembered)
+        return not remains
+
+    def entry_in(self, slice_: Slice, remembered: Remembered) -> Any:
+        """Return what a slice remembers."""
+        if remembered.has_place:
+            return slice_[remembered.place]
+        return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
+
+    def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
+        entry = self.entry_in(slice_, remembered)
+        if entry == remembered.blank:
+            return
+        if remembered.has_place:
+            slice_[remembered.place] = remembered.blank
+        else:
+            remembered.clear(slice_)
+        if remembered.memory.is_record:
+            remembered.weigh(-remembered.memory.bytes_of(entry))
 
     # -- while rules are indexed ----------------------------------------------------------------------------
 
@@ -137,13 +260,7 @@ class Slices:
 
     def meet(self) -> list[Any]:
         """Return the buckets that the entries of the event's slice trigger."""
-        return [one.bucket for one in self.watched if self.entry(one) != one.blank]
-
-    def entry(self, remembered: Remembered) -> Any:
-        """Return what the slice of the event remembers."""
-        if remembered.has_place:
-            return self.slice[remembered.place]
-        return (self.slice[MORE] or {}).get(remembered.place, remembered.blank)
+        return [one.bucket for one in self.watched if self.entry_in(self.slice, one) != one.blank]
 
     def _all(self) -> Iterator[Slice]:
         yield self.blank

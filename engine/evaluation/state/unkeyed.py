@@ -3,19 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Any, assert_never, cast
 
+from engine.evaluation.key_sizes import KEY_BYTES_MAX
 from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
 from engine.evaluation.state.aggregates.panes import PANES_KEPT_MAX, Panes
 from engine.evaluation.state.aggregates.times import Times, full_length
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.records import Records
-from engine.evaluation.state.storage.sizes import (
-    ENTRY_BYTES,
-    KEY_BYTES_MAX,
-    RECORD_BYTES,
-    VALUE_BYTES,
-    steps_bytes,
-)
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, RECORD_BYTES, VALUE_BYTES, steps_bytes
 from engine.evaluation.state.storage.slots.free_slots import FreeSlots
 from engine.evaluation.state.storage.slots.starts import Starts
 from engine.evaluation.state.storage.slots.triggering import TriggeringStores

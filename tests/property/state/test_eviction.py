@@ -8,8 +8,9 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.facts.values import part_of_key, scalar_of
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.state.removal.expiry import has_expired
-from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES, key_bytes
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES
 from tests.differential.modes import in_mode
 
 PATHS = (("u",), ("v",), ("u", "v"))

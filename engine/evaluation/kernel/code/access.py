@@ -18,6 +18,11 @@ class Entry:
         self._opening = [f"if {slice_} is {blank}: {slice_} = {admit}"] if admit else []
 
     @property
+    def memory(self) -> str:
+        """The variable of the memory itself."""
+        return "remembered"
+
+    @property
     def entry(self) -> str:
         """The expression for what the slice remembers."""
         if self._remembered.has_place:
@@ -27,17 +32,18 @@ class Entry:
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
-        if self._remembered.has_place:
-            return [*self._opening, f"{self._slice}[{self._place}] = {value}"]
-        more = f"{self._slice}[{MORE}]"
-        return [*self._opening, f"if {more} is None: {more} = {{}}", f"{more}[{self._place}] = {value}"]
+        lines = [*self._opening, f"{self._slice}[{self._place}] = {value}"]
+        if not self._remembered.has_place:
+            lines[-1] = f"{self.memory}.put({self._slice}, {value})"
+        if self._remembered.memory.is_record:
+            lines.append(f"{self.memory}.opened({self.entry})")
+        return lines
 
     def clear(self) -> list[str]:
         """Return the statements that leave no entry. For a blank slice, they change nothing."""
         if self._remembered.has_place:
             return [f"{self._slice}[{self._place}] = NEVER"]
-        more = f"{self._slice}[{MORE}]"
-        return [f"if {more}: {more}.pop({self._place}, None)"]
+        return [f"{self.memory}.clear({self._slice})"]
 
 
 class Access(Entry):

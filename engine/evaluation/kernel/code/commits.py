@@ -19,7 +19,6 @@ class _Commit(Entry):
 
     stamp = "(base + tick)"
     outcome = "outcome"
-    memory = "remembered"
     now = "(base >> NUMBER_BITS)"
 
 

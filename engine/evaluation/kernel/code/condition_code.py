@@ -137,6 +137,8 @@ class ConditionCode(EventCode):
         seen = [number for number in self._slices if number or self.asks_last_event]
         for number in seen:
             self._written.add(number, [f"s{number}[0] = tick"])
+            if number:
+                self._written.add(number, [f"if tracking: touched{number}(k{number})"])
         return self._written.lines
 
     def tables(self) -> Iterable[tuple[str, Any]]:
@@ -146,5 +148,6 @@ class ConditionCode(EventCode):
                 yield f"shards{number}", slices.shards
                 yield f"blank{number}", slices.blank
                 yield f"admit{number}", slices.admit
+                yield f"touched{number}", slices.touched.append
             else:
                 yield "s0", slices.root

@@ -19,8 +19,8 @@ from engine.evaluation.facts.values import (
     slice_key_of,
 )
 from engine.evaluation.operators.counting.distinct import nth_latest
-from engine.evaluation.operators.counting.pane_sums import PaneSums, mean, total
-from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER, NUMBER_BITS
+from engine.evaluation.operators.counting.pane_sums import PANE_BYTES, PaneSums, mean, total
+from engine.evaluation.stamps import EVENT, MILLISECOND, NEVER, NUMBER_BITS
 from engine.language.microseconds import microseconds
 from engine.language.operators import LARGEST
 
@@ -32,8 +32,9 @@ _GLOBALS: Final[dict[str, Any]] = {
     "NAN": nan,
     "NEVER": NEVER,
     "NOTHING": {},
-    "NUMBER": NUMBER,
+    "EVENT": EVENT,
     "NUMBER_BITS": NUMBER_BITS,
+    "PANE_BYTES": PANE_BYTES,
     "PaneSums": PaneSums,
     "dig": dig,
     "double": double,

@@ -11,7 +11,7 @@ from engine.evaluation.facts.values import Event
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.paths import is_filtered
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.evaluation.slices.slices import SEEN
 from engine.evaluation.stamps import NEVER, NUMBER_BITS
 from engine.language.microseconds import microseconds
@@ -77,7 +77,11 @@ class IndexedStream:
                         if remembered not in outcomes:
                             remembered.commit(True, base, tick)
                     slices.slice[SEEN] = tick
+                    if self._histories.tracking:
+                        slices.touched.append(slices.key)
                 outcomes.clear()
+                if self._histories.due or not tick % SETTLED_EVERY:
+                    detector.settle(clock >> NUMBER_BITS, tick)
                 if len(fired) > 1:
                     fired.sort()
                 results.append(self._combinations[*fired,] if fired else ())

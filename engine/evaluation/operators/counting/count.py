@@ -12,6 +12,12 @@ from engine.language.condition import Condition, Count
 SPARE_MIN: Final = 8
 """A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""
 
+RECORD_BYTES: Final = 500
+"""What a list of up to seven stamps takes."""
+
+STEP_BYTES: Final = 450
+"""What eight stamps take."""
+
 
 @dataclass(frozen=True)
 class Stamps(Memory):
@@ -38,14 +44,22 @@ class Stamps(Memory):
             f"if {to.outcome}:",
             f" if (entry := {to.entry}):",
             f"  entry.append({to.stamp})",
-            f"  if not len(entry) & 7: {to.memory}.cut(entry)",
+            f"  if not len(entry) & 7: {to.memory}.resized(entry)",
             " else:",
             *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
         ]
 
-    def cut(self, entry: list[int], keep: int) -> None:
+    def latest(self, entry: list[int]) -> int:
+        return entry[-1]
+
+    def bytes_of(self, entry: list[int]) -> int:
+        return RECORD_BYTES + STEP_BYTES * (len(entry) >> 3)
+
+    def resize(self, entry: list[int], keep: int, weigh: Callable[[int], None]) -> None:
+        steps = (len(entry) >> 3) - 1
         if len(entry) >= keep + max(SPARE_MIN, keep >> 2):
             del entry[:-keep]
+        weigh(STEP_BYTES * ((len(entry) >> 3) - steps))
 
 
 class CountOperator(Operator[Count]):

@@ -1,14 +1,21 @@
 """`distinct`: how many different values a fact had."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.counting.count import compared, needed, some_counted
 from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
+
+RECORD_BYTES: Final = 160
+"""What a dict takes without its entries."""
+
+VALUE_BYTES: Final = 140
+"""What an entry of it takes, without the value."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +47,25 @@ class Values(Memory):
         return [
             f"if {to.outcome} is not None:",
             f" if (entry := {to.entry}):",
-            f"  entry.pop({to.outcome}, None)",
+            f"  is_new = entry.pop({to.outcome}, None) is None",
             f"  entry[{to.outcome}] = {to.stamp}",
-            f"  if len(entry) > {to.memory}.keep: {to.memory}.cut(entry)",
+            f"  if is_new: {to.memory}.resized(entry)",
             " else:",
             *(f"  {line}" for line in to.put(f"{{{to.outcome}: {to.stamp}}}")),
         ]
 
-    def cut(self, entry: dict[Any, int], keep: int) -> None:
+    def latest(self, entry: dict[Any, int]) -> int:
+        return next(reversed(entry.values()))
+
+    def bytes_of(self, entry: dict[Any, int]) -> int:
+        return RECORD_BYTES + VALUE_BYTES * len(entry) + sum(map(key_bytes, entry))
+
+    def resize(self, entry: dict[Any, int], keep: int, weigh: Callable[[int], None]) -> None:
+        weigh(VALUE_BYTES + key_bytes(next(reversed(entry))))
         while len(entry) > keep:
-            del entry[next(iter(entry))]
+            oldest = next(iter(entry))
+            del entry[oldest]
+            weigh(-VALUE_BYTES - key_bytes(oldest))
 
 
 def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int | None:

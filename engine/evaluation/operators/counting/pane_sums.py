@@ -13,6 +13,13 @@ def pane_us(window_us: int) -> int:
     return max(1, -(-window_us // PANES))
 
 
+RECORD_BYTES: Final = 230
+"""What the sum of one pane takes."""
+
+PANE_BYTES: Final = 150
+"""What each older pane takes."""
+
+
 class PaneSums:
     """The sums of the numbers in each pane, and how many they are. Most slices have few panes, or one."""
 
@@ -34,22 +41,25 @@ class PaneSums:
         self.partial: tuple[int, float, int] | None = None
         """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
 
-    def add(self, pane: int, number: float, oldest: int) -> None:
-        """Add a number, and drop the panes before the oldest that counts."""
+    def add(self, pane: int, number: float, oldest: int) -> int:
+        """Add a number, drop the panes before the oldest that counts; return how many panes were added."""
         self.number += 1
         self.partial = None
         if pane == self.pane:
             self.sum += number
             self.count += 1
-            return
+            return 0
         if self.older is None:
             self.older = []
         self.older.append((self.pane, self.sum, self.count))
         self.before += self.sum
         self.pane, self.sum, self.count = pane, 0.0 + number, 1
-        if self.older[0][0] < oldest:
-            del self.older[: bisect_left(self.older, (oldest,))]
-            self.before, self.number = _together(self.older, 1)
+        if self.older[0][0] >= oldest:
+            return 1
+        expired = bisect_left(self.older, (oldest,))
+        del self.older[:expired]
+        self.before, self.number = _together(self.older, 1)
+        return 1 - expired
 
     def total(self, pane: int, number: float | None, oldest: int) -> tuple[float, int]:
         """Return the sum and number of what counts, with one more number if there is one."""

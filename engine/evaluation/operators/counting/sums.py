@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.evaluation.operators.counting.count import some_counted
-from engine.evaluation.operators.counting.pane_sums import pane_us
+from engine.evaluation.operators.counting.pane_sums import PANE_BYTES, RECORD_BYTES, PaneSums, pane_us
 from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
 from engine.evaluation.paths import Path
+from engine.evaluation.stamps import LATEST
 from engine.language.condition import Avg, Condition, ScaledFact, Sum
 from engine.language.operators import COMPARISONS
 
@@ -38,11 +39,22 @@ class Panes(Memory):
         where = None if self.where is None else triggers.true(self.where, path)
         return triggers.best([triggers.present(self.fact), where])
 
+    def latest(self, entry: PaneSums) -> int:  # noqa: ARG002 -- rules of other births have other sums
+        return LATEST
+
+    def until_us(self, entry: PaneSums, window_us: int) -> int:
+        # The oldest pane counts whole.
+        return (entry.pane + 1) * pane_us(window_us) - 1 + window_us
+
+    def bytes_of(self, entry: PaneSums) -> int:
+        return RECORD_BYTES + PANE_BYTES * len(entry.older or ())
+
     def write(self, to: Writing) -> list[str]:
         pane, oldest = places(self.window_us, to.now)
         return [
             f"if {to.outcome} is not None:",
-            f" if (entry := {to.entry}): entry.add({pane}, {to.outcome}, {oldest})",
+            f" if (entry := {to.entry}):",
+            f"  if (more := entry.add({pane}, {to.outcome}, {oldest})): {to.memory}.weigh(more * PANE_BYTES)",
             " else:",
             *(f"  {line}" for line in to.put(f"PaneSums({pane}, {to.outcome})")),
         ]
@@ -92,8 +104,7 @@ class SumOperator(Operator[Sum | Avg]):
         return some_counted(node.op, node.value, memory, triggers, path)
 
     def window_us(self, node: Sum | Avg) -> int | None:
-        # The oldest pane counts whole.
-        return None if node.window_us is None else node.window_us + pane_us(node.window_us)
+        return node.window_us
 
 
 class AvgOperator(SumOperator):

@@ -9,11 +9,13 @@ from engine.language.condition import Previous
 class PreviousOperator(Operator[Previous]):
     """The latest event at which inner was true is the last event of the slice."""
 
+    only_next = True
+
     def memory(self, node: Previous) -> Memory:
         return Latest(node.inner)
 
     def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- as for other operators
-        return f"{read.born} < (entry := {read.entry}) and entry & NUMBER == {read.seen}"
+        return f"{read.born} < (entry := {read.entry}) and entry & EVENT == {read.seen}"
 
     def true_at(self, node: Previous, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)

@@ -4,7 +4,8 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.evaluation.state.storage.sizes import INTERNED_BYTES, key_bytes
+from engine.evaluation.key_sizes import key_bytes
+from engine.evaluation.state.storage.sizes import INTERNED_BYTES
 from engine.evaluation.state.storage.slots.shards import SHARDS, shrink
 
 _SHRUNK_EVERY: Final = 16

@@ -7,13 +7,14 @@ from struct import Struct
 from typing import Any, Final
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.memory import NEVER
 from engine.evaluation.state.aggregates.entries import Entries
 from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import row_length
-from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
+from engine.evaluation.state.storage.sizes import VALUE_BYTES
 from engine.evaluation.state.storage.slots.shards import SHARDS
 
 _DICT_MAX: Final = 64

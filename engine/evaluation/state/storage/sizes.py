@@ -5,7 +5,7 @@ on the state, not on the version of Python or the machine. The constants are tho
 containers at their average load.
 """
 
-from typing import Any, Final
+from typing import Final
 
 SLOT_BYTES: Final = 150
 """For each live key: its entries in the arrays of its table and in the dict of its shard, and its slot."""
@@ -36,21 +36,10 @@ STEP_BYTES: Final = 8 * RECORD_STEP
 VALUE_BYTES: Final = 130
 """For each value in a record of values, without the value: its entry in a dict, and its time."""
 
-KEY_BYTES_MAX: Final = 3600
-"""The most for a key or value of one fact: an integer of 4 000 digits. A text takes at most 1 100."""
-
 INTERNED_BYTES: Final = 130
 """For each different value in rows of values, without the value: its entry in a dict, and its number."""
 
 _ARRAY_BYTES: Final = 100
-_TUPLE_BYTES: Final = 56
-_REFERENCE_BYTES: Final = 8
-_FLOAT_BYTES: Final = 24
-_INT_BYTES: Final = 32
-_ASCII_BYTES: Final = 52
-_DIGITS_BYTES: Final = 40
-_TEXT_BYTES: Final = 76
-_LATIN_END, _BASIC_END = 1 << 8, 1 << 16
 
 
 def steps_bytes(length: int) -> int:
@@ -61,22 +50,3 @@ def steps_bytes(length: int) -> int:
 def array_bytes(length: int) -> int:
     """Return the size of an array of this many numbers."""
     return _ARRAY_BYTES + 8 * length
-
-
-def key_bytes(key: Any) -> int:
-    """Return the size of a key: a text, a number, its digits, or a tuple of those.
-
-    Any other scalar counts like an integer.
-    """
-    kind = type(key)
-    if kind is str:
-        if key.isascii():
-            return _ASCII_BYTES + len(key)
-        widest = ord(max(key))
-        wide = 1 if widest < _LATIN_END else 2 if widest < _BASIC_END else 4
-        return _TEXT_BYTES + wide * len(key)
-    if kind is tuple:
-        return _TUPLE_BYTES + _REFERENCE_BYTES * len(key) + sum(map(key_bytes, key))
-    if kind is bytes:
-        return _DIGITS_BYTES + len(key)
-    return _FLOAT_BYTES if kind is float else _INT_BYTES

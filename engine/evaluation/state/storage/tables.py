@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.memory import FOREVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
 from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS
-from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
+from engine.evaluation.state.storage.sizes import SLOT_BYTES
 from engine.evaluation.state.storage.slots.free_slots import FreeSlots
 from engine.evaluation.state.storage.slots.shards import SHARDS, shrink
 from engine.evaluation.state.storage.slots.sparse_entries import SparseEntries

@@ -20,8 +20,9 @@ from engine.evaluation.explanation.between_events.holdings import (
     seen_keys,
 )
 from engine.evaluation.explanation.between_events.standing import standing
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.rule_book import verdicts
-from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES, key_bytes
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body

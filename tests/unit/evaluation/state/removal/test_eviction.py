@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.state import slices
 from engine.evaluation.state.removal import eviction, expiry, minima
 from engine.evaluation.state.removal.expiry import page_until_us, until_us
 from engine.evaluation.state.storage import columns, pages
-from engine.evaluation.state.storage.sizes import (
-    ENTRY_BYTES,
-    SLOT_BYTES,
-    key_bytes,
-)
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES
 from tests.audit import keyed_bytes
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.remembering import RECORDS, TIMES

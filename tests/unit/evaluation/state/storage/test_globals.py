@@ -4,17 +4,12 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.key_sizes import KEY_BYTES_MAX
 from engine.evaluation.memory import NEVER, Kind, Recorded, Regime
 from engine.evaluation.state.aggregates.panes import Panes
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
-from engine.evaluation.state.storage.sizes import (
-    ENTRY_BYTES,
-    KEY_BYTES_MAX,
-    RECORD_BYTES,
-    STEP_BYTES,
-    VALUE_BYTES,
-)
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, RECORD_BYTES, STEP_BYTES, VALUE_BYTES
 from engine.evaluation.state.unkeyed import Globals, Keyless, most_bytes, new_records
 from tests.stores import Bucket
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine import Detector, Limits, Refusal
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.state.storage.sizes import key_bytes
+from engine.evaluation.key_sizes import key_bytes
 from tests.differential import fused
 
 FACTOR = 2

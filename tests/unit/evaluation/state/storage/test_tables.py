@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
+from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT
-from engine.evaluation.state.storage.sizes import SLOT_BYTES, START_BYTES, STARTS_BYTES, key_bytes
+from engine.evaluation.state.storage.sizes import SLOT_BYTES, START_BYTES, STARTS_BYTES
 from engine.evaluation.state.storage.slots.free_slots import FreeSlots
 from engine.evaluation.state.storage.slots.shards import shrink
 from engine.evaluation.state.storage.slots.sparse_entries import SparseEntries

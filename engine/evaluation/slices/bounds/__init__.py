@@ -1,0 +1,1 @@
+"""Bounds of what a detector remembers: expiry of slices, and eviction."""

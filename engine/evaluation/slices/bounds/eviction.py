@@ -1,0 +1,113 @@
+"""Evicts slices past the bounds on their number and size: expired ones first, then the longest unseen.
+
+Which slices are evicted depends only on what is remembered, so a restored detector goes on like the saved
+one.
+"""
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final, NamedTuple, Protocol
+
+from engine.evaluation.paths import Path
+from engine.evaluation.slices.bounds.tracked import Tracked
+from engine.evaluation.slices.slices import SHARDS, Slices
+
+NEAR_SHARE: Final = (7, 8)
+FAR_SHARE: Final = (3, 4)
+"""Tracking starts above the first share of a bound, and ends at the second."""
+
+SHARDS_AT_ONCE: Final = 2
+"""Each `hold` begins to track this many shards of each path."""
+
+DROPPED_AT_ONCE: Final = 256
+"""Each `hold` drops at most this many slices, in about a millisecond. An event seldom needs more than a few,
+but a bound that was lowered may be passed by very many."""
+
+
+class Evicted(NamedTuple):
+    """How many slices were evicted before they expired."""
+
+    by_number: int
+    by_bytes: int
+
+
+class Bounded(Protocol):
+    """What is bounded."""
+
+    slices: dict[Path, Slices]
+    live_max: int
+    bytes_max: int
+    tracking: bool
+    due: bool
+    live: int
+    keyed_bytes: int
+
+
+class Eviction:
+    """Holds the slices of a detector to its bounds."""
+
+    def __init__(self, bounded: Bounded) -> None:
+        self._bounded = bounded
+        self._tracked: dict[Path, Tracked] = {}
+
+    def hold(self, now_us: int) -> Evicted:
+        """Drop slices until the bounds hold, not too many at once, and count those that had not expired."""
+        bounded = self._bounded
+        if not bounded.tracking:
+            if not self._reached(NEAR_SHARE):
+                return Evicted(0, 0)
+            bounded.tracking = True
+        self._track(SHARDS if self._passed() else SHARDS_AT_ONCE)
+        by_number = by_bytes = 0
+        for _ in range(DROPPED_AT_ONCE):
+            passed = self._passed()
+            if not passed:
+                break
+            until_us, _, number, tracked = min(self._firsts(expiring=True), key=_in_order)
+            if until_us >= now_us:
+                _, _, number, tracked = min(self._firsts(expiring=False), key=_in_order)
+                by_number += passed == "number"
+                by_bytes += passed == "bytes"
+            tracked.drop(number)
+        bounded.due = bool(self._passed())
+        if not self._reached(FAR_SHARE):
+            self.renew()
+        return Evicted(by_number, by_bytes)
+
+    def renew(self) -> None:
+        """Track all slices anew, if a bound is near: call this after changes that no event made."""
+        self._tracked.clear()
+        self._bounded.tracking = False
+        for slices in self._bounded.slices.values():
+            slices.touched.clear()
+
+    def _passed(self) -> str:
+        bounded = self._bounded
+        if bounded.live > bounded.live_max:
+            return "number"
+        return "bytes" if bounded.keyed_bytes > bounded.bytes_max and bounded.live else ""
+
+    def _reached(self, share: tuple[int, int]) -> bool:
+        part, whole = share
+        bounded = self._bounded
+        many = whole * bounded.live > part * bounded.live_max
+        return many or whole * bounded.keyed_bytes > part * bounded.bytes_max
+
+    def _track(self, shards: int) -> None:
+        for path, slices in self._bounded.slices.items():
+            if not path:
+                continue
+            if path not in self._tracked:
+                self._tracked[path] = Tracked(slices)
+            if slices.touched:
+                self._tracked[path].update(dict.fromkeys(slices.touched))
+                slices.touched.clear()
+            self._tracked[path].take_in(shards)
+
+    def _firsts(self, *, expiring: bool) -> Iterable[tuple[int, tuple[str, ...], int, Tracked]]:
+        for tracked in self._tracked.values():
+            first, number = tracked.first_to_expire() if expiring else tracked.longest_unseen()
+            yield first, tracked.order, number, tracked
+
+
+_in_order: Final = itemgetter(slice(3))

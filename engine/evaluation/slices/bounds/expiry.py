@@ -1,0 +1,47 @@
+"""Drops what has expired, a few slices at a time, so that no event waits long."""
+
+from collections.abc import Hashable
+from typing import Final
+
+from engine.evaluation.slices.slices import SHARDS, Slices
+
+LOOKED_AT: Final = 128
+"""How many slices are looked at in a row, if the first of them has expired, or at every fourth call.
+
+At one call for 32 events, that is one slice an event at least: more than events can add for ever.
+"""
+
+_EVERY: Final = 4
+_SHARD_STEP: Final = 97
+"""Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
+
+
+class Expiry:
+    """Goes round the slices of one path."""
+
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
+        self._keys: list[Hashable] = []
+        self._visited = self._calls = 0
+
+    def drop_some(self, now_us: int) -> None:
+        """Drop those of the next slices that have expired, and expired entries of the others."""
+        self._calls += 1
+        if not self._keys:
+            self._visited += 1
+            self._keys = list(self._slices.shards[self._visited * _SHARD_STEP % SHARDS])
+        keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
+        if self._calls % _EVERY and keys and not self._drop_expired(keys.pop(), now_us):
+            return
+        for key in keys:
+            self._drop_expired(key, now_us)
+
+    def _drop_expired(self, key: Hashable, now_us: int) -> bool:
+        """Drop the slice of a key if it has expired, and tell whether it has."""
+        slice_ = self._slices.shards[hash(key) % SHARDS].get(key)
+        if slice_ is None:
+            return False
+        if self._slices.drop_expired(slice_, now_us):
+            self._slices.drop(key)
+            return True
+        return False

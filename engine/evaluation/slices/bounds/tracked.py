@@ -1,0 +1,76 @@
+"""The slices of one path near a bound: which expires first, and which has not been seen for longest.
+
+Tracked slices have numbers. Arrays have the expiry and the last event of each, and trees above them their
+minima. Far from the bounds nothing is tracked, and this costs nothing.
+"""
+
+from array import array
+from collections.abc import Hashable, Iterable
+
+from engine.evaluation.memory import FOREVER
+from engine.evaluation.paths import order_of
+from engine.evaluation.slices.slices import NUMBER, SEEN, SHARDS, Slices
+from engine.evaluation.state.removal.minima import Minima
+
+
+class Tracked:
+    """The tracked slices of one path."""
+
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
+        self.order = order_of(slices.path)
+        self._keys: list[Hashable] = []
+        self._free: list[int] = []
+        self._until_us, self._seen = array("q"), array("q")
+        self._first_to_expire, self._longest_unseen = Minima(self._until_us), Minima(self._seen)
+        self._shards = 0
+        """How many shards are tracked."""
+
+    def take_in(self, shards: int) -> None:
+        """Track more shards."""
+        for shard in self._slices.shards[self._shards : self._shards + shards]:
+            for key, slice_ in shard.items():
+                slice_[NUMBER] = -1
+                self._update(key)
+        self._shards = min(SHARDS, self._shards + shards)
+
+    def update(self, keys: Iterable[Hashable]) -> None:
+        """Update the slices of keys that events have touched."""
+        for key in keys:
+            if hash(key) % SHARDS < self._shards:
+                self._update(key)
+
+    def first_to_expire(self) -> tuple[int, int]:
+        """Return the last time at which the first slice to expire can matter, and its number."""
+        return self._first_to_expire.least()
+
+    def longest_unseen(self) -> tuple[int, int]:
+        """Return the last event of the slice that has not been seen for longest, and its number."""
+        return self._longest_unseen.least()
+
+    def drop(self, number: int) -> None:
+        """Drop a slice."""
+        key = self._keys[number]
+        self._slices.drop(key)
+        self._keys[number] = None
+        self._free.append(number)
+        self._set(number, FOREVER, FOREVER)
+
+    def _update(self, key: Hashable) -> None:
+        slice_ = self._slices.shards[hash(key) % SHARDS].get(key)
+        if slice_ is None:
+            return
+        number = slice_[NUMBER]
+        if number < 0 or number >= len(self._keys) or self._keys[number] != key:
+            number = slice_[NUMBER] = self._free.pop() if self._free else len(self._keys)
+            if number == len(self._keys):
+                self._keys.append(key)
+                self._until_us.append(FOREVER)
+                self._seen.append(FOREVER)
+            self._keys[number] = key
+        self._set(number, self._slices.until_us(slice_), slice_[SEEN])
+
+    def _set(self, number: int, until_us: int, seen: int) -> None:
+        self._until_us[number], self._seen[number] = until_us, seen
+        self._first_to_expire.changed(number)
+        self._longest_unseen.changed(number)
