@@ -23,8 +23,8 @@ VERSIONS: Final = ("3.11", "3.12", "3.13")
 
 # A version of Python brings compiled packages of its own (re2, msgspec, msgpack, httptools, uvloop). It
 # changes how code is compiled and how numbers, texts and files are written and read: the first tests see that
-# on each version. It also changes asyncio, ssl and argparse, when an object is let go of and what errors say.
-# Later versions keep such a change, so the newest one alone runs the others of these tests. What is in none
+# on each version. It also changes asyncio and ssl, when an object is let go of and what errors say. Later
+# versions keep such a change, so the newest one alone runs the others of these tests. What is in none
 # (explanations, sharing and eviction, placement, pages, benchmarks) is plain code above what is in them.
 _EACH: Final = (
     "tests/conformance",
@@ -38,11 +38,10 @@ _EACH: Final = (
 _NEWEST: Final = (
     *_EACH,
     "tests/property/language",
-    "tests/unit/language",
-    "tests/unit/evaluation/facts",
-    "tests/unit/evaluation/persistence",
+    "tests/unit/language/text",
+    "tests/unit/language/validation",
+    "tests/unit/evaluation/persistence/test_migrations.py",
     "tests/unit/runtime/activation",
-    "tests/unit/runtime/detector",
     "tests/unit/runtime/process",
     "tests/unit/runtime/transport",
     "tests/unit/cli/printing",
