@@ -27,6 +27,7 @@ def test_every_rule_is_taken_as_one_condition_and_all_of_them_by_one_detector() 
     assert Preparation(conditions, DEFAULT_LIMITS).work < 0.75 * DEFAULT_LIMITS.detector_preparation_max
 
 
+@pytest.mark.storm
 def test_the_longest_command_line_that_windows_takes_is_tried_against_all_of_them() -> None:
     work = PatternWork(DEFAULT_LIMITS)
     for rule in sigma_rules():

@@ -42,7 +42,7 @@ def accepted(*calls):
     return isinstance(found, Explained)
 
 
-@settings(max_examples=max(10, settings.default.max_examples // 4))
+@settings(max_examples=max(4, settings.default.max_examples // 4))
 @given(seed=st.integers(0, 2**32), clients=st.integers(1, 6), unanswered=st.sampled_from((0.0, 0.03, 0.1)))
 def test_a_history_with_a_real_order_is_accepted(seed, clients, unanswered):
     calls = history(seed, clients=clients, requests=30, unanswered=unanswered)
@@ -64,7 +64,7 @@ def test_each_defect_is_found(defect, unanswered, seed, scaled):
         assert any(isinstance(each, Unexplained) for each in found), number
 
 
-@settings(max_examples=max(10, settings.default.max_examples // 4))
+@settings(max_examples=max(4, settings.default.max_examples // 4))
 @given(seed=st.integers(0, 2**32), clients=st.integers(1, 6), unanswered=st.sampled_from((0.0, 0.03, 0.1)))
 def test_the_order_of_the_journal_explains_what_was_answered(seed, clients, unanswered):
     calls, journal = recorded(seed, clients=clients, requests=40, unanswered=unanswered)

@@ -223,15 +223,16 @@ def test_the_longest_line_is_read(tmp_path: Path) -> None:
         read(written(tmp_path, "e.ndjson", line + b"  \n"))
 
 
-def test_the_first_rows_are_bounded_in_size_too(tmp_path: Path) -> None:
-    # So many lines begin in the first megabyte, that their number would be no bound.
+def test_the_first_rows_are_bounded_in_size_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "READ_BYTES", 1 << 17)
+    # So many lines begin in what is read first, that their number would be no bound.
     told: list[str] = []
-    content = b"ts\n" + b"\n" * (1 << 20) + b"1\n" * 10 + b"7,%s\n" % (b"x" * 60_000) * 100
+    content = b"ts\n" + b"\n" * rows.READ_BYTES + b"1\n" * 10 + b"7,%s\n" % (b"x" * 60_000) * 10
     with pytest.raises(RecordingError, match="expected 1 cells, got 2"):
         read(written(tmp_path, "e.csv", content), tell=told.append, strict=True)
     assert told[0].endswith("from the first 10 rows: ts number")
-    many = b"1 ada\n" + b"1 " + b"x" * 200_000 + b"\n"
-    read(written(tmp_path, "e.log", b"\n" * (1 << 20) + many * 20), pattern=LOGINS, tell=told.append)
+    many = b"1 ada\n" + b"1 " + b"x" * 25_000 + b"\n"
+    read(written(tmp_path, "e.log", b"\n" * rows.READ_BYTES + many * 20), pattern=LOGINS, tell=told.append)
     assert told[1].endswith("from the first 12 rows: ts number, user text, n text")
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import os
 from pathlib import Path
 
 import click
@@ -9,7 +10,6 @@ from api.cli import main
 from api.cli.running.serve import serve
 from api.setting import Setting, option_of
 from api.settings import Settings, settings
-from tests.service_process import program
 
 
 def invoke(*arguments: str, **variables: str) -> Result:
@@ -88,19 +88,28 @@ def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> N
     assert len(chosen) == 1
 
 
+@pytest.fixture
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has no settings in the environment, because a service takes them out of it."""
+    for name in [name for name in os.environ if name.startswith("RULE_DETECTOR_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("_no_variables")
 def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
-    run = program("serve", "--port", "0", "--data", "/proc/data")
-    assert run.returncode == 1
+    run = invoke("serve", "--port", "0", "--data", "/proc/data")
+    assert run.exit_code == 1
     assert run.stderr.endswith(
         "rule-detector: the data folder /proc/data cannot be used: No such file or directory; "
         "name a folder that this user can create and write to\n"
     )
 
 
+@pytest.mark.usefixtures("_no_variables")
 def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     tmp_path.chmod(0o720)
-    run = program("serve", "--port", "0", "--data", str(tmp_path))
-    assert run.returncode == 1
+    run = invoke("serve", "--port", "0", "--data", str(tmp_path))
+    assert run.exit_code == 1
     assert f"chmod go-w {tmp_path}" in run.stderr
     assert list(tmp_path.iterdir()) == []
 

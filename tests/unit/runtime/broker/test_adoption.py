@@ -20,6 +20,9 @@ from tests.local_runtime.workers import LocalWorker
 
 pytestmark = pytest.mark.skipping_clock
 
+_LONG_S = 30
+"""How long a silent worker says nothing: longer than a start may take. All that runs meanwhile costs work."""
+
 
 def event(timestamp_ms: float) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": {}, "timestamp_ms": timestamp_ms}}).encode())
@@ -224,7 +227,7 @@ async def test_workers_on_the_node_that_was_lost_with_the_broker_are_hardly_wait
 
         async def silent(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
             if worker.node == "n":
-                await asyncio.sleep(1000)
+                await asyncio.sleep(_LONG_S)
             return await found(actors, worker)
 
         monkeypatch.setattr(LocalActors, "_found", silent)
@@ -243,7 +246,7 @@ async def test_workers_that_were_being_started_are_hardly_waited_for(tmp_path, m
         await until(lambda: service.actors.started)
 
         async def silent(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
-            await asyncio.sleep(1000)
+            await asyncio.sleep(_LONG_S)
             return worker
 
         monkeypatch.setattr(LocalActors, "_found", silent)

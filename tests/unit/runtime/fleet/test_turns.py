@@ -26,7 +26,7 @@ def each_takes(**seconds: float) -> Callable[[str], Awaitable[None]]:
     return wait
 
 
-SHORT = each_takes(handle=0.02)
+SHORT = each_takes(handle=0.05)
 
 
 class Callers:

@@ -50,9 +50,9 @@ def reloaded(detector: Detector) -> Detector:
     return Detector.load(detector.dump(), Detector.STATE_VERSION, limits=detector.limits)
 
 
-def test_a_thousand_rules_made_apart_come_to_have_the_memories_of_those_made_together() -> None:
+def test_many_rules_made_apart_come_to_have_the_memories_of_those_made_together() -> None:
     together, apart = Detector(), Detector()
-    for number in range(1_000):
+    for number in range(200):
         country = COUNTRIES[number % 8]
         rule = f'per user once within 10m (ok == true and once within 5m country == "{country}")'
         condition = parse(f"type == {number} and {rule}")
@@ -60,10 +60,10 @@ def test_a_thousand_rules_made_apart_come_to_have_the_memories_of_those_made_tog
             detector.add_rule(f"rule {number}", condition)
         apart.evaluate({"user": "a"}, number)
     assert len(together.state.stores) == 16
-    assert len(apart.state.stores) == 1_008
-    for number in range(1_000 // joining.JOINED_AT_ONCE + 1):
+    assert len(apart.state.stores) == 208
+    for number in range(200 // joining.JOINED_AT_ONCE + 1):
         # By then, all windows of the last rule have passed.
-        apart.evaluate({}, 1_000 + 15 * 60_000 + number)
+        apart.evaluate({}, 200 + 15 * 60_000 + number)
     assert len(apart.state.stores) == 16
     event = {"user": "a", "ok": True, "country": "FR", "type": 9}
     assert [rule["name"] for rule in apart.evaluate(event, 2_000_000)] == ["rule 9"]
