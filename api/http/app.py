@@ -17,6 +17,7 @@ from api.observability.log.throttle_log import ThrottleLog
 from api.observability.metrics_page import MetricsPage
 from api.observability.readiness import Readiness
 from api.observability.request_metrics import RequestMetrics
+from api.observability.tracing.tracing import tracing_for
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
@@ -47,6 +48,9 @@ class Application:
             router.add(path, "GET", _sending(page))
         router.add("/metrics", "GET", self.metrics_page.answer)
         self.quart.after_serving(self._handlers.close)
+        self._tracing = tracing_for(settings)
+        if self._tracing is not None:
+            self.quart.after_serving(self._tracing.close)
         authenticator = Authenticator(fleet, settings.bootstrap_token)
         self._streams = NdjsonStreams(settings, fleet, self._discard, authenticator, memory, deadline_s)
         self._timelines = TimelineStreams(fleet, authenticator)
@@ -57,6 +61,7 @@ class Application:
             self._metrics,
             timeout.RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
+            self._tracing,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,6 +80,8 @@ class Application:
         throttled = self.budget.take_throttled()
         self._metrics.count_throttled(throttled)
         self._throttle_log.note(throttled)
+        if self._tracing is not None:
+            self._metrics.count_spans(self._tracing.take_counts())
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +23,9 @@ from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening, listening_for_probes
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
+from api.setting import option_of
 from api.settings import Settings
+from api.settings_sources import TRACING_HINT, can_trace
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.cluster.nodes.head_patience import patience_warning
 from engine.runtime.cluster.nodes.node_trial import try_nodes
@@ -31,7 +34,7 @@ from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.process.environment import keep_needed
+from engine.runtime.process.environment import keep_needed, of_tracing
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.trial import try_folder
@@ -69,7 +72,9 @@ def run(settings: Settings, work: Work) -> None:
     UnsavedError.
     """
     logs.set_up(settings)
+    _refuse_tracing(settings)
     _interrupt_on_signals()
+    for_front_ends = {} if settings.otlp_endpoint is None else of_tracing()
     keep_needed()
     raise_limit()
     with (
@@ -84,6 +89,8 @@ def run(settings: Settings, work: Work) -> None:
             raise StartError(str(error)) from None
         with stopping_ray(ray):
             _interrupt_on_signals()
+            # Now that Ray runs, no worker inherits them.
+            os.environ.update(for_front_ends)
             if settings.ray_address != cluster.LOCAL:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -245,6 +252,13 @@ async def _fleet(
         unsaved = await fleet.close()
     if unsaved:
         raise UnsavedError("\n".join(unsaved))
+
+
+def _refuse_tracing(settings: Settings) -> None:
+    """Refuse to send spans where the packages for that are missing. Raises StartError."""
+    if settings.otlp_endpoint is not None and not can_trace():
+        option = option_of("otlp_endpoint")
+        raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
 
 
 def _refuse_folder(settings: Settings) -> None:

@@ -115,6 +115,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + "owners_fenced_total": "0x190 1x10"},
         {P + "owners_fenced_total": "1x200"},
     ),
+    "RuleDetectorSpansLost": (
+        {P + 'spans_total{outcome="lost"}': "0+5x200", P + 'spans_total{outcome="sent"}': "0x200"},
+        {P + 'spans_total{outcome="lost"}': "7x200", P + 'spans_total{outcome="sent"}': "0+5x200"},
+    ),
     "RuleDetectorKeysEvicted": (
         {P + 'keys_evicted_total{node="a"}': "0+5x200"},
         {P + 'keys_evicted_total{node="a"}': "9x200"},

@@ -12,8 +12,8 @@ from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.channels.detector_channel import DetectorChannel, Locate
 from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.calls import LEFT
+from engine.runtime.contract.requests.current_request import current_request
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.request_ids import REQUEST_ID
 from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
@@ -55,7 +55,7 @@ class Channels:
         waiting operation is dropped; one in flight may still be executed.
         """
         channel = self._channels.get(detector_id) or self._new_channel(detector_id)
-        request = channel.submit(operation, REQUEST_ID.get())
+        request = channel.submit(operation, current_request())
         try:
             return await request.answer
         finally:

@@ -16,6 +16,7 @@ from engine.runtime.contract.errors import (
     outcome_unknown,
     shutting_down,
 )
+from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -96,14 +97,14 @@ class DetectorChannel:
         deadline_s = self._mailbox.first_deadline_s()
         return 0.0 if deadline_s is None else self._loop.time() + self._settings.deadline_s - deadline_s
 
-    def submit(self, operation: Operation, request_id: str = "") -> Request:
+    def submit(self, operation: Operation, caller: CurrentRequest) -> Request:
         """Queue an operation behind all earlier ones; its answer arrives in the request's future.
 
         Raises DetectorUnavailable 1401. The caller releases the request in the end, answered or not. An
         operation that is in flight at its release may still be executed.
         """
         deadline_s = self._loop.time() + self._settings.deadline_s
-        request = Request(operation, self._loop.create_future(), deadline_s, request_id=request_id)
+        request = Request(operation, self._loop.create_future(), deadline_s, caller=caller)
         self._mailbox.admit(request)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline_s, self._expire)
@@ -114,6 +115,7 @@ class DetectorChannel:
     def release(self, request: Request) -> None:
         """Drop a request: it is answered, or its caller is gone."""
         request.release()
+        request.tell_times(request.deadline_s - self._settings.deadline_s, self._loop.time())
         if self._finding is not None and not len(self._mailbox):
             self._finding.cancel()
 
@@ -180,6 +182,7 @@ class DetectorChannel:
             return
         for request in batch:
             request.sent += 1
+            request.sent_at_s = self._sent_at_s
         self._in_flight_bytes = COPIES * sum([len(request.operation.payload) for request in batch])
         self._memory.requests += self._in_flight_bytes
         epoch = self._epoch

@@ -42,6 +42,7 @@ class Outcomes:
         match response:
             case Answered():
                 for request, answer in zip(batch, response.answers, strict=False):
+                    request.took = response.took
                     request.settle(answer)
                 if len(response.answers) < len(batch):
                     self._settle_rest(batch, response)
@@ -82,7 +83,7 @@ class Outcomes:
         message = f"an internal error; its reference in the log is {crash.reference}"
         failed = batch[done]
         operation = failed.operation.kind
-        fields = {"request": failed.request_id, "detector": self._detector_id, "operation": operation}
+        fields = {**failed.caller.fields, "detector": self._detector_id, "operation": operation}
         extra = {"fields": fields, "detail": crash.detail}
         _log.error("detector %s: %s", self._detector_id, message, extra=extra)
         failed.settle(Refused((Entry(INTERNAL, message),)))
@@ -126,12 +127,23 @@ class Outcomes:
         return message
 
     def _fields(self, batch: Sequence[Request]) -> dict[str, str]:
-        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight."""
-        ids = [request.request_id for request in batch if request.request_id]
-        more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
+        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight.
+
+        The ids of their traces are there if they have any.
+        """
         kinds = " ".join(sorted({request.operation.kind for request in batch}))
-        shown = " ".join(ids[:_IDS_LOGGED]) + more
-        return {"detector": self._detector_id, "operation": kinds, "requests": shown}
+        fields = {"detector": self._detector_id, "operation": kinds}
+        fields["requests"] = _shown([request.caller.id for request in batch])
+        if traces := _shown(list(dict.fromkeys(request.caller.trace_id for request in batch))):
+            fields["traces"] = traces
+        return fields
+
+
+def _shown(ids: Sequence[str]) -> str:
+    """Return the first of the ids that are not empty, and the number of the others."""
+    ids = [one for one in ids if one]
+    more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
+    return " ".join(ids[:_IDS_LOGGED]) + more
 
 
 def _unknown_outcome() -> DetectorUnavailable:

@@ -12,6 +12,7 @@ from engine.runtime.broker.channels.outcomes import Outcomes
 from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
 from engine.runtime.contract.failures import encode_failure
+from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Crash, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.messages import Answered, Failed, Moved, Refusing, Unavailable
@@ -77,7 +78,7 @@ async def test_an_operation_that_crashes_is_an_internal_error_and_later_ones_are
     outcomes, mailbox, caplog
 ):
     batch = sent_batch(mailbox, "", "", "")
-    batch[1].request_id = "r1"
+    batch[1].caller = CurrentRequest("r1")
     assert outcomes.settle(batch, Answered(1, [DONE], Crash("ab12", "Traceback")))
     message = "an internal error; its reference in the log is ab12"
     assert [outcome(request) for request in batch] == [DONE, Refused((Entry(1500, message),)), None]
@@ -104,7 +105,7 @@ async def test_after_the_loss_of_a_worker_only_requests_with_keys_are_sent_again
 async def test_the_log_names_at_most_ten_requests_of_a_lost_worker(outcomes, mailbox, caplog):
     batch = sent_batch(mailbox, *[""] * 13)
     for number, request in enumerate(batch[:12]):
-        request.request_id = f"r{number}"
+        request.caller = CurrentRequest(f"r{number}")
     outcomes.settle(batch, None)
     [record] = caplog.records
     assert record.getMessage() == "detector d1: its process died during requests"
