@@ -27,6 +27,7 @@ from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.nodes.head_patience import patience_warning
 from engine.runtime.cluster.nodes.node_trial import try_nodes
 from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
@@ -82,7 +83,9 @@ def run(settings: Settings, work: Work) -> None:
         listening(settings) as listeners,
         listening_for_probes(settings) as for_probes,
     ):
-        _refuse_folder(settings)
+        joins = settings.ray_address != cluster.LOCAL
+        if not joins:
+            _refuse_folder(settings, begin_folder)
         try:
             ray = start_ray(settings.ray_address, settings.join_timeout_s)
         except ClusterError as error:
@@ -91,7 +94,7 @@ def run(settings: Settings, work: Work) -> None:
             _interrupt_on_signals()
             # Now that Ray runs, no worker inherits them.
             os.environ.update(for_front_ends)
-            if settings.ray_address != cluster.LOCAL:
+            if joins:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_serve_watching(settings, listeners, for_probes, work, ray))
@@ -261,26 +264,32 @@ def _refuse_tracing(settings: Settings) -> None:
         raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
 
 
-def _refuse_folder(settings: Settings) -> None:
-    """Refuse an unusable data folder at once, before Ray takes seconds to start. Raises StartError.
+def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:
+    """Refuse an unusable data folder; return its id. Raises StartError.
 
-    The directory takes the lock itself, in a process that may run on another machine. So only a service with
-    an embedded Ray can try the lock beforehand. Trying waits a little for a service that is just ending.
+    A service with an embedded Ray does so at once, before Ray takes seconds to start. Of one that joins a
+    cluster, it depends on the cluster which folder is the right one. The directory takes the lock itself, in
+    a process that may run on another machine. So only a service with an embedded Ray can try the lock
+    beforehand. Trying waits a little for a service that is just ending.
     """
     wait_s = settings.runtime_settings().lock_wait_s
     try:
-        begin_folder(settings.data, lock_wait_s=wait_s, must_exist=settings.existing_data)
+        folder_id = begin(settings.data, lock_wait_s=wait_s, must_exist=settings.existing_data)
         for warning in try_folder(settings.data):
             _log.warning("%s", warning)
         if settings.ray_address == cluster.LOCAL:
             with FolderLock(settings.data, wait_s=wait_s):
-                return
+                pass
     except StorageError as error:
         raise StartError(str(error)) from None
+    return folder_id
 
 
 def _refuse_nodes(settings: Settings) -> None:
-    """Refuse a cluster with other versions, or a node that sees changes of others late. Raises StartError."""
+    """Refuse a cluster with other versions or another folder, or with a node that sees changes late.
+
+    Raises StartError.
+    """
     try:
         for warning in refuse_other_versions():
             _log.warning("%s", warning)
@@ -288,8 +297,9 @@ def _refuse_nodes(settings: Settings) -> None:
         raise StartError(str(error)) from None
     if (impatient := patience_warning()) is not None:
         _log.warning("%s", impatient)
+    folder_id = _refuse_folder(settings, begin_joined_folder)
     try:
-        for warning in try_nodes(settings.data, begin_folder(settings.data)):
+        for warning in try_nodes(settings.data, folder_id):
             _log.warning("%s", warning)
     except StorageError as error:
         raise StartError(str(error)) from None
