@@ -24,6 +24,7 @@ from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
 from engine.runtime.broker.broker import Status
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.memory_budget import EXPIRED, THROTTLED
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 
@@ -37,7 +38,8 @@ class Application:
         self.memory = memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
         self._fleet = fleet
         self._metrics = RequestMetrics()
-        self._throttle_log = ThrottleLog()
+        self._throttle_log = ThrottleLog("requests were refused with 1401", THROTTLED)
+        self._expired_log = ThrottleLog("requests got 1501 at their deadline", EXPIRED)
         self._discard = BodyDiscard(settings.max_discard_bytes)
         self.readiness = Readiness(fleet.status)
         self.metrics_page = MetricsPage(self._look)
@@ -80,6 +82,9 @@ class Application:
         throttled = self.budget.take_throttled()
         self._metrics.count_throttled(throttled)
         self._throttle_log.note(throttled)
+        expired = self.budget.take_expired()
+        self._metrics.count_expired(expired)
+        self._expired_log.note(expired)
         if self._tracing is not None:
             self._metrics.count_spans(self._tracing.take_counts())
         await self._fleet.add_counts(self._metrics.take())

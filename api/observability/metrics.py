@@ -15,6 +15,8 @@ from api.observability.cluster_metrics import cluster_families, cumulative
 from api.observability.request_metrics import (
     BOUNDS_S,
     CAUSES,
+    EXPIRED,
+    EXPIRED_CAUSES,
     OUT_OF_MEMORY,
     REFUSALS,
     REQUESTS,
@@ -80,6 +82,8 @@ class _Families(Collector):
         yield self._each(
             "throttled", "Requests that got 1401, by cause", THROTTLED, "cause", THROTTLED_CAUSES
         )
+        meaning = "Requests that got 1501 because they were not sent to their detector by their deadline"
+        yield self._each("expired", meaning, EXPIRED, "cause", EXPIRED_CAUSES)
         meaning = "Events because a front end had no memory left"
         yield self._each("front_end_out_of_memory", meaning, OUT_OF_MEMORY, "cause", CAUSES)
         yield self._each("spans", "Spans of requests, by outcome", SPANS, "outcome", SPAN_OUTCOMES)

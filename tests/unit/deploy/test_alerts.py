@@ -63,6 +63,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + 'requests_total{operation="evaluate",status="429"}': "0+1x200"},
         {P + 'requests_total{operation="evaluate",status="429"}': "7x200"},
     ),
+    "RuleDetectorDeadlines": (
+        {P + 'expired_total{cause="slots"}': "0+1x200"},
+        {P + 'expired_total{cause="slots"}': "7x200"},
+    ),
     "RuleDetectorActivationThrashing": (
         {P + "detectors_activated_total": "0+900x200"},
         {P + "detectors_activated_total": "0+600x200"},

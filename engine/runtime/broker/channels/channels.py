@@ -30,9 +30,16 @@ class Channels:
     """Passes operations on to detectors. For one event loop."""
 
     def __init__(
-        self, settings: RuntimeSettings, locate: Locate, connect: Connect, memory: MemoryBudget
+        self,
+        settings: RuntimeSettings,
+        locate: Locate,
+        connect: Connect,
+        memory: MemoryBudget,
+        waiting_for_slots: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
         self._settings = settings
+        self._waiting_for_slots = waiting_for_slots
         self._memory = memory
         self._locate = locate
         self._connect = connect
@@ -104,7 +111,12 @@ class Channels:
         if self._next_check is None:
             self._check_routes()
         channel = self._channels[detector_id] = DetectorChannel(
-            detector_id, self._settings, self._locate, self._reach, self._memory
+            detector_id,
+            self._settings,
+            self._locate,
+            self._reach,
+            self._memory,
+            waiting_for_slots=self._waiting_for_slots,
         )
         return channel
 

@@ -54,8 +54,12 @@ class DetectorChannel:
         locate: Locate,
         reach: Reach,
         memory: MemoryBudget,
+        *,
+        waiting_for_slots: Callable[[], int],
     ) -> None:
+        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
         self.detector_id = detector_id
+        self._waiting_for_slots = waiting_for_slots
         self._settings = settings
         self._locate = locate
         self._reach = reach
@@ -176,7 +180,7 @@ class DetectorChannel:
             self._go_on()
             return
         self._sent_at_s = self._loop.time()
-        self._outcomes.expire_waiting(self._sent_at_s, found=True)
+        self._outcomes.expire_waiting(self._sent_at_s, None)
         batch = self._in_flight = self._mailbox.take()
         if not batch:
             return
@@ -259,7 +263,8 @@ class DetectorChannel:
         """Answer the requests past their deadline, and schedule the next check."""
         self._timer = None
         now_s = self._loop.time()
-        self._outcomes.expire_waiting(now_s, found=self._client is not None)
+        is_found = self._client is not None
+        self._outcomes.expire_waiting(now_s, None if is_found else self._waiting_for_slots())
         # Requests in flight arrived first, so their deadlines are earlier than those of waiting ones.
         next_s = self._mailbox.first_deadline_s()
         for request in reversed(self._in_flight):

@@ -140,12 +140,13 @@ class Mailbox:
         """Return the earliest deadline, or None if nothing waits."""
         return next((request.deadline_s for request in self._queue if request.waits), None)
 
-    def expire(self, now_s: float) -> Iterator[Request]:
-        """Remove and yield the requests whose deadline has passed."""
+    def expire(self, now_s: float, cause: str) -> Iterator[Request]:
+        """Remove and yield the requests whose deadline has passed. Those never sent count: one of EXPIRED."""
         while self._queue and (not self._queue[0].waits or self._queue[0].deadline_s <= now_s):
             request = self._queue.popleft()
             if request.waits:
                 self._leave(request)
+                self._memory.expired[cause] += not request.sent
                 yield request
 
     def take_waiting(self) -> list[Request]:

@@ -8,6 +8,7 @@ from typing import Final
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
+from engine.runtime.broker.memory_budget import BUSY, SLOTS, STARTING_UP
 from engine.runtime.contract.errors import INTERNAL, STARTING, DetectorUnavailable, outcome_unknown
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import error_in
@@ -108,14 +109,20 @@ class Outcomes:
             error = make()
             request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
 
-    def expire_waiting(self, now_s: float, *, found: bool) -> None:
+    def expire_waiting(self, now_s: float, waiting_for_slots: int | None) -> None:
         """Refuse the requests that were not sent by their deadline; they are never sent.
 
-        `found` says whether the detector's worker is known.
+        `waiting_for_slots` says how many detectors wait for an activation slot because all are taken; None if
+        this one is active: its worker is known.
         """
-        state = "was busy with earlier requests" if found else "was starting"
+        cause, state = STARTING_UP, "was starting"
+        if waiting_for_slots is None:
+            cause, state = BUSY, "was busy with earlier requests"
+        elif waiting_for_slots:
+            cause = SLOTS
+            state += f": all slots for active detectors are taken, and {waiting_for_slots} wait for one"
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
-        for request in self._mailbox.expire(now_s):
+        for request in self._mailbox.expire(now_s, cause):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
             request.fail(_unknown_outcome() if request.sent else refusal)
 

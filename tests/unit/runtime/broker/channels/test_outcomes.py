@@ -9,7 +9,7 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import BUSY, SLOTS, STARTING_UP, MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.current_request import CurrentRequest
@@ -26,8 +26,13 @@ UNKNOWN = (1502, "the detector's process died; whether the event was evaluated i
 
 
 @pytest.fixture
-async def mailbox():
-    return Mailbox(SETTINGS, MemoryBudget(SETTINGS.memory_bytes_max))
+def memory():
+    return MemoryBudget(SETTINGS.memory_bytes_max)
+
+
+@pytest.fixture
+async def mailbox(memory):
+    return Mailbox(SETTINGS, memory)
 
 
 @pytest.fixture
@@ -162,23 +167,36 @@ async def test_an_error_of_the_worker_is_logged_and_callers_get_its_reference(ou
 
 
 @pytest.mark.parametrize(
-    ("found", "state"), [(False, "was starting"), (True, "was busy with earlier requests")]
+    ("waiting_for_slots", "told"),
+    [
+        (None, ("was busy with earlier requests", BUSY)),
+        (0, ("was starting", STARTING_UP)),
+        (3, ("was starting: all slots for active detectors are taken, and 3 wait for one", SLOTS)),
+    ],
 )
-async def test_a_request_past_its_deadline_learns_why_it_waited(outcomes, mailbox, found, state):
+async def test_a_request_past_its_deadline_learns_why_it_waited(
+    outcomes, mailbox, memory, waiting_for_slots, told
+):
+    state, cause = told
     batch = sent_batch(mailbox, "")
     outcomes.settle(batch, Moved(1))
-    outcomes.expire_waiting(9.9, found=found)
+    outcomes.expire_waiting(9.9, waiting_for_slots)
     assert outcome(batch[0]) is None
-    outcomes.expire_waiting(10.0, found=found)
+    outcomes.expire_waiting(10.0, waiting_for_slots)
     message = f"the deadline passed while the detector {state}; nothing was evaluated"
     assert outcome(batch[0]) == (1501, message)
+    assert memory.take_expired() == {cause: 1}
+    assert memory.take_expired() == {}
 
 
-async def test_a_request_that_waits_for_its_second_attempt_ends_with_an_unknown_outcome(outcomes, mailbox):
+async def test_a_request_that_waits_for_its_second_attempt_ends_with_an_unknown_outcome(
+    outcomes, mailbox, memory
+):
     batch = sent_batch(mailbox, "key", "key")
     outcomes.settle(batch, None)
     batch[1].deadline_s = 20.0
-    outcomes.expire_waiting(10.0, found=True)
+    outcomes.expire_waiting(10.0, None)
+    assert not memory.take_expired()[BUSY]
     outcomes.refuse_waiting(shutting_down)
     assert [outcome(request) for request in batch] == [UNKNOWN, UNKNOWN]
 
