@@ -9,8 +9,6 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 class HttpRequest(CurrentRequest):
     """A request of a caller. Its headers are searched for a trace only when that is asked for."""
 
-    __slots__ = ("headers",)
-
     def __init__(self, id_: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """The names of the headers are in lower case."""
         super().__init__(id_)

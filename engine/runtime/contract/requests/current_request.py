@@ -7,16 +7,16 @@ from typing import Final
 class CurrentRequest:
     """A request of a caller. Times are in seconds; None is not known, as where no detector was called."""
 
-    __slots__ = ("evaluated_s", "id", "queued_s", "synced_s")
+    # Of the class, because each request has to be made.
+    queued_s: float | None = None
+    """How long its calls to detectors waited until they were begun."""
+    evaluated_s: float | None = None
+    """How long the batches took in which they were executed, without the sync."""
+    synced_s: float | None = None
+    """How long it took to make these batches durable."""
 
     def __init__(self, id_: str = "") -> None:
         self.id = id_
-        self.queued_s: float | None = None
-        """How long its calls to detectors waited until they were begun."""
-        self.evaluated_s: float | None = None
-        """How long the batches took in which they were executed, without the sync."""
-        self.synced_s: float | None = None
-        """How long it took to make these batches durable."""
 
     @property
     def trace_id(self) -> str:
