@@ -21,7 +21,7 @@ _OF_EACH_SERVICE: Final = frozenset(
     {
         *("host", "port", "probe_port", "data", "existing_data", "front_ends"),
         *("ray_address", "bootstrap_token", "bootstrap_token_file"),
-        *("log_format", "log_level", "access_log", "slow_request_ms"),
+        *("log_format", "log_level", "access_log", "slow_request_ms", "otlp_endpoint"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
         *("max_header_bytes", "max_body_bytes", "max_batch_body_bytes"),
         *("max_memory_mb", "max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
@@ -30,6 +30,8 @@ _OF_EACH_SERVICE: Final = frozenset(
 """The settings that each service has for itself. Services on one data folder share all others."""
 _SECRET: Final = re.compile(r"[!-~]{32,}")
 """A bootstrap token; 32 random hexadecimal characters are 128 bits."""
+
+_ENDPOINT: Final = re.compile(r"https?://[!-~]+")
 
 
 def _setting(
@@ -82,6 +84,11 @@ class Settings:
         1000.0,
         "Log requests that take this many milliseconds or longer, at most 10 a second; 0 logs none.",
         least=0,
+    )
+    otlp_endpoint: str | None = _setting(
+        None,
+        "The OpenTelemetry collector that gets a span of each request, as http://127.0.0.1:4318 (OTLP over "
+        "HTTP). Needs the extra `tracing`. If not set, OTEL_EXPORTER_OTLP_ENDPOINT counts.",
     )
 
     max_detectors: int = _setting(100_000, "The maximum number of detectors.")
@@ -256,6 +263,10 @@ class Settings:
             defects.append(
                 "bootstrap_token: expected at least 32 visible ASCII characters without blanks "
                 "(`openssl rand -hex 32` makes some), since anyone who guesses it has full access"
+            )
+        if self.otlp_endpoint is not None and not _ENDPOINT.fullmatch(self.otlp_endpoint):
+            defects.append(
+                f"otlp_endpoint: expected http://HOST:PORT or https://…, got {self.otlp_endpoint!r}"
             )
         if self.max_ahead_ms > self.max_late_ms:
             defects.append(

@@ -1,12 +1,19 @@
 """Where the settings in force come from: options, the environment, and the file of the bootstrap token."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from api.secret_files import SecretFileError, read_secret
 from api.setting import PREFIX, SettingsError, variable_of
 from api.settings import Settings, settings
+
+_STANDARD_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""The variable that OpenTelemetry has for the collector's address."""
+
+TRACING_HINT: Final = "pip install 'rule-detector[tracing]'"
+"""How to install what sends spans."""
 
 _OTHER_VARIABLES: Final = frozenset(
     {PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"}
@@ -24,6 +31,8 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
         own: value for name, own in known.items() if (value := environment.get(variable_of(name)))
     }
     values |= {own: given[name] for name, own in known.items() if given.get(name) is not None}
+    if "otlp_endpoint" not in values and (endpoint := environment.get(_STANDARD_ENDPOINT)) and can_trace():
+        values["otlp_endpoint"] = endpoint
     defects = [f"{name}: no such setting" for name in given if name not in known]
     if "bootstrap_token" in values and "bootstrap_token_file" in values:
         defects.append("bootstrap_token_file: bootstrap_token is set too; only one of them can be")
@@ -45,6 +54,21 @@ def _names() -> dict[str, str]:
     """Return the setting of each name. Former names come first, so that a value under the new name wins."""
     former = {one.former_name: one.name for one in settings() if one.former_name}
     return former | {one.name: one.name for one in settings()}
+
+
+def can_trace() -> bool:
+    """Whether the packages of the extra `tracing` are installed."""
+    try:
+        return all(map(find_spec, ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")))
+    except ImportError:
+        return False
+
+
+def tracing_warning(environment: Mapping[str, str], chosen: Settings) -> str | None:
+    """Return what to say of a collector that is set for all programs, and that this one sends nothing."""
+    if chosen.otlp_endpoint is None and environment.get(_STANDARD_ENDPOINT):
+        return f"{_STANDARD_ENDPOINT} is set, but no spans are sent to it: {TRACING_HINT}"
+    return None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -17,12 +17,14 @@ from api.observability.log.throttle_log import ThrottleLog
 from api.observability.metrics_page import MetricsPage
 from api.observability.readiness import Readiness
 from api.observability.request_metrics import RequestMetrics
+from api.observability.tracing.tracing import tracing_for
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
 from engine.runtime.broker.broker import Status
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.memory_budget import EXPIRED, THROTTLED
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 
@@ -36,7 +38,8 @@ class Application:
         self.memory = memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
         self._fleet = fleet
         self._metrics = RequestMetrics()
-        self._throttle_log = ThrottleLog()
+        self._throttle_log = ThrottleLog("requests were refused with 1401", THROTTLED)
+        self._expired_log = ThrottleLog("requests got 1501 at their deadline", EXPIRED)
         self._discard = BodyDiscard(settings.max_discard_bytes)
         self.readiness = Readiness(fleet.status)
         self.metrics_page = MetricsPage(self._look)
@@ -47,6 +50,9 @@ class Application:
             router.add(path, "GET", _sending(page))
         router.add("/metrics", "GET", self.metrics_page.answer)
         self.quart.after_serving(self._handlers.close)
+        self._tracing = tracing_for(settings)
+        if self._tracing is not None:
+            self.quart.after_serving(self._tracing.close)
         authenticator = Authenticator(fleet, settings.bootstrap_token)
         self._streams = NdjsonStreams(settings, fleet, self._discard, authenticator, memory, deadline_s)
         self._timelines = TimelineStreams(fleet, authenticator)
@@ -57,6 +63,7 @@ class Application:
             self._metrics,
             timeout.RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
+            self._tracing,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,6 +82,11 @@ class Application:
         throttled = self.budget.take_throttled()
         self._metrics.count_throttled(throttled)
         self._throttle_log.note(throttled)
+        expired = self.budget.take_expired()
+        self._metrics.count_expired(expired)
+        self._expired_log.note(expired)
+        if self._tracing is not None:
+            self._metrics.count_spans(self._tracing.take_counts())
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 

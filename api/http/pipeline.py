@@ -10,12 +10,14 @@ from api.http.request.log import RequestLog, error_code
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
 from api.http.slow_path import STREAMS, SlowPath
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
+from api.observability.tracing.http_request import HttpRequest
+from api.observability.tracing.tracing import Tracing
 from api.schema.envelope import Response, error_response
 from api.server.asgi import CallerGone, Receive, Scope, Send
 from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
 from api.server.http1.request_ids import STATE as ID_STATE
-from engine.runtime.contract.requests.request_ids import REQUEST_ID
+from engine.runtime.contract.requests.current_request import begin_request
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,13 @@ class Pipeline:
     metrics: RequestMetrics
     timeouts: RequestTimeouts
     log: RequestLog
+    tracing: Tracing | None = None
+    """None if no spans are sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         state = scope.get("state", {})
-        REQUEST_ID.set(state.get(ID_STATE, b"").decode("ascii"))
+        begin_request(HttpRequest(state.get(ID_STATE, b"").decode("ascii"), scope["headers"]))
         request_timeout = RequestTimeout(self.timeouts, receive, state.get(STATE))
         try:
             with request_timeout:
@@ -69,6 +73,8 @@ class Pipeline:
         """Count a request, and log it if it is slow or all requests are logged."""
         elapsed_s = request_timeout.elapsed_s
         self.metrics.count(request_timeout.operation, status, elapsed_s)
+        if self.tracing is not None and request_timeout.is_authenticated:
+            self.tracing.note(scope, request_timeout.operation, status, error_code(body), elapsed_s)
         if elapsed_s >= self.log.from_s:
             # A stream may take any time, and callers without a token must not fill the log.
             may_be_slow = request_timeout.is_authenticated and request_timeout.operation not in STREAMS

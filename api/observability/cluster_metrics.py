@@ -37,6 +37,10 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         "1 while a detector worker is wanted for which no node has room.",
         lambda it: float(it.no_room != ""),
     ),
+    "detectors_waiting_for_slots": (
+        "Detectors that wait for one of the --max-resident slots because all are taken.",
+        lambda it: it.waiting_for_slots,
+    ),
     "detectors_activating": ("Detectors that are being activated.", lambda it: len(it.activating)),
     "front_ends": ("Front ends.", lambda it: len(it.front_ends)),
     "front_end_waiting_requests": (

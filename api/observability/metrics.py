@@ -1,7 +1,7 @@
 """The metrics in the text format of Prometheus."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
@@ -15,10 +15,14 @@ from api.observability.cluster_metrics import cluster_families, cumulative
 from api.observability.request_metrics import (
     BOUNDS_S,
     CAUSES,
+    EXPIRED,
+    EXPIRED_CAUSES,
     OUT_OF_MEMORY,
     REFUSALS,
     REQUESTS,
     SECONDS,
+    SPAN_OUTCOMES,
+    SPANS,
     THROTTLED,
     THROTTLED_CAUSES,
     WITHIN,
@@ -75,8 +79,14 @@ class _Families(Collector):
         )
         yield self._requests()
         yield self._refusals()
-        yield self._throttled()
-        yield self._out_of_memory()
+        yield self._each(
+            "throttled", "Requests that got 1401, by cause", THROTTLED, "cause", THROTTLED_CAUSES
+        )
+        meaning = "Requests that got 1501 because they were not sent to their detector by their deadline"
+        yield self._each("expired", meaning, EXPIRED, "cause", EXPIRED_CAUSES)
+        meaning = "Events because a front end had no memory left"
+        yield self._each("front_end_out_of_memory", meaning, OUT_OF_MEMORY, "cause", CAUSES)
+        yield self._each("spans", "Spans of requests, by outcome", SPANS, "outcome", SPAN_OUTCOMES)
         yield self._times()
         yield from cluster_families(self.cluster, PREFIX)
 
@@ -102,24 +112,12 @@ class _Families(Collector):
                 family.add_metric(name[1:], value)
         return family
 
-    def _throttled(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}throttled",
-            f"Requests that got 1401, by cause: {'; '.join(map(': '.join, THROTTLED_CAUSES.items()))}.",
-            labels=("cause",),
-        )
-        for cause in THROTTLED_CAUSES:
-            family.add_metric([cause], self.status.front_end_counts.get((THROTTLED, cause), 0))
-        return family
-
-    def _out_of_memory(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}front_end_out_of_memory",
-            f"Events because a front end had no memory left: {'; '.join(map(': '.join, CAUSES.items()))}.",
-            labels=("cause",),
-        )
-        for cause in CAUSES:
-            family.add_metric([cause], self.status.front_end_counts.get((OUT_OF_MEMORY, cause), 0))
+    def _each(self, name: str, meaning: str, counted: str, label: str, values: Mapping[str, str]) -> Metric:
+        """Return a counter with a label; each of its values has a meaning."""
+        meaning = f"{meaning}: {'; '.join(map(': '.join, values.items()))}."
+        family = CounterMetricFamily(f"{PREFIX}{name}", meaning, labels=(label,))
+        for value in values:
+            family.add_metric([value], self.status.front_end_counts.get((counted, value), 0))
         return family
 
     def _times(self) -> Metric:

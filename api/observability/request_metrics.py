@@ -34,6 +34,27 @@ THROTTLED_CAUSES: Final = {
 }
 """Why requests got 1401."""
 
+EXPIRED: Final = "expired"
+"""The count of requests that were not sent to their detector by their deadline, by cause."""
+EXPIRED_CAUSES: Final = {
+    "slots": "all slots of --max-resident were taken, and the detector was not active",
+    "starting": "the detector was being activated",
+    "busy": "it was busy with earlier requests",
+}
+"""What these requests waited for. They got 1501."""
+
+SPANS: Final = "spans"
+"""The count of spans, by what became of them."""
+SPANS_SENT: Final = "sent"
+SPANS_QUEUE_FULL: Final = "queue_full"
+SPANS_LOST: Final = "lost"
+SPAN_OUTCOMES: Final = {
+    SPANS_SENT: "the collector took them",
+    SPANS_LOST: "it did not take them",
+    SPANS_QUEUE_FULL: "they were dropped because too many waited for it",
+}
+"""What became of the spans of requests."""
+
 CALLER_GONE: Final = 499
 """The status that counts requests whose caller left before the end of the response. It is never sent."""
 
@@ -51,6 +72,8 @@ class RequestMetrics:
         self._causes: dict[str, int] = defaultdict(int)
         self._refusals: dict[tuple[str, int], int] = defaultdict(int)
         self._throttled: Counter[str] = Counter()
+        self._expired: Counter[str] = Counter()
+        self._spans: Counter[str] = Counter()
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         """Count a finished request."""
@@ -65,6 +88,14 @@ class RequestMetrics:
     def count_throttled(self, causes: Counter[str]) -> None:
         """Count requests that got 1401, by cause; one of THROTTLED_CAUSES."""
         self._throttled += causes
+
+    def count_expired(self, causes: Counter[str]) -> None:
+        """Count requests that were not sent by their deadline, by cause; one of EXPIRED_CAUSES."""
+        self._expired += causes
+
+    def count_spans(self, outcomes: Counter[str]) -> None:
+        """Count spans by what became of them; one of SPAN_OUTCOMES."""
+        self._spans += outcomes
 
     def count_cause(self, cause: str, count: int) -> None:
         """Count what happened because the memory was used up; one of CAUSES."""
@@ -84,6 +115,12 @@ class RequestMetrics:
             taken[REFUSALS, operation, str(code)] = count
         for cause, count in self._throttled.items():
             taken[THROTTLED, cause] = count
+        for cause, count in self._expired.items():
+            taken[EXPIRED, cause] = count
+        self._expired.clear()
+        for outcome, count in self._spans.items():
+            taken[SPANS, outcome] = count
+        self._spans.clear()
         self._refusals.clear()
         self._throttled.clear()
         self._causes.clear()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,8 +23,11 @@ from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening, listening_for_probes
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
+from api.setting import option_of
 from api.settings import Settings
+from api.settings_sources import TRACING_HINT, can_trace
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.nodes.head_patience import patience_warning
 from engine.runtime.cluster.nodes.node_trial import try_nodes
 from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
@@ -31,7 +35,7 @@ from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.process.environment import keep_needed
+from engine.runtime.process.environment import keep_needed, of_tracing
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.trial import try_folder
@@ -69,7 +73,9 @@ def run(settings: Settings, work: Work) -> None:
     UnsavedError.
     """
     logs.set_up(settings)
+    _refuse_tracing(settings)
     _interrupt_on_signals()
+    for_front_ends = {} if settings.otlp_endpoint is None else of_tracing()
     keep_needed()
     raise_limit()
     with (
@@ -77,14 +83,18 @@ def run(settings: Settings, work: Work) -> None:
         listening(settings) as listeners,
         listening_for_probes(settings) as for_probes,
     ):
-        _refuse_folder(settings)
+        joins = settings.ray_address != cluster.LOCAL
+        if not joins:
+            _refuse_folder(settings, begin_folder)
         try:
             ray = start_ray(settings.ray_address, settings.join_timeout_s)
         except ClusterError as error:
             raise StartError(str(error)) from None
         with stopping_ray(ray):
             _interrupt_on_signals()
-            if settings.ray_address != cluster.LOCAL:
+            # Now that Ray runs, no worker inherits them.
+            os.environ.update(for_front_ends)
+            if joins:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_serve_watching(settings, listeners, for_probes, work, ray))
@@ -247,26 +257,39 @@ async def _fleet(
         raise UnsavedError("\n".join(unsaved))
 
 
-def _refuse_folder(settings: Settings) -> None:
-    """Refuse an unusable data folder at once, before Ray takes seconds to start. Raises StartError.
+def _refuse_tracing(settings: Settings) -> None:
+    """Refuse to send spans where the packages for that are missing. Raises StartError."""
+    if settings.otlp_endpoint is not None and not can_trace():
+        option = option_of("otlp_endpoint")
+        raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
 
-    The directory takes the lock itself, in a process that may run on another machine. So only a service with
-    an embedded Ray can try the lock beforehand. Trying waits a little for a service that is just ending.
+
+def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:
+    """Refuse an unusable data folder; return its id. Raises StartError.
+
+    A service with an embedded Ray does so at once, before Ray takes seconds to start. Of one that joins a
+    cluster, it depends on the cluster which folder is the right one. The directory takes the lock itself, in
+    a process that may run on another machine. So only a service with an embedded Ray can try the lock
+    beforehand. Trying waits a little for a service that is just ending.
     """
     wait_s = settings.runtime_settings().lock_wait_s
     try:
-        begin_folder(settings.data, lock_wait_s=wait_s, must_exist=settings.existing_data)
+        folder_id = begin(settings.data, lock_wait_s=wait_s, must_exist=settings.existing_data)
         for warning in try_folder(settings.data):
             _log.warning("%s", warning)
         if settings.ray_address == cluster.LOCAL:
             with FolderLock(settings.data, wait_s=wait_s):
-                return
+                pass
     except StorageError as error:
         raise StartError(str(error)) from None
+    return folder_id
 
 
 def _refuse_nodes(settings: Settings) -> None:
-    """Refuse a cluster with other versions, or a node that sees changes of others late. Raises StartError."""
+    """Refuse a cluster with other versions or another folder, or with a node that sees changes late.
+
+    Raises StartError.
+    """
     try:
         for warning in refuse_other_versions():
             _log.warning("%s", warning)
@@ -274,8 +297,9 @@ def _refuse_nodes(settings: Settings) -> None:
         raise StartError(str(error)) from None
     if (impatient := patience_warning()) is not None:
         _log.warning("%s", impatient)
+    folder_id = _refuse_folder(settings, begin_joined_folder)
     try:
-        for warning in try_nodes(settings.data, begin_folder(settings.data)):
+        for warning in try_nodes(settings.data, folder_id):
             _log.warning("%s", warning)
     except StorageError as error:
         raise StartError(str(error)) from None

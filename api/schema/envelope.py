@@ -11,7 +11,7 @@ import msgspec
 from engine.evaluation.wire.events import Answer, BatchForm, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.requests.request_ids import REQUEST_ID
+from engine.runtime.contract.requests.current_request import current_request
 
 _log = logging.getLogger("rule_detector.api")
 
@@ -181,7 +181,7 @@ def entries_of(error: Exception) -> Sequence[Entry]:
             return [Entry(1502, message)]
         case _:
             reference = secrets.token_hex(6)
-            fields = {"request": REQUEST_ID.get()}
+            fields = current_request().fields
             _log.error("internal error %s", reference, exc_info=error, extra={"fields": fields})
             return [Entry(1500, f"an internal error; its reference is {reference}")]
 

@@ -10,7 +10,7 @@ from api.cli.failures import CommandError, warn
 from api.secret_files import readable_by_others
 from api.setting import Setting, SettingsError, option_of
 from api.settings import settings
-from api.settings_sources import settings_from, unknown_variables
+from api.settings_sources import settings_from, tracing_warning, unknown_variables
 
 
 def setting_option(setting: Setting) -> Callable[[Any], Any]:
@@ -59,6 +59,8 @@ def serve(**given: object) -> None:
         raise click.UsageError("\n".join(error.defects)) from None
     for name in unknown_variables(os.environ):
         warn(f"{name} is set, but there is no such setting")
+    if (warning := tracing_warning(os.environ, chosen)) is not None:
+        warn(warning)
     if given["bootstrap_token"] is not None:
         warn("everyone on this machine can read --bootstrap-token; --bootstrap-token-file keeps it secret")
     if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):

@@ -11,6 +11,7 @@ from api.http.request.head import canonical_path
 from api.observability.log.logs import FIELDS
 from api.server.http1.request_ids import STATE
 from api.settings import Settings
+from engine.runtime.contract.requests.current_request import current_request
 
 _log = logging.getLogger("rule_detector.requests")
 # The setting `access_log` alone decides, whatever the log level.
@@ -51,20 +52,25 @@ class RequestLog:
         body: bytes = b"",
         may_be_slow: bool = True,
     ) -> None:
-        """Log a request if it is to be logged. `body` is the beginning of its response."""
+        """Log the current request if it is to be logged. `body` is the beginning of its response."""
         is_slow = may_be_slow and elapsed_s >= self._slow_s
         if not self._all and not (is_slow and self._take_line()):
             return
         level = logging.WARNING if is_slow else logging.INFO
+        request = current_request()
         fields = {
             "request": request_id_of(scope),
+            "trace": request.trace_id,
             "method": scope["method"][:20],
             "path": _path(scope),
             "operation": operation,
             "detector": _detector(scope),
             "status": status,
             "code": error_code(body),
-            "took_ms": round(elapsed_s * 1000, 1),
+            "took_ms": _ms(elapsed_s),
+            "queued_ms": _ms(request.queued_s),
+            "evaluated_ms": _ms(request.evaluated_s),
+            "synced_ms": _ms(request.synced_s),
             "client": _client(scope),
             "agent": _agent(scope["headers"]),
             "left_out": self._left_out or None,
@@ -94,6 +100,10 @@ def error_code(body: bytes) -> int | None:
     """Return the first code of `errors` from the beginning of an envelope, None where there is none."""
     digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
     return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
 
 
 def _path(scope: Mapping[str, Any]) -> str:

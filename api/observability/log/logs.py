@@ -24,8 +24,8 @@ FIELDS: Final = "fields"
 DETAIL: Final = "detail"
 """The `extra` key of an error's text that came from another process."""
 
-_FOR_DEVELOPERS: Final = ("ray", "py.warnings")
-"""The loggers of Ray and of Python's warnings, which log at level debug only."""
+_FOR_DEVELOPERS: Final = ("ray", "opentelemetry", "py.warnings")
+"""The loggers of Ray, of OpenTelemetry and of Python's warnings, which log at level debug only."""
 _TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
 _HIDDEN: Final = "[hidden]"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")

@@ -314,7 +314,7 @@ class DetectorQueue:
         self._pass_on(taken, reply)
 
     def _pass_on(self, taken: list[Submission], reply: Reply) -> None:
-        self._waiting.answer(taken, reply)
+        self._waiting.answer(taken, reply, self._loop.time())
         if reply.crash is not None and reply.crash.lost:
             self._lose("an operation broke the engine")
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import Operation, Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_server import Outcome
 
@@ -29,6 +29,13 @@ class Submission:
     def release(self) -> None:
         """Drop the batch: its front end is gone."""
         self.done = True
+
+    def took(self, together: Took | None, now_s: float) -> Took | None:
+        """Return where its time went, given what was measured of the batches executed with it."""
+        if together is None:
+            return None
+        busy_s = together.evaluated_s + together.synced_s
+        return together._replace(waited_s=max(0.0, now_s - self.since_s - busy_s))
 
 
 class WaitingBatches:
@@ -67,7 +74,7 @@ class WaitingBatches:
         """Have batches that were taken, and not begun, be the first again."""
         self.submissions.extendleft(reversed(taken))
 
-    def answer(self, taken: list[Submission], reply: Reply) -> None:
+    def answer(self, taken: list[Submission], reply: Reply, now_s: float) -> None:
         """Give each batch its answers. A batch without any was not begun, and is the first one next time."""
         answers, crash = reply.answers, reply.crash
         assert answers or crash is not None, "a reply has at least one answer"
@@ -79,7 +86,7 @@ class WaitingBatches:
             if not own and crashed is None:
                 self.put_back(taken[number:])
                 return
-            submission.settle(Reply(own, crashed))
+            submission.settle(Reply(own, crashed, took=submission.took(reply.took, now_s)))
             if crashed is not None:
                 self.put_back(taken[number + 1 :])
                 return

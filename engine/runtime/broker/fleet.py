@@ -50,9 +50,11 @@ class Fleet:
         self.broker = broker
         self._settings = settings
         self.memory = MemoryBudget(settings.memory_bytes_max)
-        self.channels = Channels(settings, broker.route, connect, self.memory)
         self._shared = shared
-        self._cache = CatalogueCache(broker, settings)
+        self._cache = cache = CatalogueCache(broker, settings)
+        self.channels = Channels(
+            settings, broker.route, connect, self.memory, lambda: cache.waiting_for_slots
+        )
         self._lag = LoopLag()
         self._closing = False
         self.background = Background()

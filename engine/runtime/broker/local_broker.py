@@ -176,7 +176,7 @@ class LocalBroker(Broker):
         for warning in changes.warnings:
             if (problem := f"tokens and catalogue: {warning}") not in self._problems.lasting:
                 self._problems.note(problem)
-        return changes
+        return msgspec.structs.replace(changes, waiting_for_slots=self._slots.wanted)
 
     @property
     def term(self) -> int:
@@ -352,4 +352,6 @@ class LocalBroker(Broker):
 
     async def cluster(self) -> ClusterFigures:
         figures = await self._census.take()
-        return msgspec.structs.replace(figures, no_room=self._workers.no_room or "")
+        return msgspec.structs.replace(
+            figures, no_room=self._workers.no_room or "", waiting_for_slots=self._slots.wanted
+        )

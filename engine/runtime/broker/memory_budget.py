@@ -15,6 +15,8 @@ UNREAD_S: Final = 2.0
 
 QUEUE, BYTES, MEMORY, READING, ANSWERS = THROTTLED = ("queue", "bytes", "memory", "reading", "answers")
 """Why a request gets 1401."""
+SLOTS, STARTING_UP, BUSY = EXPIRED = ("slots", "starting", "busy")
+"""What a request waited for that was not sent to its detector by its deadline."""
 
 _SCAN_S: Final = 0.1
 """The interval between two searches for answers that nobody reads."""
@@ -60,6 +62,8 @@ class MemoryBudget:
     throttled: Counter[str] = field(default_factory=Counter)
     """How often this front end had no room for a request since `take_throttled`, by cause: THROTTLED. The
     limits of a detector's queue count, too."""
+    expired: Counter[str] = field(default_factory=Counter)
+    """How many requests were not sent by their deadline since `take_expired`, by cause: EXPIRED."""
     dropped: int = 0
     """How many connections were closed because of unread answers since `take_counts`."""
     _work_bytes_max: int = field(init=False)
@@ -158,6 +162,11 @@ class MemoryBudget:
     def take_throttled(self) -> Counter[str]:
         """Return how often there was no room for a request since the last call, by cause."""
         taken, self.throttled = self.throttled, Counter()
+        return taken
+
+    def take_expired(self) -> Counter[str]:
+        """Return how many requests were not sent by their deadline since the last call, by cause."""
+        taken, self.expired = self.expired, Counter()
         return taken
 
     def take_fallen(self) -> int:

@@ -59,6 +59,8 @@ class CatalogueCache:
         self._questions: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
+        self.waiting_for_slots = 0
+        """How many detectors waited for an activation slot at the directory's last answer."""
 
     # -- reads -----------------------------------------------------------------------------------------------
 
@@ -189,6 +191,7 @@ class CatalogueCache:
         changes = await self._source.changes(self._tokens.seen, self._detectors.seen)
         self._tokens.take(changes.tokens)
         self._detectors.take(changes.detectors)
+        self.waiting_for_slots = changes.waiting_for_slots
         # The answer is as old as the question: it may lack a revocation made while it was pending.
         self._heard_at_s = max(self._heard_at_s, begun_s)
 

@@ -20,6 +20,7 @@ from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.cluster.directory_watch import DirectoryWatch
+from engine.runtime.cluster.joined_folder import DIRECTORY
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
@@ -67,7 +68,7 @@ class RayDirectory:
             tokens_max=settings.tokens_max,
         )
         self._folder = str(data)
-        self._name = f"directory-{settings.folder_id}"
+        self._name = f"{DIRECTORY}{settings.folder_id}"
         remote: Any = ray.remote(**OPTIONS)(DirectoryActor)
         self._options = partial(remote.options, name=self._name, get_if_exists=True)
         self._arguments = settings, directory, self._shared_settings

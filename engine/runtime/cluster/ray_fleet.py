@@ -9,11 +9,11 @@ import msgspec
 from engine.runtime.broker.directory_service import LOOK
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.remote_broker import RemoteBroker
+from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.ray_directory import RayDirectory
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.messages import Note
-from snapshots.data_folder.identity import begin_folder
 
 
 def fleet_on_ray(
@@ -29,7 +29,7 @@ def fleet_on_ray(
     `shared_settings` are the settings that all services of the folder share, as text; those not in force are
     logged. Raises StorageError.
     """
-    folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
+    folder_id = begin_joined_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
     directory = RayDirectory(settings, shared_settings)
 

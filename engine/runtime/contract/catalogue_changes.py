@@ -62,3 +62,5 @@ class Changes(msgspec.Struct, frozen=True):
     """Names by id."""
     warnings: tuple[str, ...] = ()
     """What happened to the directory's files since they were opened."""
+    waiting_for_slots: int = 0
+    """How many detectors wait for an activation slot because all are taken."""

@@ -19,7 +19,7 @@ from engine.runtime.contract.measurements.measures import (
     Totals,
 )
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import EVALUATIONS, Operation, Reply
+from engine.runtime.contract.requests.operations import EVALUATIONS, Operation, Reply, Took
 from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.store import Store
@@ -31,6 +31,8 @@ class MeasuredActor(DetectorActor):
     def __init__(self, *arguments: Any, measures: Measures, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.measures = measures
+        self._journal_s = 0.0
+        """How long the last batch took to become durable."""
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         began_s = time.perf_counter()
@@ -42,10 +44,13 @@ class MeasuredActor(DetectorActor):
         active = self._active
         before = (0, 0, 0) if active is None else _totals(active)
         shadows_before = None if active is None or not active.detector.shadows else _tally(active)
+        self._journal_s = 0.0
         began_s = time.perf_counter()
         reply = super().handle(batch)
         measures = self.measures
-        measures.observe(BATCH_SECONDS, time.perf_counter() - began_s)
+        took_s = time.perf_counter() - began_s
+        reply.took = Took(0.0, took_s - self._journal_s, self._journal_s)
+        measures.observe(BATCH_SECONDS, took_s)
         measures.observe(BATCH_OPERATIONS, len(batch))
         if active is not None:
             measures.count_totals(before, _totals(active))
@@ -91,7 +96,8 @@ class MeasuredActor(DetectorActor):
         # These two run for every batch, and `activate` often: a context manager takes microseconds.
         began_s = time.perf_counter()
         missing = super()._make_durable(*arguments)
-        self.measures.observe(JOURNAL_SECONDS, time.perf_counter() - began_s)
+        self._journal_s = time.perf_counter() - began_s
+        self.measures.observe(JOURNAL_SECONDS, self._journal_s)
         return missing
 
     def _note_refusal(self, operation: Operation, refused: Refused) -> None:

@@ -1,7 +1,7 @@
 """What the processes of the service inherit of the environment in which it was started."""
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 _NAMES: Final = frozenset(
@@ -18,6 +18,15 @@ _NAMES: Final = frozenset(
 _PREFIXES: Final = ("LC_", "MALLOC_", "RAY_")
 _SECRET_PREFIXES: Final = ("RAY_REDIS_",)
 """The address and the password of a cluster's Redis, which only the cluster's head needs."""
+
+
+_OF_TRACING: Final = "OTEL_"
+"""The prefix of OpenTelemetry's own variables."""
+
+
+def of_tracing(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables of OpenTelemetry: only front ends need them, and some are secret."""
+    return {name: value for name, value in environment.items() if name.startswith(_OF_TRACING)}
 
 
 def keep_needed(environment: MutableMapping[str, str] = os.environ) -> None:

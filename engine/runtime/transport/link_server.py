@@ -155,7 +155,7 @@ class LinkServer:
     def _settle(self, number: int, outcome: Outcome) -> None:
         self._batches.pop(number, None)
         message: Response = (
-            Answered(number, outcome.answers, outcome.crash)
+            Answered(number, outcome.answers, outcome.crash, outcome.took)
             if isinstance(outcome, Reply)
             else _raised(number, outcome, "batch")
         )

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Entry
-from engine.runtime.contract.requests.operations import Crash, Operation
+from engine.runtime.contract.requests.operations import Crash, Operation, Took
 from engine.runtime.transport.frames import Payload
 
 
@@ -53,6 +53,8 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=5):
     number: int
     answers: list[Answer]
     crash: Crash | None = None
+    took: Took | None = None
+    """None from a worker of the release before."""
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=6):

@@ -1,5 +1,6 @@
 """Why callers are refused: by code and by cause in the metrics, and one line in ten seconds in the log."""
 
+import asyncio
 import json
 import logging
 from collections import Counter
@@ -10,8 +11,19 @@ import pytest
 
 from api.http.app import Application
 from api.observability.log.throttle_log import INTERVAL_S, ThrottleLog
+from api.observability.request_metrics import EXPIRED_CAUSES, THROTTLED_CAUSES
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import ANSWERS, BYTES, MEMORY, QUEUE, READING
+from engine.runtime.broker.memory_budget import (
+    ANSWERS,
+    BUSY,
+    BYTES,
+    EXPIRED,
+    MEMORY,
+    QUEUE,
+    READING,
+    SLOTS,
+    THROTTLED,
+)
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.observability.test_metrics import families
@@ -96,11 +108,58 @@ async def test_a_stream_that_an_error_ends_counts_as_refused(tmp_path: Path) -> 
         assert await counted(caller, "refusals", "operation", "code") == {("evaluate_stream", "1503"): 1}
 
 
+@pytest.mark.skipping_clock
+async def test_who_waits_for_a_slot_until_the_deadline_is_told_so_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no 1401: it may be the only request for its detector, and waits until its deadline."""
+    async with local_service(tmp_path, max_resident=1) as service:
+        caller = caller_of(tmp_path, service)
+        busy, *others = [await caller.detector() for _ in range(3)]
+        await caller.rule(busy, "a == 1")
+        actor = service.actors.with_detector(busy)
+        assert actor is not None
+        held = asyncio.Event()
+
+        async def hold(call: str) -> None:
+            if call == "handle":
+                held.set()
+                await asyncio.sleep(100)
+
+        actor.before = hold
+        holding = asyncio.create_task(caller.evaluate(busy, {"a": 1}, 0))
+        await held.wait()
+        # It waits behind the one that is under way.
+        behind = asyncio.create_task(caller.evaluate(busy, {"a": 1}, 0))
+        with caplog.at_level(logging.WARNING):
+            waiting = [asyncio.create_task(caller.evaluate(other, {"a": 1}, 0)) for other in others]
+            await asyncio.sleep(5)
+            assert await counted(caller, "detectors_waiting_for_slots") == {(): 2}
+            said = [await one for one in waiting]
+            assert [one.codes for one in [*said, await holding, await behind]] == [
+                [1501],
+                [1501],
+                [1502],
+                [1501],
+            ]
+            assert "all slots for active detectors are taken, and 2 wait for one" in said[0].texts[0]
+            assert "was busy with earlier requests" in (await behind).texts[0]
+            assert await counted(caller, "expired", "cause") == {(SLOTS,): 2, (BUSY,): 1}
+            assert await counted(caller, "throttled", "cause") == {}
+        (record,) = [one for one in caplog.records if "1501 at their deadline" in one.getMessage()]
+        assert record.fields == {"count": 3, SLOTS: 2, BUSY: 1}  # type: ignore[attr-defined]
+
+
+def test_each_cause_has_its_meaning() -> None:
+    assert tuple(THROTTLED_CAUSES) == THROTTLED
+    assert tuple(EXPIRED_CAUSES) == EXPIRED
+
+
 def test_refusals_are_logged_at_once_and_then_in_one_line_each_ten_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now_s = 50.0
-    log = ThrottleLog(lambda: now_s)
+    log = ThrottleLog("requests were refused with 1401", THROTTLED, lambda: now_s)
     with caplog.at_level(logging.WARNING):
         log.note(Counter())
         assert caplog.records == []

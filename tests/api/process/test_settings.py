@@ -6,10 +6,13 @@ from pathlib import Path
 import click
 import pytest
 
+from api import settings_sources
+from api.process import supervisor
 from api.process.front_end_process import decode_settings, encode_settings
+from api.process.listening import StartError
 from api.setting import SettingsError
 from api.settings import Settings, settings
-from api.settings_sources import settings_from, unknown_variables
+from api.settings_sources import settings_from, tracing_warning, unknown_variables
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.settings import RuntimeSettings
 
@@ -91,9 +94,52 @@ def test_what_is_given_comes_before_the_environment_and_that_before_the_default(
     assert (chosen.port, chosen.host, chosen.data, chosen.deadline_s) == (82, "::1", Path("x"), 30.0)
 
 
+STANDARD = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "found"),
+    [
+        ({}, {}, None),
+        ({}, STANDARD, "http://collector:4318"),
+        ({}, {**STANDARD, "RULE_DETECTOR_OTLP_ENDPOINT": "https://ours"}, "https://ours"),
+        ({"otlp_endpoint": "https://given"}, STANDARD, "https://given"),
+    ],
+)
+def test_the_collector_is_that_of_the_setting_or_else_that_of_all_programs(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], environment: dict[str, str], found: str | None
+) -> None:
+    monkeypatch.setattr(settings_sources, "can_trace", lambda: True)
+    chosen = settings_from(given, environment)
+    assert chosen.otlp_endpoint == found
+    assert tracing_warning(environment, chosen) is None
+
+
+def test_without_the_packages_a_collector_of_all_programs_is_left_alone_and_one_of_ours_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (settings_sources, supervisor):
+        monkeypatch.setattr(module, "can_trace", lambda: False)
+    chosen = settings_from({}, STANDARD)
+    assert chosen.otlp_endpoint is None
+    assert "no spans are sent to it: pip install" in str(tracing_warning(STANDARD, chosen))
+    supervisor._refuse_tracing(chosen)
+    with pytest.raises(
+        StartError, match="--otlp-endpoint needs packages that are not installed: pip install"
+    ):
+        supervisor._refuse_tracing(Settings(otlp_endpoint="http://collector:4318"))
+
+
+@pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://", "http://a b"])
+def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
+    with pytest.raises(SettingsError, match="otlp_endpoint: expected http://HOST:PORT"):
+        Settings(otlp_endpoint=endpoint)
+
+
 def test_every_setting_can_be_set_by_its_variable_and_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(STRONG)
     own = {"bootstrap_token": STRONG, "bootstrap_token_file": str(tmp_path / "secret")}
+    own["otlp_endpoint"] = "http://collector:4318"
     examples = {"integer range": "500", "float range": "2.5", "boolean": "yes", "text": "x", "path": "/x"}
     for setting in settings():
         value = "250" if setting.name in {"max_ahead_ms", "max_body_depth", "max_condition_depth"} else None

@@ -207,6 +207,8 @@ ELSEWHERE = {
     "test_connections_leave_descriptors_for_the_service_itself",
     "max_discard_bytes": "tests/api/http/wire/test_bodies_and_callers.py::"
     "test_an_endless_body_past_the_discard_leaves_no_task_behind",
+    "otlp_endpoint": "tests/api/observability/test_spans.py::"
+    "test_a_collector_gets_a_span_of_each_request_with_where_its_time_went",
     "port": "tests/integration/service/test_command_line.py::test_a_port_in_use_is_said",
     "probe_port": "tests/api/observability/test_probes.py::"
     "test_a_port_in_use_is_told_before_anything_else_is_started",

@@ -117,7 +117,7 @@ def test_an_unexpected_error_is_logged_under_the_reference_that_the_caller_gets(
     assert shown == {"code": 1500, "message": f"an internal error; its reference is {reference}"}
     assert re.fullmatch("[0-9a-f]{12}", reference)
     assert record.exc_info is not None
-    assert (record.levelname, record.exc_info[1], record.fields) == ("ERROR", error, {"request": ""})
+    assert (record.levelname, record.exc_info[1], record.fields) == ("ERROR", error, {})
 
 
 def test_every_code_is_reached_by_some_operation() -> None:

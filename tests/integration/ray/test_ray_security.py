@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from api.settings_sources import can_trace
 from tests import process_table
 from tests.service_process import Served, environment, served
 
@@ -27,6 +28,8 @@ PLANTED = {
     for name in ("AWS_SECRET_ACCESS_KEY", "https_proxy", "PGPASSWORD", "RAY_REDIS_PASSWORD", "PYTHON_SECRET")
 }
 """Secrets in the shell of whoever starts the service."""
+FOR_THE_COLLECTOR = secrets.token_hex(16)
+"""A secret that front ends need: what they send spans with."""
 IMPORTED = "imported"
 NOBODY = 65534
 UNAUTHENTICATED = "status 16"
@@ -66,6 +69,9 @@ def service() -> Iterator[Served]:
             "RAY_AUTH_TOKEN": KNOWN,
             "RULE_DETECTOR_BOOTSTRAP_TOKEN": BOOTSTRAP,
             "TMPDIR": str(temporary),
+            # Nothing listens there.
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+            "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={FOR_THE_COLLECTOR}",
             **PLANTED,
         }
         with served(folder, "--front-ends", "2", started_in=within, **opened) as running:
@@ -201,9 +207,13 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
     )
     hidden = {BOOTSTRAP, KNOWN, *PLANTED.values()}
     for pid in below:
-        inherited = process_table.environment(pid) + process_table.command(pid)
+        command = process_table.command(pid)
+        inherited = process_table.environment(pid) + command
         for secret in (*hidden, token):
-            assert secret not in inherited, process_table.command(pid)
+            assert secret not in inherited, command
+        is_front_end = "api.process.front_end_process" in command
+        assert (FOR_THE_COLLECTOR in inherited) == (is_front_end and can_trace()), command
+    hidden.add(FOR_THE_COLLECTOR)
     # Nor does Ray write one down.
     written = [path for path in token_file(service).parent.rglob("*") if path.is_file()]
     assert len(written) > 10

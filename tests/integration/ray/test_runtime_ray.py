@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import StorageError
+from snapshots.errors import StorageError, WrongFolder
 from tests.local_runtime.service import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
@@ -87,6 +87,19 @@ async def fired(fleet: Fleet, detector_id: str, timestamp_ms: float, **fields: A
     answer = await fleet.call(detector_id, event(timestamp_ms, **fields))
     assert isinstance(answer, Done), answer
     return [action["name"] for action in json.loads(answer.result)["actions"]]
+
+
+@contextlib.contextmanager
+def unmounted(folder: Path, meanwhile: Path) -> Iterator[None]:
+    """Have an empty folder in place of another one. It must stay empty."""
+    folder.rename(meanwhile)
+    folder.mkdir()
+    try:
+        yield
+        assert list(folder.iterdir()) == []
+    finally:
+        shutil.rmtree(folder)
+        meanwhile.rename(folder)
 
 
 def running_tasks() -> list[str]:
@@ -201,6 +214,18 @@ async def test_a_copy_of_a_folder_that_is_served_is_refused(
     shutil.copy(folder / "identity", tmp_path / "identity")
     with pytest.raises(StorageError, match="remove the file `identity` if it is a copy"):
         async with ray_fleet(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("kind", [TCP], indirect=True, ids=["tcp"])
+@pytest.mark.usefixtures("fleet")
+async def test_an_empty_mount_in_place_of_a_folder_that_is_served_is_refused_and_stays_empty(
+    ray_fleet: RayFleet, folder: Path, tmp_path: Path
+) -> None:
+    identity = begin_folder(folder)
+    said = f"it has no id, and the service's has the id {identity}"
+    with unmounted(folder, tmp_path / "right"), pytest.raises(WrongFolder, match=said):
+        async with ray_fleet(folder):
             pass
 
 

@@ -63,6 +63,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + 'requests_total{operation="evaluate",status="429"}': "0+1x200"},
         {P + 'requests_total{operation="evaluate",status="429"}': "7x200"},
     ),
+    "RuleDetectorDeadlines": (
+        {P + 'expired_total{cause="slots"}': "0+1x200"},
+        {P + 'expired_total{cause="slots"}': "7x200"},
+    ),
     "RuleDetectorActivationThrashing": (
         {P + "detectors_activated_total": "0+900x200"},
         {P + "detectors_activated_total": "0+600x200"},
@@ -114,6 +118,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "RuleDetectorOwnersFenced": (
         {P + "owners_fenced_total": "0x190 1x10"},
         {P + "owners_fenced_total": "1x200"},
+    ),
+    "RuleDetectorSpansLost": (
+        {P + 'spans_total{outcome="lost"}': "0+5x200", P + 'spans_total{outcome="sent"}': "0x200"},
+        {P + 'spans_total{outcome="lost"}': "7x200", P + 'spans_total{outcome="sent"}': "0+5x200"},
     ),
     "RuleDetectorKeysEvicted": (
         {P + 'keys_evicted_total{node="a"}': "0+5x200"},

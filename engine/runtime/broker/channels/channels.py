@@ -12,8 +12,8 @@ from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.channels.detector_channel import DetectorChannel, Locate
 from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.calls import LEFT
+from engine.runtime.contract.requests.current_request import current_request
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.request_ids import REQUEST_ID
 from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
@@ -30,9 +30,16 @@ class Channels:
     """Passes operations on to detectors. For one event loop."""
 
     def __init__(
-        self, settings: RuntimeSettings, locate: Locate, connect: Connect, memory: MemoryBudget
+        self,
+        settings: RuntimeSettings,
+        locate: Locate,
+        connect: Connect,
+        memory: MemoryBudget,
+        waiting_for_slots: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
         self._settings = settings
+        self._waiting_for_slots = waiting_for_slots
         self._memory = memory
         self._locate = locate
         self._connect = connect
@@ -55,7 +62,7 @@ class Channels:
         waiting operation is dropped; one in flight may still be executed.
         """
         channel = self._channels.get(detector_id) or self._new_channel(detector_id)
-        request = channel.submit(operation, REQUEST_ID.get())
+        request = channel.submit(operation, current_request())
         try:
             return await request.answer
         finally:
@@ -104,7 +111,12 @@ class Channels:
         if self._next_check is None:
             self._check_routes()
         channel = self._channels[detector_id] = DetectorChannel(
-            detector_id, self._settings, self._locate, self._reach, self._memory
+            detector_id,
+            self._settings,
+            self._locate,
+            self._reach,
+            self._memory,
+            waiting_for_slots=self._waiting_for_slots,
         )
         return channel
 

@@ -16,6 +16,7 @@ from engine.runtime.contract.errors import (
     outcome_unknown,
     shutting_down,
 )
+from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -53,8 +54,12 @@ class DetectorChannel:
         locate: Locate,
         reach: Reach,
         memory: MemoryBudget,
+        *,
+        waiting_for_slots: Callable[[], int],
     ) -> None:
+        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
         self.detector_id = detector_id
+        self._waiting_for_slots = waiting_for_slots
         self._settings = settings
         self._locate = locate
         self._reach = reach
@@ -96,14 +101,14 @@ class DetectorChannel:
         deadline_s = self._mailbox.first_deadline_s()
         return 0.0 if deadline_s is None else self._loop.time() + self._settings.deadline_s - deadline_s
 
-    def submit(self, operation: Operation, request_id: str = "") -> Request:
+    def submit(self, operation: Operation, caller: CurrentRequest) -> Request:
         """Queue an operation behind all earlier ones; its answer arrives in the request's future.
 
         Raises DetectorUnavailable 1401. The caller releases the request in the end, answered or not. An
         operation that is in flight at its release may still be executed.
         """
         deadline_s = self._loop.time() + self._settings.deadline_s
-        request = Request(operation, self._loop.create_future(), deadline_s, request_id=request_id)
+        request = Request(operation, self._loop.create_future(), deadline_s, caller=caller)
         self._mailbox.admit(request)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline_s, self._expire)
@@ -114,6 +119,7 @@ class DetectorChannel:
     def release(self, request: Request) -> None:
         """Drop a request: it is answered, or its caller is gone."""
         request.release()
+        request.tell_times(request.deadline_s - self._settings.deadline_s, self._loop.time())
         if self._finding is not None and not len(self._mailbox):
             self._finding.cancel()
 
@@ -174,12 +180,13 @@ class DetectorChannel:
             self._go_on()
             return
         self._sent_at_s = self._loop.time()
-        self._outcomes.expire_waiting(self._sent_at_s, found=True)
+        self._outcomes.expire_waiting(self._sent_at_s, None)
         batch = self._in_flight = self._mailbox.take()
         if not batch:
             return
         for request in batch:
             request.sent += 1
+            request.sent_at_s = self._sent_at_s
         self._in_flight_bytes = COPIES * sum([len(request.operation.payload) for request in batch])
         self._memory.requests += self._in_flight_bytes
         epoch = self._epoch
@@ -256,7 +263,8 @@ class DetectorChannel:
         """Answer the requests past their deadline, and schedule the next check."""
         self._timer = None
         now_s = self._loop.time()
-        self._outcomes.expire_waiting(now_s, found=self._client is not None)
+        is_found = self._client is not None
+        self._outcomes.expire_waiting(now_s, None if is_found else self._waiting_for_slots())
         # Requests in flight arrived first, so their deadlines are earlier than those of waiting ones.
         next_s = self._mailbox.first_deadline_s()
         for request in reversed(self._in_flight):

@@ -3,13 +3,14 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
-from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation
+from engine.runtime.contract.requests.current_request import CurrentRequest
+from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation, Took
 from engine.runtime.contract.settings import RuntimeSettings
 
 COPIES: Final = 2
@@ -27,10 +28,14 @@ class Request:
     answer: asyncio.Future[Answer]
     deadline_s: float
     waits: bool = False
-    request_id: str = ""
-    """The id of the HTTP request, for the log."""
+    caller: CurrentRequest = field(default_factory=CurrentRequest)
+    """The HTTP request, which is told where its time went."""
     sent: int = 0
     """How often it was sent to a worker."""
+    sent_at_s: float | None = None
+    """When it was sent last; None while it waits."""
+    took: Took | None = None
+    """Where its time went in the worker, once it is answered."""
     mailbox: "Mailbox | None" = None
     """The mailbox that admitted it."""
 
@@ -48,6 +53,14 @@ class Request:
         """Drop the request: it is answered, or its caller is gone."""
         if self.mailbox is not None:
             self.mailbox.release(self)
+
+    def tell_times(self, admitted_s: float, now_s: float) -> None:
+        """Tell its caller where the time went."""
+        queued_s = (now_s if self.sent_at_s is None else self.sent_at_s) - admitted_s
+        if (took := self.took) is None:
+            self.caller.add(queued_s, None, None)
+        else:
+            self.caller.add(queued_s + took.waited_s, took.evaluated_s, took.synced_s)
 
 
 class Mailbox:
@@ -119,6 +132,7 @@ class Mailbox:
         """Queue again, ahead of all others, requests that were taken but not executed."""
         for request in reversed(requests):
             if not request.answer.done():
+                request.sent_at_s = None
                 self._enter(request)
                 self._queue.appendleft(request)
 
@@ -126,12 +140,13 @@ class Mailbox:
         """Return the earliest deadline, or None if nothing waits."""
         return next((request.deadline_s for request in self._queue if request.waits), None)
 
-    def expire(self, now_s: float) -> Iterator[Request]:
-        """Remove and yield the requests whose deadline has passed."""
+    def expire(self, now_s: float, cause: str) -> Iterator[Request]:
+        """Remove and yield the requests whose deadline has passed. Those never sent count: one of EXPIRED."""
         while self._queue and (not self._queue[0].waits or self._queue[0].deadline_s <= now_s):
             request = self._queue.popleft()
             if request.waits:
                 self._leave(request)
+                self._memory.expired[cause] += not request.sent
                 yield request
 
     def take_waiting(self) -> list[Request]:

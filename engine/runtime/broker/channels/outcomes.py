@@ -8,6 +8,7 @@ from typing import Final
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
+from engine.runtime.broker.memory_budget import BUSY, SLOTS, STARTING_UP
 from engine.runtime.contract.errors import INTERNAL, STARTING, DetectorUnavailable, outcome_unknown
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import error_in
@@ -42,6 +43,7 @@ class Outcomes:
         match response:
             case Answered():
                 for request, answer in zip(batch, response.answers, strict=False):
+                    request.took = response.took
                     request.settle(answer)
                 if len(response.answers) < len(batch):
                     self._settle_rest(batch, response)
@@ -82,7 +84,7 @@ class Outcomes:
         message = f"an internal error; its reference in the log is {crash.reference}"
         failed = batch[done]
         operation = failed.operation.kind
-        fields = {"request": failed.request_id, "detector": self._detector_id, "operation": operation}
+        fields = {**failed.caller.fields, "detector": self._detector_id, "operation": operation}
         extra = {"fields": fields, "detail": crash.detail}
         _log.error("detector %s: %s", self._detector_id, message, extra=extra)
         failed.settle(Refused((Entry(INTERNAL, message),)))
@@ -107,14 +109,20 @@ class Outcomes:
             error = make()
             request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
 
-    def expire_waiting(self, now_s: float, *, found: bool) -> None:
+    def expire_waiting(self, now_s: float, waiting_for_slots: int | None) -> None:
         """Refuse the requests that were not sent by their deadline; they are never sent.
 
-        `found` says whether the detector's worker is known.
+        `waiting_for_slots` says how many detectors wait for an activation slot because all are taken; None if
+        this one is active: its worker is known.
         """
-        state = "was busy with earlier requests" if found else "was starting"
+        cause, state = STARTING_UP, "was starting"
+        if waiting_for_slots is None:
+            cause, state = BUSY, "was busy with earlier requests"
+        elif waiting_for_slots:
+            cause = SLOTS
+            state += f": all slots for active detectors are taken, and {waiting_for_slots} wait for one"
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
-        for request in self._mailbox.expire(now_s):
+        for request in self._mailbox.expire(now_s, cause):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
             request.fail(_unknown_outcome() if request.sent else refusal)
 
@@ -126,12 +134,23 @@ class Outcomes:
         return message
 
     def _fields(self, batch: Sequence[Request]) -> dict[str, str]:
-        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight."""
-        ids = [request.request_id for request in batch if request.request_id]
-        more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
+        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight.
+
+        The ids of their traces are there if they have any.
+        """
         kinds = " ".join(sorted({request.operation.kind for request in batch}))
-        shown = " ".join(ids[:_IDS_LOGGED]) + more
-        return {"detector": self._detector_id, "operation": kinds, "requests": shown}
+        fields = {"detector": self._detector_id, "operation": kinds}
+        fields["requests"] = _shown([request.caller.id for request in batch])
+        if traces := _shown(list(dict.fromkeys(request.caller.trace_id for request in batch))):
+            fields["traces"] = traces
+        return fields
+
+
+def _shown(ids: Sequence[str]) -> str:
+    """Return the first of the ids that are not empty, and the number of the others."""
+    ids = [one for one in ids if one]
+    more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
+    return " ".join(ids[:_IDS_LOGGED]) + more
 
 
 def _unknown_outcome() -> DetectorUnavailable:

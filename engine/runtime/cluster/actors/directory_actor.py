@@ -43,6 +43,10 @@ class DirectoryActor(ServingActor):
         self._lost = lost
         self._service: DirectoryService | None = None
 
+    def folder(self) -> str:
+        """Return the path of the data folder."""
+        return str(self._directory.data)
+
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike
         if self._service is None:
             broker = LocalBroker(

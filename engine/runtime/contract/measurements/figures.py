@@ -180,3 +180,5 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     broker_loop_lag_s: float = 0.0
     no_room: str = ""
     """The message that no node has room for a worker that is needed; empty if one has."""
+    waiting_for_slots: int = 0
+    """How many detectors wait for an activation slot because all are taken."""

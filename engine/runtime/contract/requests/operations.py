@@ -197,7 +197,18 @@ class Crash(msgspec.Struct, frozen=True):
         return cls(secrets.token_hex(6), trace, lost=not harmless)
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Took(NamedTuple):
+    """Where the time of a batch went in its worker, in seconds."""
+
+    waited_s: float
+    """From its arrival to its answers, without the two below: behind other batches, mostly."""
+    evaluated_s: float
+    """The execution of its operations, with those of the batches that were joined with it."""
+    synced_s: float
+    """Making all of them durable."""
+
+
+class Reply(msgspec.Struct):
     """The result of a batch: the answers of its first operations, in order.
 
     There are fewer answers than operations if the next operation crashed, or if the answers have reached the
@@ -216,3 +227,5 @@ class Reply(msgspec.Struct, frozen=True):
     """Why writes were refused; empty if they were not, None if the batch had none."""
     missing: str | None = None
     """A file of the journal that was removed or replaced; the detector must be saved at once."""
+    took: Took | None = None
+    """None if that was not measured."""

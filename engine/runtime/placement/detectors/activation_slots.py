@@ -70,6 +70,11 @@ class ActivationSlots:
         """The number of slots held."""
         return len(self._holders)
 
+    @property
+    def wanted(self) -> int:
+        """The number of detectors that wait for a slot although all slots are held; 0 if some are not."""
+        return len(self._waiting) if len(self._holders) >= self._slots else 0
+
     def open(self, slots: int, *, more_to_come: bool = True) -> None:
         """Set how many slots are open: at least one, at most all."""
         self._open = max(1, min(slots, self._slots))

@@ -94,6 +94,26 @@ async def test_a_place_goes_to_who_waits_longest():
     await tasks[1]
 
 
+async def test_who_waits_is_counted_once_all_places_are_taken_and_not_while_some_are_to_be_opened():
+    slots = ActivationSlots(2)
+    slots.open(1)
+    assert slots.wanted == 0
+    holder = await entered(slots)
+    tasks = [waiting_for(Someone(slots)) for _ in range(3)]
+    await settled()
+    assert slots.wanted == 0
+    slots.open(2)
+    await settled()
+    assert slots.wanted == 2
+    holder.release()
+    await settled()
+    assert slots.wanted == 1
+    for task in tasks:
+        task.cancel()
+    await settled()
+    assert slots.wanted == 0
+
+
 async def test_one_who_no_longer_waits_gets_no_place():
     slots = ActivationSlots(1)
     holder = await entered(slots)

@@ -1,6 +1,6 @@
 """What the processes of the service inherit."""
 
-from engine.runtime.process.environment import keep_needed
+from engine.runtime.process.environment import keep_needed, of_tracing
 
 
 def test_only_variables_that_something_needs_are_inherited() -> None:
@@ -26,8 +26,10 @@ def test_only_variables_that_something_needs_are_inherited() -> None:
         "PYTHON_API_KEY": "s",
         "RAY_REDIS_PASSWORD": "s",
         "LANGSMITH_API_KEY": "s",
+        "OTEL_EXPORTER_OTLP_HEADERS": "api-key=s",
         "path": "s",
     }
     environment = kept | secret
+    assert of_tracing(environment) == {"OTEL_EXPORTER_OTLP_HEADERS": "api-key=s"}
     keep_needed(environment)
     assert environment == kept

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
-from engine.runtime.broker.memory_budget import ANSWERS, BYTES, MEMORY, QUEUE, MemoryBudget
+from engine.runtime.broker.memory_budget import ANSWERS, BUSY, BYTES, MEMORY, QUEUE, MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -148,8 +148,8 @@ async def test_only_what_is_past_its_deadline_expires(waiting):
     waiting.admit(early)
     waiting.admit(late)
     assert waiting.first_deadline_s() == 1.0
-    assert list(waiting.expire(0.9)) == []
-    assert list(waiting.expire(1.0)) == [early]
+    assert list(waiting.expire(0.9, BUSY)) == []
+    assert list(waiting.expire(1.0, BUSY)) == [early]
     assert waiting.first_deadline_s() == 2.0
     assert waiting.take() == [late]
     assert waiting.first_deadline_s() is None

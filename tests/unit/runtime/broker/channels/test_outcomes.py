@@ -9,9 +9,10 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.channels.mailbox import Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import BUSY, SLOTS, STARTING_UP, MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
 from engine.runtime.contract.failures import encode_failure
+from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Crash, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.messages import Answered, Failed, Moved, Refusing, Unavailable
@@ -25,8 +26,13 @@ UNKNOWN = (1502, "the detector's process died; whether the event was evaluated i
 
 
 @pytest.fixture
-async def mailbox():
-    return Mailbox(SETTINGS, MemoryBudget(SETTINGS.memory_bytes_max))
+def memory():
+    return MemoryBudget(SETTINGS.memory_bytes_max)
+
+
+@pytest.fixture
+async def mailbox(memory):
+    return Mailbox(SETTINGS, memory)
 
 
 @pytest.fixture
@@ -77,7 +83,7 @@ async def test_an_operation_that_crashes_is_an_internal_error_and_later_ones_are
     outcomes, mailbox, caplog
 ):
     batch = sent_batch(mailbox, "", "", "")
-    batch[1].request_id = "r1"
+    batch[1].caller = CurrentRequest("r1")
     assert outcomes.settle(batch, Answered(1, [DONE], Crash("ab12", "Traceback")))
     message = "an internal error; its reference in the log is ab12"
     assert [outcome(request) for request in batch] == [DONE, Refused((Entry(1500, message),)), None]
@@ -104,7 +110,7 @@ async def test_after_the_loss_of_a_worker_only_requests_with_keys_are_sent_again
 async def test_the_log_names_at_most_ten_requests_of_a_lost_worker(outcomes, mailbox, caplog):
     batch = sent_batch(mailbox, *[""] * 13)
     for number, request in enumerate(batch[:12]):
-        request.request_id = f"r{number}"
+        request.caller = CurrentRequest(f"r{number}")
     outcomes.settle(batch, None)
     [record] = caplog.records
     assert record.getMessage() == "detector d1: its process died during requests"
@@ -161,23 +167,36 @@ async def test_an_error_of_the_worker_is_logged_and_callers_get_its_reference(ou
 
 
 @pytest.mark.parametrize(
-    ("found", "state"), [(False, "was starting"), (True, "was busy with earlier requests")]
+    ("waiting_for_slots", "told"),
+    [
+        (None, ("was busy with earlier requests", BUSY)),
+        (0, ("was starting", STARTING_UP)),
+        (3, ("was starting: all slots for active detectors are taken, and 3 wait for one", SLOTS)),
+    ],
 )
-async def test_a_request_past_its_deadline_learns_why_it_waited(outcomes, mailbox, found, state):
+async def test_a_request_past_its_deadline_learns_why_it_waited(
+    outcomes, mailbox, memory, waiting_for_slots, told
+):
+    state, cause = told
     batch = sent_batch(mailbox, "")
     outcomes.settle(batch, Moved(1))
-    outcomes.expire_waiting(9.9, found=found)
+    outcomes.expire_waiting(9.9, waiting_for_slots)
     assert outcome(batch[0]) is None
-    outcomes.expire_waiting(10.0, found=found)
+    outcomes.expire_waiting(10.0, waiting_for_slots)
     message = f"the deadline passed while the detector {state}; nothing was evaluated"
     assert outcome(batch[0]) == (1501, message)
+    assert memory.take_expired() == {cause: 1}
+    assert memory.take_expired() == {}
 
 
-async def test_a_request_that_waits_for_its_second_attempt_ends_with_an_unknown_outcome(outcomes, mailbox):
+async def test_a_request_that_waits_for_its_second_attempt_ends_with_an_unknown_outcome(
+    outcomes, mailbox, memory
+):
     batch = sent_batch(mailbox, "key", "key")
     outcomes.settle(batch, None)
     batch[1].deadline_s = 20.0
-    outcomes.expire_waiting(10.0, found=True)
+    outcomes.expire_waiting(10.0, None)
+    assert not memory.take_expired()[BUSY]
     outcomes.refuse_waiting(shutting_down)
     assert [outcome(request) for request in batch] == [UNKNOWN, UNKNOWN]
 

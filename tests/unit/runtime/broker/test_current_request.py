@@ -11,7 +11,7 @@ from engine.evaluation.wire.events import Refused
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.request_ids import REQUEST_ID
+from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
 from engine.runtime.detector import apply as apply_module
 from tests.local_runtime.service import front_end, local_service, until
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipping_clock
 
 async def asked(fleet: Fleet, detector_id: str, request_id: str, **fields: Any) -> Any:
     """Have an event evaluated for a request; for its own task."""
-    REQUEST_ID.set(request_id)
+    begin_request(CurrentRequest(request_id))
     body = json.dumps({"event": {"fields": fields, "timestamp_ms": 0}}).encode()
     try:
         return await fleet.call(detector_id, ops.evaluate(body))
@@ -80,3 +80,14 @@ async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
             await until(lambda: told(caplog, "its process died during requests"))
         (fields,) = told(caplog, "its process died during requests")
         assert fields == {"detector": detector_id, "operation": "evaluate", "requests": "one"}
+
+
+def test_a_request_in_several_calls_adds_up_their_times_and_says_what_it_does_not_know():
+    request = CurrentRequest("one")
+    assert (request.queued_s, request.evaluated_s, request.synced_s) == (None, None, None)
+    request.add(1.0, None, None)
+    assert (request.queued_s, request.evaluated_s, request.synced_s) == (1.0, None, None)
+    request.add(2.0, 0.5, 0.0)
+    request.add(0.0, 0.25, 3.0)
+    assert (request.queued_s, request.evaluated_s, request.synced_s) == (3.0, 0.75, 3.0)
+    assert CurrentRequest("").fields == {}

@@ -1,0 +1,108 @@
+"""The finished requests whose spans are not sent yet: a bounded queue, and the thread that sends them."""
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPANS_SENT
+from api.observability.tracing.http_request import HttpRequest
+
+_log = logging.getLogger(__name__)
+
+QUEUED_MAX: Final = 4096
+"""Further spans are dropped: a collector that is away must cost neither time nor much memory."""
+TOGETHER_MAX: Final = 128
+"""Encoding so many takes some milliseconds, during which this process serves no request."""
+_EVERY_S: Final = 1.0
+
+
+class FinishedRequest(NamedTuple):
+    """A request that a span tells of."""
+
+    request: HttpRequest
+    operation: str
+    method: str
+    path: bytes
+    status: int
+    code: int | None
+    """The first code of its errors."""
+    ended_ns: int
+    """The time of the wall clock, in nanoseconds since 1970."""
+    took_s: float
+
+
+class Sender(Protocol):
+    """Sends spans to a collector. May block for as long as that takes to answer."""
+
+    def send(self, finished: Sequence[FinishedRequest]) -> tuple[int, bool]:
+        """Return how many of the requests have spans, and whether the collector has taken all of these."""
+
+    def close(self) -> None:
+        """Have `send` return soon. Called from another thread."""
+
+
+class SpanQueue:
+    """Takes finished requests without ever waiting, and has their spans sent by a thread."""
+
+    def __init__(self, make: Callable[[], Sender]) -> None:
+        """`make` is called in the thread: importing the packages takes a while."""
+        self._make = make
+        self._sender: Sender | None = None
+        self._waiting: deque[FinishedRequest] = deque()
+        self._stir = threading.Event()
+        self._closing = False
+        self._full = 0
+        self._told: Counter[str] = Counter()
+        self._outcomes = Counter({SPANS_SENT: 0, SPANS_LOST: 0})
+        """What became of spans that were taken from the queue. Only the thread changes it."""
+        self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
+        self._thread.start()
+
+    def put(self, finished: FinishedRequest) -> None:
+        """Have the span of a request sent, unless too many wait."""
+        waiting = len(self._waiting)
+        if waiting >= QUEUED_MAX:
+            self._full += 1
+            return
+        self._waiting.append(finished)
+        if waiting >= TOGETHER_MAX and not self._stir.is_set():
+            self._stir.set()
+
+    def take_counts(self) -> Counter[str]:
+        """Return what became of spans since the last call, by outcome."""
+        total = self._outcomes + Counter({SPANS_QUEUE_FULL: self._full})
+        taken, self._told = total - self._told, total
+        if taken[SPANS_QUEUE_FULL]:
+            _log.warning("%d spans were dropped: %d others wait", taken[SPANS_QUEUE_FULL], len(self._waiting))
+        return taken
+
+    def close(self, within_s: float) -> None:
+        """Send what waits, for a limited time. Blocks meanwhile."""
+        self._closing = True
+        self._stir.set()
+        self._thread.join(within_s)
+        if self._thread.is_alive() and self._sender is not None:
+            self._sender.close()
+
+    def _run(self) -> None:
+        self._sender = self._make()
+        closing = False
+        while not closing:
+            self._stir.wait(_EVERY_S)
+            self._stir.clear()
+            closing = self._closing
+            while self._waiting:
+                self._send(self._sender)
+
+    def _send(self, sender: Sender) -> None:
+        together = min(len(self._waiting), TOGETHER_MAX)
+        try:
+            spans, taken = sender.send([self._waiting.popleft() for _ in range(together)])
+        except Exception:  # noqa: BLE001 -- the next spans may do
+            _log.exception("spans could not be made")
+            spans, taken = together, False
+        self._outcomes[SPANS_SENT if taken else SPANS_LOST] += spans
+        if not taken:
+            _log.warning("the collector has not taken %d spans", spans)
