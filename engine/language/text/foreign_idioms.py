@@ -67,7 +67,7 @@ class Place(NamedTuple):
 def place_of(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Place:
     """Return the surroundings of the word at an index."""
     before = words[max(0, failed - _LOOKED_AT) : failed]
-    return Place(before, words[failed], words[failed + 1 : failed + 1 + _LOOKED_AT], accepted)
+    return Place(before, words[failed], words[failed + 1 :][:_LOOKED_AT], accepted)
 
 
 def about_idiom(place: Place) -> Iterator[str]:

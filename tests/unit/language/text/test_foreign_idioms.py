@@ -126,6 +126,14 @@ def test_a_text_of_another_language_is_answered_with_what_to_write(text: str) ->
     parse(instead)
 
 
+@pytest.mark.parametrize("text", ["user not startswith 'a'", "per user, ip (a == 1)", "count(*) > 5"])
+def test_it_may_stand_anywhere_in_a_long_text(text: str) -> None:
+    others = " and ".join(["b == 1"] * 30)
+    instead = told(text).partition("; ")[2]
+    assert told(f"{text} and {others}").endswith(instead)
+    assert told(f"{others} and {text}").endswith(instead)
+
+
 @pytest.mark.parametrize("text", SAID)
 def test_a_text_of_another_language_is_answered_with_what_is_meant(text: str) -> None:
     assert SAID[text] in told(text)
