@@ -1,8 +1,11 @@
 """`rule-detector explain`: why rules of a running service would fire at an event, or not."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -11,12 +14,16 @@ from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
+from api.cli.options.vars_option import vars_option
 from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError
 from api.client import Client, ExplainedRule, calls
 from api.client.results import ExplainedRules
 from engine.language.diagnostics import Refusal
+
+_Asking = Callable[[str, str | None], calls.Call[list[ExplainedRule]]]
+"""Makes the call from the ids of a detector and of a rule."""
 
 
 @click.command(
@@ -41,6 +48,7 @@ Examples:
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector whose rules are explained.")
 @click.option("--rule", metavar="ID|NAME", help="Only this rule.")
 @reading_options
+@vars_option
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Format.  [default: text]"
 )
@@ -53,6 +61,7 @@ def explain(
     detector: str,
     rule: str | None,
     reading: ReadingOptions,
+    variables: dict[str, Any] | None,
     output: str,
 ) -> None:
     """Explain why rules would fire at an event, or not. Nothing is recorded.
@@ -64,7 +73,8 @@ def explain(
     looked up, the time of the event that settles a part, and until when it stays so if nothing else happens.
     """
     event = _event(file, number, reading)
-    result = _offline(data, detector, rule, event) if data else _asked(client, detector, rule, event)
+    call = partial(_call, event=event, variables=variables)
+    result = _offline(data, detector, rule, call) if data else _asked(client, detector, rule, call)
     if output == "json":
         click.echo(result)
         return
@@ -73,22 +83,22 @@ def explain(
             click.echo(line)
 
 
-def _asked(client: Client | None, detector: str, rule: str | None, event: RecordedEvent) -> bytes:
+def _asked(client: Client | None, detector: str, rule: str | None, call: _Asking) -> bytes:
     """Return the explanation of a running service. Raises ServiceError."""
     assert client is not None, "there is a client unless there is a data folder"
     chosen = find_detector(client, detector)
     rule_id = None if rule is None else find_rule(client, chosen.id, rule).id
-    return client.send(calls.raw(_call(chosen.id, event, rule_id)))
+    return client.send(calls.raw(call(chosen.id, rule_id)))
 
 
-def _offline(data: Path, detector: str, rule: str | None, event: RecordedEvent) -> bytes:
+def _offline(data: Path, detector: str, rule: str | None, call: _Asking) -> bytes:
     """Return the explanation of a detector in a data folder."""
     from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415 -- slow to import
     from engine.evaluation.wire.inspecting.explanations import explain_body  # noqa: PLC0415
 
     stored = stored_detector(data, detector)
     rule_id = None if rule is None else stored_rule_id(stored, rule)
-    body = _call(detector, event, rule_id).body
+    body = call(detector, rule_id).body
     assert body is not None, "it has an event"
     try:
         return explain_body(stored, body).result
@@ -96,8 +106,11 @@ def _offline(data: Path, detector: str, rule: str | None, event: RecordedEvent) 
         raise CommandError(str(refusal)) from None
 
 
-def _call(detector_id: str, event: RecordedEvent, rule_id: str | None) -> calls.Call[list[ExplainedRule]]:
-    return calls.explain(detector_id, msgspec.Raw(event.json), event.time_us / 1_000, rule_id=rule_id)
+def _call(
+    detector_id: str, rule_id: str | None, *, event: RecordedEvent, variables: dict[str, Any] | None
+) -> calls.Call[list[ExplainedRule]]:
+    time_ms = event.time_us / 1_000
+    return calls.explain(detector_id, msgspec.Raw(event.json), time_ms, variables, rule_id=rule_id)
 
 
 def _event(file: str, number: int, reading: ReadingOptions) -> RecordedEvent:

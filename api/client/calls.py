@@ -246,9 +246,12 @@ def evaluate(
     return Call("POST", _path("detectors", detector_id, "evaluate"), _with_messages(EventResult), body, key)
 
 
-def evaluate_batch(detector_id: str, events: Sequence[bytes], *, key: str = "") -> Call[list[EventResult]]:
-    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`."""
-    body = b'{"events":[' + b",".join(events) + b"]}"
+def evaluate_batch(
+    detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None, *, key: str = ""
+) -> Call[list[EventResult]]:
+    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables."""
+    context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
+    body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
     return Call(
         "POST", _path("detectors", detector_id, "evaluate", "batch"), _listed(BatchResults), body, key
     )

@@ -2,7 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
@@ -63,8 +72,10 @@ class _Service:
         for result in await self.evaluate_batch(detector_id, batches.take()):
             yield result
 
-    async def evaluate_batch(self, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
-        return await send_events(self._sender, detector_id, events)
+    async def evaluate_batch(
+        self, detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None
+    ) -> list[EventResult]:
+        return await send_events(self._sender, detector_id, events, variables)
 
     def stream(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
@@ -160,12 +171,14 @@ class Client:
         """
         return _results_of(self._service.evaluate_many(detector_id, events))
 
-    def evaluate_batch(self, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
+    def evaluate_batch(
+        self, detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None
+    ) -> list[EventResult]:
         """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and give one result for each.
 
-        Raises ServiceError.
+        `variables` are the `context.vars` of all of them. Raises ServiceError.
         """
-        return _result_of(self._service.evaluate_batch(detector_id, events))
+        return _result_of(self._service.evaluate_batch(detector_id, events, variables))
 
     def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Send events as they come, and yield one result for each while others are still being sent.

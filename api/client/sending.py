@@ -1,7 +1,7 @@
 """Sends events in batches of bounded size, each with an idempotency key; splits a batch that is refused."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -64,7 +64,12 @@ class Batches(Generic[T]):
         return batch
 
 
-async def send_events(sender: RetryingSender, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
+async def send_events(
+    sender: RetryingSender,
+    detector_id: str,
+    events: Sequence[bytes],
+    variables: Mapping[str, Any] | None = None,
+) -> list[EventResult]:
     """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`; give one result for each.
 
     Where one event causes a batch to be refused, halving finds it, and the others are still evaluated.
@@ -76,7 +81,7 @@ async def send_events(sender: RetryingSender, detector_id: str, events: Sequence
         batch = waiting.pop()
         try:
             # The key makes the request safe to retry.
-            call = evaluate_batch(detector_id, batch, key=secrets.token_hex(16))
+            call = evaluate_batch(detector_id, batch, variables, key=secrets.token_hex(16))
             given = await sender.carry_out(call)
         except ServiceError as error:
             if error.code not in _OF_THE_BODY:

@@ -79,6 +79,8 @@ MESSAGE_CODES: Final[dict[int, str]] = {
     2004: "A text was too long for patterns to be tried on it.",
     2005: "A rule's history begins anew.",
     2006: "A condition is valid, but probably not what was meant; the message says what to write.",
+    2007: "`timestamp_ms` is probably not in milliseconds: the detector's first event is before 1980 or "
+    "after 2100.",
 }
 """Every code of `messages`."""
 

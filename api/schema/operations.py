@@ -129,8 +129,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Evaluate many events in order",
         text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
         "is the same document, and the response is JSON. As NDJSON each line is the body of one "
-        "evaluation, and lines are answered while others are still arriving; a stream takes no "
-        "Idempotency-Key and no query.",
+        "evaluation, or its event alone, and lines are answered while others are still arriving; a stream "
+        "takes no Idempotency-Key and no query.",
         query=evaluations.BatchQuery,
         body=BatchBody,
         body_example={"events": [examples.EVENT], "context": {"vars": {}}},

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, cast
 
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.events.lateness import late, too_far_ahead, too_late
+from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ahead, too_late
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
@@ -37,7 +37,8 @@ class Observer(Protocol):
 class Detector(RuleBook):
     """Rules that are evaluated on a stream of events.
 
-    `now_us` gives the current time in microseconds since 1970; without it, events may be any time ahead.
+    `now_us` gives the current time in microseconds since 1970; without it, events may be any time ahead, and
+    no time is doubtful.
     `new_id` gives a new id at each call: 32 lower-case hexadecimal characters.
     """
 
@@ -146,6 +147,11 @@ class Detector(RuleBook):
         self.rule_set.lookups.forget()
 
     @property
+    def awaits_first(self) -> bool:
+        """Whether no event has set the clock yet, and there is a current time, so a time can be doubtful."""
+        return self.clock_us is None and self._now_us is not None
+
+    @property
     def answer_bytes_worst(self) -> int:
         """The most bytes of actions and warnings in the result of one event."""
         return self.rule_set.answer_bytes_worst
@@ -154,6 +160,7 @@ class Detector(RuleBook):
         """Evaluate events, and add their outcomes to those before them."""
         fired = outcomes.fired
         start = len(fired)
+        is_new = self.awaits_first
         end = start + len(events)
         # The stream has consumed a refused event, so the loop goes on with the event after it.
         left = iter(events)
@@ -176,6 +183,11 @@ class Detector(RuleBook):
         if self.rule_set.relations or self.rule_set.texts:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
+        if is_new and self.clock_us is not None:
+            # The first event that was not refused has set the clock.
+            first = next(place for place in range(start, end) if place not in outcomes.refused)
+            if doubts := not_milliseconds(events[first - start][1]):
+                outcomes.warn(first, doubts)
 
     def submit_clean_one(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
@@ -184,6 +196,7 @@ class Detector(RuleBook):
         sent = sent or _NOTHING
         self._observe(fields, timestamp_ms, sent)
         messages: list[Entry] = []
+        is_new = self.awaits_first
         self._messages = messages
         if self.rule_set.relations or self.rule_set.texts:
             messages += warnings_on(fields, sent, self.rule_set, self.limits)
@@ -191,6 +204,8 @@ class Detector(RuleBook):
             fired = self._evaluate(fields, timestamp_ms, sent)
         finally:
             self._messages = None
+        if is_new:
+            messages += not_milliseconds(timestamp_ms)
         messages.sort(key=lambda entry: entry.code)
         if fired:
             self.verdicts.note(self.events_seen, (fired,))

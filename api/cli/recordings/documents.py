@@ -137,6 +137,23 @@ def _event_in(text: bytes) -> dict[str, Any]:
     return fields
 
 
+def event_as_sent(fields: dict[str, Any]) -> tuple[dict[str, Any], float] | None:
+    """Return fields and `timestamp_ms` of an event as the service takes it; None for any other object.
+
+    It is alone, or the only member of the body of an evaluation.
+    """
+    match fields:
+        case {"event": dict(event)} if len(fields) == 1:
+            pass
+        case event:
+            pass
+    match event:
+        case {"fields": dict(inner), "timestamp_ms": int() | float() as time} if len(event) == 2:  # noqa: PLR2004
+            return inner, time
+        case _:
+            return None
+
+
 def _is_deeper(value: object, depth: int) -> bool:
     """Return whether objects and arrays are nested more than `depth` deep."""
     level: list[object] = [value]

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from api.cli.counted import counted
 from api.cli.recordings.columns import ColumnType
-from api.cli.recordings.documents import Row, document_rows, json_rows, reason_of
+from api.cli.recordings.documents import Row, document_rows, event_as_sent, json_rows, reason_of
 from api.cli.recordings.rows import READ_BYTES, csv_rows, pattern_rows
 from api.cli.recordings.skipping import HOPELESS, RecordingError, Skipping
 from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
@@ -150,16 +150,21 @@ class Recording:
             try:
                 for line, fields, text in rows:
                     time_us = 0
+                    sent = None if self._reading.time_field else event_as_sent(fields)
+                    if sent is not None:
+                        fields, text = sent[0], None  # noqa: PLW2901 -- the line is only around them
                     if self._reading.needs_time:
                         try:
-                            named = time_field or _time_field_of(fields)
-                            value = _looked_up(fields, named)
+                            named = "timestamp_ms" if sent else time_field or _time_field_of(fields)
+                            value = sent[1] if sent else _looked_up(fields, named)
                             time_us = times.microseconds_of(value, named)
                         except NotATimeError as error:
-                            hint = "" if skipping.has_events else _records_hint(fields)
+                            hint = _context_hint(fields)
+                            if not (hint or skipping.has_events):
+                                hint = _records_hint(fields)
                             skipping.skip(line, "without a time", str(error), hint)
                             continue
-                        time_field = named
+                        time_field = time_field if sent else named
                         if not skipping.has_events and is_number(value):
                             self._check_plausible(time_us, f"{self.name}, line {line}: `{named}` is {value}")
                     skipping.has_events = True
@@ -267,6 +272,13 @@ def _time_field_of(fields: Mapping[str, object]) -> str:
     raise NotATimeError(
         f"the event has none of {', '.join(TIME_FIELDS)}{there}; name the time field with --time-field"
     )
+
+
+def _context_hint(fields: Mapping[str, object]) -> str:
+    """Say how the vars of an event are given that is the body of an evaluation."""
+    if fields.keys() == {"event", "context"}:
+        return "; the context of a line is not read: remove it, and give its vars with --vars"
+    return ""
 
 
 def _records_hint(fields: Mapping[str, object]) -> str:

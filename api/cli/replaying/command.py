@@ -1,6 +1,7 @@
 """`rule-detector replay`: recorded events sent to a running service."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -10,6 +11,7 @@ from api.cli.lookup import add_rules, find_detector
 from api.cli.options.lateness_option import lateness_option
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
+from api.cli.options.vars_option import vars_option
 from api.cli.recordings.reading import ReadingOptions
 from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.run import Replay
@@ -33,6 +35,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
 @click.option("--create", is_flag=True, help="Create the detector if none has this id or name.")
 @reading_options
 @lateness_option("the events are sent in the order of the files")
+@vars_option
 @click.option(
     "--rules",
     "rule_files",
@@ -49,6 +52,7 @@ def replay(
     create: bool,
     reading: ReadingOptions,
     late_us_max: int | None,
+    variables: dict[str, Any] | None,
     rule_files: tuple[str, ...],
 ) -> None:
     """Send recorded events to a running service and print which rules fire.
@@ -80,7 +84,7 @@ def replay(
             f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules"
         )
     sorter = None if late_us_max is None else Sorter(late_us_max)
-    run = Replay(client, chosen.id, Console(), sorter=sorter)
+    run = Replay(client, chosen.id, Console(), sorter=sorter, variables=variables)
     try:
         failure = run.run(files, reading)
     except KeyboardInterrupt:

@@ -1,8 +1,8 @@
 """One replay: recordings sent through a detector, the progress shown, the rules that fired printed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -31,6 +31,8 @@ class Replay:
     report: FiringsReport = field(default_factory=FiringsReport)
     sorter: Sorter | None = None
     """Puts the events of all recordings in one order; without it, they are sent as they come."""
+    variables: Mapping[str, Any] | None = None
+    """The `context.vars` of every event."""
 
     def run(self, files: Sequence[str], reading: ReadingOptions) -> str | None:
         """Send the recordings one after another; give the error that stopped it, or None."""
@@ -50,7 +52,8 @@ class Replay:
         """Evaluate a batch and count its results. Raises ServiceError."""
         # The time is exact to the microsecond.
         sent = [Event(msgspec.Raw(event.json), event.time_us / 1_000).json() for event in batch]
-        for event, result in zip(batch, self.client.evaluate_batch(self.detector_id, sent), strict=True):
+        results = self.client.evaluate_batch(self.detector_id, sent, self.variables)
+        for event, result in zip(batch, results, strict=True):
             self.report.count(event, result)
 
     def show(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -11,6 +11,7 @@ from api.cli.counted import counted, duration_at_least
 from api.cli.failures import CommandError, warn
 from api.cli.options.lateness_option import lateness_option
 from api.cli.options.reading_options import reading_options
+from api.cli.options.vars_option import vars_option
 from api.cli.printing.tables import print_table
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.sorting import Sorter
@@ -44,6 +45,7 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @reading_options
 @lateness_option("files are sorted as far as some ten thousand waiting events allow; a pipe is not sorted")
+@vars_option
 @click.option(
     "--against", metavar="OLD", help="Compare with another version of the rules: show where only one fires."
 )
@@ -67,6 +69,7 @@ def trial(
     files: tuple[str, ...],
     reading: ReadingOptions,
     late_us_max: int | None,
+    variables: dict[str, Any] | None,
     against: str | None,
     shown_max: int,
     form: str,
@@ -99,13 +102,13 @@ def trial(
     sorter = Sorter(late_us_max) if late_us_max is not None or are_files(files) else None
     if explained is not None and at_line is not None:
         feeding = Feeding(reading, Console(stderr=True), sorter)
-        _explain(new, explained, at_line, files, feeding, against=old)
+        _explain(new, explained, at_line, files, feeding, against=old, variables=variables)
         return
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
-    mismatches = Mismatches(new)
+    mismatches = Mismatches(new, variables)
     with _output(form, target, shown_max, compared=old is not None) as tell:
-        run = Trial(new, tell, against=old)
+        run = Trial(new, tell, against=old, variables=variables)
 
         def take(batch: list[RecordedEvent]) -> None:
             for event in batch:
@@ -153,6 +156,7 @@ def _explain(
     feeding: Feeding,
     *,
     against: Sequence[NamedCondition] | None,
+    variables: dict[str, Any] | None,
 ) -> None:
     """Print why a rule fires at the event of a line, or not; in both versions if there are two."""
     found = [rule for rule in rules if rule.name == name]
@@ -165,7 +169,7 @@ def _explain(
             + (f"; did you mean {quoted(near)}?" if near else f": there are {there}")
         )
     # Rules do not influence each other, so the others need not run.
-    run = Trial(found, lambda _: None, against=old)
+    run = Trial(found, lambda _: None, against=old, variables=variables)
     shown: list[str] = []
 
     def take(batch: list[RecordedEvent]) -> None:

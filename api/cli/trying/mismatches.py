@@ -20,11 +20,12 @@ _VALUE_CHARS_MAX: Final = 1_000
 
 
 class Mismatches:
-    """Compares rules with the first events of a recording."""
+    """Compares rules with the first events of a recording, and with the variables of all of them."""
 
-    def __init__(self, rules: Iterable[NamedCondition]) -> None:
+    def __init__(self, rules: Iterable[NamedCondition], variables: Mapping[str, Any] | None = None) -> None:
         self._rules = list(rules)
         self._sample = Sample()
+        self._sample.add({}, variables or {})
         self._left = SAMPLE_EVENTS
         self._values: dict[str, set[str]] = {
             leaf.fact: set() for rule in self._rules for leaf, _ in _texts_of(rule)
@@ -51,7 +52,7 @@ class Mismatches:
         among = "" if self._left else f" (in the first {events} events)"
         for rule in self._rules:
             yield from (f"{rule.name}: {hint}" for hint in hints(rule.condition))
-            for warning in condition_warnings(rule.condition, self._sample):
+            for warning in condition_warnings(rule.condition, self._sample, relations=()):
                 yield f"{rule.name}: {warning.text}{among}"
             for leaf, text in _texts_of(rule):
                 values = self._values[leaf.fact]

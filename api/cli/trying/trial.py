@@ -71,9 +71,9 @@ class _Rules:
             names = [step if isinstance(step, str) else step.fact for step in steps]
             self.keys[one.name] = list(dict.fromkeys(names))
 
-    def key(self, rule: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def key(self, rule: str, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the facts that a rule is keyed by."""
-        return {key: value_of(split_name(key), fields, {}) for key in self.keys[rule]}
+        return {key: value_of(split_name(key), fields, sent) for key in self.keys[rule]}
 
 
 class Trial:
@@ -89,10 +89,13 @@ class Trial:
         tell: Callable[[Firing], None],
         *,
         against: Sequence[NamedCondition] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> None:
+        """`variables` are the `context.vars` of every event."""
         self._new = _Rules(rules)
         self._old = None if against is None else _Rules(against)
         self._tell = tell
+        self._variables = variables
         named = dict.fromkeys(rule.name for rule in [*rules, *(against or ())])
         self.tallies = {name: Tally(name) for name in named}
         self.events = 0
@@ -123,7 +126,9 @@ class Trial:
             if rules is None or not rules.keys:
                 continue
             try:
-                explanation = explain(rules.detector, event.fields, _milliseconds(event.time_us))
+                explanation = explain(
+                    rules.detector, event.fields, _milliseconds(event.time_us), self._variables
+                )
             except Refusal as refusal:
                 yield refusal.entries[0].message
                 return
@@ -142,7 +147,7 @@ class Trial:
         if self._old is None:
             for event, rules in zip(batch, new, strict=True):
                 for rule in rules:
-                    self._note(Firing(rule.name, self._new.key(rule.name, event.fields), event))
+                    self._note(Firing(rule.name, self._key(self._new, rule.name, event), event))
         else:
             for event, rules, before in zip(batch, new, self._fired(self._old, batch), strict=True):
                 if rules or before:
@@ -154,7 +159,10 @@ class Trial:
                 version = BOTH if name in new and name in old else NEW if name in new else OLD
                 rules = self._old if version is OLD else self._new
                 assert rules is not None
-                self._note(Firing(name, rules.key(name, event.fields), event, version))
+                self._note(Firing(name, self._key(rules, name, event), event, version))
+
+    def _key(self, rules: _Rules, name: str, event: RecordedEvent) -> dict[str, Any]:
+        return rules.key(name, event.fields, self._variables or {})
 
     def _note(self, firing: Firing) -> None:
         tally = self.tallies[firing.rule]
@@ -178,7 +186,8 @@ class Trial:
         """Return the rules that fire at each event; none where it is refused."""
         results: list[Fired] = []
         while len(results) < len(batch):
-            events = [(event.fields, _milliseconds(event.time_us), None) for event in batch[len(results) :]]
+            left = batch[len(results) :]
+            events = [(event.fields, _milliseconds(event.time_us), self._variables) for event in left]
             try:
                 results += rules.detector.evaluate_many(events)
             except BatchRefused as refusal:

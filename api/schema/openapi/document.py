@@ -57,7 +57,7 @@ _KEY: Final = {
 
 
 _LINES_SENT: Final = {
-    "schema": {"type": "string", "description": "The body of an evaluation in each line."},
+    "schema": {"type": "string", "description": "In each line the body of an evaluation, or its `event`."},
     "example": msgspec.json.encode({"event": EVENT}).decode() + "\n",
 }
 _LINES_ANSWERED: Final = {

@@ -7,7 +7,11 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 _DECADES_US: Final = 1_000_000_000_000_000
-"""An event that is later than 30 years probably has its time in seconds."""
+"""An event that is 30 years late or ahead probably has its time in another unit."""
+_PLAUSIBLE_FROM_MS: Final = 315_532_800_000
+"""The beginning of 1980. A time in seconds is before it until the year 11968."""
+_PLAUSIBLE_TO_MS: Final = 4_133_980_800_000
+"""The end of 2100. A time in microseconds is after it from February 1970 on."""
 
 _LATE: Final = re.compile(rb"the event came ([0-9]{1,16}(?:[.][0-9]{1,3})?) ms late")
 _GAP: Final = b"\0"
@@ -21,6 +25,15 @@ def late(late_us: int) -> Entry:
     return Entry(2001, f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time")
 
 
+def not_milliseconds(timestamp_ms: float) -> list[Entry]:
+    """Return the message about the time of a detector's first event, if the time is implausible."""
+    if _PLAUSIBLE_FROM_MS <= timestamp_ms < _PLAUSIBLE_TO_MS:
+        return []
+    when = "before 1980" if timestamp_ms < _PLAUSIBLE_FROM_MS else "after 2100"
+    said = f"the detector's first event is {when}: timestamp_ms counts milliseconds since 1970; it set the "
+    return [Entry(2007, f"{said}detector's clock, so send the right times to a new detector")]
+
+
 def too_late(late_us: int, limits: Limits) -> Refusal:
     """Return the Refusal for an event that is too late."""
     said = f"the event is {_ms(late_us)} ms late, at most {limits.late_ms_max} ms are accepted; "
@@ -32,7 +45,8 @@ def too_late(late_us: int, limits: Limits) -> Refusal:
 def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
     """Return the Refusal for an event that is too far ahead of the server's clock."""
     said = f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
-    return Refusal(Entry(1402, f"{said}at most {limits.ahead_ms_max} ms are accepted"))
+    hint = "; timestamp_ms counts milliseconds since 1970" if ahead_us > _DECADES_US else ""
+    return Refusal(Entry(1402, f"{said}at most {limits.ahead_ms_max} ms are accepted{hint}"))
 
 
 def without_lateness(messages: bytes) -> tuple[bytes, int]:

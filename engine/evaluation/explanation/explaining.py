@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.events.lateness import late
+from engine.evaluation.events.lateness import late, not_milliseconds
 from engine.evaluation.events.warnings import warnings_on
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.past.decisive_events import Temporal, settle, settled_since
@@ -142,6 +142,8 @@ def reading(
     clock_us = NEVER if detector.clock_us is None else detector.clock_us
     now_us = detector.time_of(stamped_us, clock_us)
     messages: list[Entry] = [] if stamped_us == now_us else [late(now_us - stamped_us)]
+    if detector.awaits_first:
+        messages += not_milliseconds(timestamp_ms)
     with reading_at(detector, now_us, fields, sent) as event:
         if detector.rule_set.relations or detector.rule_set.texts:
             messages += warnings_on(fields, sent, detector.rule_set, detector.limits)

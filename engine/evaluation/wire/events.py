@@ -73,6 +73,7 @@ FLAT_EVALUATE_DEPTH: Final = 3
 """The depth of such a body: an object with an event, which is an object with an object."""
 
 FLAT_EVALUATE: Final = msgspec.json.Decoder(FlatEvaluate)
+FLAT_EVENT: Final = msgspec.json.Decoder(FlatEvent)
 
 
 class _FlatBatch(BatchBody):
@@ -140,7 +141,14 @@ def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
             return flat
     decoded = decode(body, EvaluateBody, limits)
     if abs(decoded.event.timestamp_ms) > TIMESTAMP_MS_MAX:
-        check_timestamps([decoded.event], lambda _: "event")
+        check_timestamps([decoded.event], lambda _: "event.")
+    return decoded
+
+
+def decode_event(body: bytes, limits: Limits) -> EventBody:
+    """Decode an event that stands alone. Raises Refusal 1000, or 1001 with every violation."""
+    decoded = decode(body, EventBody, limits, narrow=FlatEvent)
+    check_timestamps([decoded], lambda _: "")
     return decoded
 
 
@@ -157,7 +165,7 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
         case _:
             assert_never(form)
     if not isinstance(decoded, _FlatBatch):
-        check_timestamps(decoded.events, lambda index: f"events[{index}]")
+        check_timestamps(decoded.events, lambda index: f"events[{index}].")
     return decoded
 
 
@@ -231,9 +239,9 @@ def _sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
 
 
 def check_timestamps(events: list[EventBody], place: Callable[[int], str]) -> None:
-    """Raise Refusal 1001 with every timestamp that is out of range, at the places given by index."""
+    """Raise Refusal 1001 with every timestamp out of range; `place` gives what precedes its name."""
     wild = [
-        Entry(1001, f"{place(index)}.timestamp_ms: expected a number from -8.64e15 to 8.64e15")
+        Entry(1001, f"{place(index)}timestamp_ms: expected a number from -8.64e15 to 8.64e15")
         for index, event in enumerate(events)
         if abs(event.timestamp_ms) > TIMESTAMP_MS_MAX
     ]

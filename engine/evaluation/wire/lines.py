@@ -1,4 +1,7 @@
-"""NDJSON bodies of evaluations: each line is decoded and answered by itself."""
+"""NDJSON bodies of evaluations: each line is decoded and answered by itself.
+
+A line is the body of an evaluation, or its event alone.
+"""
 
 import re
 from contextlib import suppress
@@ -9,9 +12,11 @@ from engine.evaluation.wire.bodies import check_count, check_digits, without_col
 from engine.evaluation.wire.events import (
     FLAT_EVALUATE,
     FLAT_EVALUATE_DEPTH,
+    FLAT_EVENT,
     Done,
     EvaluateBody,
     decode_evaluate,
+    decode_event,
     event_in,
 )
 from engine.evaluation.wire.numbers import are_costly
@@ -24,6 +29,9 @@ BLANKS = b" \t\r"
 _BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
 """What the decoder calls a line."""
 
+_EVENT_ALONE: Final = re.compile(rb'[ \t\r]*\{[ \t\r]*"(?:fields|timestamp_ms)"')
+"""Matches the beginning of a line that is an event alone."""
+
 
 def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
     """Decode each line that is not blank. A line that is invalid gives a Refusal."""
@@ -34,9 +42,16 @@ def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
         with suppress(ValueError, RecursionError, Refusal), without_collector(body):
             check_count(body, limits.body_values_max)
             check_digits(body, limits.digits_max)
-            flat = [] if are_costly(body) else FLAT_EVALUATE.decode_lines(body)
-            if len(flat) == len(lines):
-                return [*flat]
+            if are_costly(body):
+                pass
+            elif all(map(_EVENT_ALONE.match, lines)):
+                events = FLAT_EVENT.decode_lines(body)
+                if len(events) == len(lines):
+                    return [EvaluateBody(event) for event in events]
+            else:
+                flat = FLAT_EVALUATE.decode_lines(body)
+                if len(flat) == len(lines):
+                    return [*flat]
     return [_decoded(line, limits) for line in lines]
 
 
@@ -56,6 +71,8 @@ def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ..
 
 def _decoded(line: bytes, limits: Limits) -> EvaluateBody | Refusal:
     try:
+        if _EVENT_ALONE.match(line):
+            return EvaluateBody(decode_event(line, limits))
         return decode_evaluate(line, limits)
     except Refusal as refusal:
         return Refusal(*[Entry(entry.code, _BODY.sub("line", entry.message)) for entry in refusal.entries])

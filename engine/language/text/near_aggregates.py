@@ -20,9 +20,9 @@ def about_aggregates(words: Sequence[Word], failed: int, accepted: AbstractSet[s
     word = words[failed]
     before = [one.terminal for one in words[:failed]]
     compares = word.terminal == "WITHIN" or word.terminal in COMPARISON_TERMINALS
-    if word.terminal == "WITHIN" and {"AND", END} & accepted and _is_compared(before):
+    if word.terminal == "WITHIN" and {"AND", END} & accepted and is_compared(before):
         yield "the window precedes the comparison, as in `count(a == 1) within 10m > 5`"
-    if word.terminal == "STAR" and _is_compared(before):
+    if word.terminal == "STAR" and is_compared(before):
         yield "the number comes first, as in `0.5 * x`"
     match before:
         case [*_, "LPAR", _] if "WHERE" in accepted and word.terminal in OPERATOR_TERMINALS.values():
@@ -46,7 +46,7 @@ def is_after_where(words: Sequence[Word], index: int) -> bool:
     return before[-after - 3] == "PER"
 
 
-def _is_compared(before: Sequence[str]) -> bool:
+def is_compared(before: Sequence[str]) -> bool:
     """Return whether these terminals end with the comparison of an aggregate with a number or a fact."""
     terminals = [*before]
     while terminals and terminals[-1] in {*NAMES, "NUMBER", "STAR"}:

@@ -117,7 +117,8 @@ class _Reader:
         self._fail(*explain_character(self._source.text, self._words(), offset, trials))
 
     def _words(self) -> list[Word]:
-        return [Word(token.type, str(token), offset_of(token)) for token in self._tokens[: self._fed]]
+        """Return all words. Contextual keywords behind the one that was fed last are names as yet."""
+        return [Word(token.type, str(token), offset_of(token)) for token in self._tokens]
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
 from engine.language.operators import COMPARISONS, INEQUALITIES
+from engine.language.text.foreign_idioms import about_idiom, about_unfinished, place_of
 from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, KEYWORDS, in_backquotes, is_reserved
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
@@ -70,7 +71,6 @@ _MEANT_WORDS = {
     "notin": "not in",
     "has": "contains",
     "includes": "contains",
-    "like": "matches",
 }
 _UNIT_WORD = re.compile(
     r"(?P<ms>ms|millis(?:ec(?:ond)?s?)?)|(?P<s>s|sec(?:ond)?s?)|(?P<m>m|min(?:ute)?s?)"
@@ -104,7 +104,8 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Sy
     """Explain why the word at index `failed` is not accepted. The error may be a few words earlier."""
     word = words[failed]
     accepted = trials.accepted(failed)
-    suggestion = _other_spelling(word, accepted)
+    place = place_of(words, failed, accepted)
+    suggestion = next(about_idiom(place), "") or _other_spelling(word, accepted)
     if suggestion:
         return _explanation(word, accepted, suggestion)
     if "AND" not in accepted and is_after_where(words, failed):
@@ -147,10 +148,14 @@ def explain_character(text: str, words: Sequence[Word], offset: int, trials: Tri
         start -= 1
     whole = _WORD_RUN.match(text, start)
     suggestion = ""
-    if whole and whole.end() > offset:
+    if whole and whole.end() > offset and whole[0].strip("-."):
         suggestion = f"such a name needs backquotes: {in_backquotes(whole[0])}"
     if whole and whole[0] == "$":
         suggestion = "the name follows its `$` directly"
+    if char == "/" and "STRING" in accepted:
+        suggestion = "a regular expression stands in single quotes, as in `x matches '^a'`"
+    if char == "{" and "OPEN" in accepted:
+        suggestion = "a list stands in brackets, as in `x in [1, 2]`"
     return _explanation(Word("", char, offset), accepted, suggestion)
 
 
@@ -211,7 +216,7 @@ def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[i
         for keyword in sorted(_ALL_KEYWORDS):
             typos = edit_distance(word.text, keyword)
             if (
-                typos <= typos_max(word.text)
+                typos <= min(typos_max(word.text), typos_max(keyword))
                 and keyword != word.text
                 and keyword.upper() in accepted
                 and trials.continues(index, keyword.upper(), failed)
@@ -252,6 +257,7 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
         case _ if word.terminal in NAMES and "STRING" in accepted:
             yield f'a bare word is a name; write the string as "{word.text}"'
     yield from about_aggregates(words, failed, accepted)
+    yield from about_unfinished(place_of(words, failed, accepted))
     if word.terminal == "DURATION":
         yield 'a duration is only allowed after "within" or "for"'
 

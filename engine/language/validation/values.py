@@ -9,6 +9,7 @@ from engine.language.diagnostics import BAD_PATTERN, did_you_mean, json_type, qu
 from engine.language.limits import Limits
 from engine.language.literals import is_text
 from engine.language.operators import COUNT_MAX, LARGEST, OPERATORS, Operand
+from engine.language.validation.networks import is_network, pattern_of_network
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
 from engine.patterns.compiled_pattern import (
     REFUSED_PREPARATION,
@@ -56,7 +57,8 @@ class ValueValidator:
             case ((Operand.VALUE | Operand.SCALAR), (str() | int() | float())):
                 return self.scalar(value, location)
             case _:
-                return self._report(location, f"expected {expected.value}, got {json_type(value)}")
+                got = f"expected {expected.value}, got {json_type(value)}"
+                return self._report(location, got + _instead(expected, value))
 
     def scalar(self, value: object, location: Location) -> Scalar | Invalid:
         """Validate a string, number or boolean."""
@@ -201,6 +203,22 @@ def _shown(number: float) -> str:
     """Return the digits of a number. Python refuses to print integers that are very long."""
     short = 2**64
     return "an integer of many digits" if isinstance(number, int) and abs(number) >= short else repr(number)
+
+
+def _instead(expected: Operand, value: object) -> str:
+    """Return what to write instead of a constant of the wrong type, as the end of a message; or nothing."""
+    match expected, value:
+        case Operand.ARRAY, str() if is_network(value):
+            pattern = pattern_of_network(value)
+            written = "" if pattern is None else f", with the pattern {quoted(pattern)}"
+            return f"; a network is matched as text{written}"
+        case Operand.ARRAY, str():
+            listed = f'["{value}"]'
+            return f"; a list of one value is written {quoted(listed)}"
+        case Operand.SCALAR, (list() | tuple()):
+            return "; ask for each of them, joined by `or`"
+        case _:
+            return ""
 
 
 def is_array(value: object) -> TypeGuard[Sequence[object]]:

@@ -17,7 +17,7 @@ from api.schema.messages.state import StateQuery
 from engine import Detector, Entry, Refusal
 from engine import format as canonical
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
-from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
@@ -128,6 +128,11 @@ class FakeService:
             case "DELETE", ["detectors", one, "rules", rule_id]:
                 self.detectors[one].remove_rule(rule_id)
                 return {"id": rule_id}
+            case "POST", ["detectors", one, "evaluate", "batch"]:
+                answer, _ = evaluate_batch_body(self.detectors[one], request.content)
+                if isinstance(answer, Refused):
+                    raise Refusal(*answer.entries)
+                return json.loads(answer.result)
             case "POST", ["detectors", one, "explain"]:
                 return json.loads(explain_body(self.detectors[one], request.content).result)
         raise AssertionError(request)

@@ -29,7 +29,7 @@ class ExplainBody(EvaluateBody):
 def explain_body(detector: Detector, body: bytes) -> Done:
     """Explain the event of a body. Raises Refusal; nothing is changed in any case."""
     decoded = decode(body, ExplainBody, detector.limits)
-    check_timestamps([decoded.event], lambda _: "event")
+    check_timestamps([decoded.event], lambda _: "event.")
     rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
     rules: list[bytes] = []
     left = BYTES_MAX

@@ -136,7 +136,7 @@ async def test_an_evaluation_gives_the_actions_by_priority(caller: Caller) -> No
     first = await caller.rule(detector, "a == 1", name="first")
     await caller.rule(detector, "a == 2", name="silent")
     third = await caller.rule(detector, "once a == 1", name="third", notify=True)
-    reply = await caller.evaluate(detector, {"a": 1})
+    reply = await caller.evaluate(detector, {"a": 1}, 1e12)
     assert reply.result == {
         "actions": [
             {"type": "match", "ruleId": first, "name": "first", "priority": 1, "notify": False},
@@ -226,10 +226,10 @@ async def test_a_batch_answers_each_event_in_its_place(caller: Caller) -> None:
     rule = await caller.rule(detector, "a == 1")
     action = {"type": "match", "ruleId": rule, "name": "r", "priority": 1, "notify": False}
     events = [
-        {"fields": {"a": 1}, "timestamp_ms": 400_000},
+        {"fields": {"a": 1}, "timestamp_ms": 10**12},
         {"fields": {"a": 1}, "timestamp_ms": 0},
-        {"fields": {"a": 2}, "timestamp_ms": 399_999},
-        {"fields": {"a": 1}, "timestamp_ms": 400_001},
+        {"fields": {"a": 2}, "timestamp_ms": 10**12 - 1},
+        {"fields": {"a": 1}, "timestamp_ms": 10**12 + 1},
     ]
     reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
     results = reply.result["results"]

@@ -259,7 +259,7 @@ async def test_a_stream_ends_where_its_token_is_revoked(
     revoked = await stream(real, detector, minted["token"])
     other = await stream(real, detector, BOOTSTRAP)
     for one in (revoked, other):
-        await one.send(line())
+        await one.send(line(1e12))
         await one.begun()
         assert await one.next() == {"actions": []}
     if by == "another":
@@ -268,7 +268,7 @@ async def test_a_stream_ends_where_its_token_is_revoked(
         await caller("DELETE", f"/api/token/{minted['id']}")
     closing = await revoked.next()
     assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (1, [1101])
-    await other.send(line())
+    await other.send(line(1e12))
     assert await other.next() == {"actions": []}
     assert (
         ndjson_stream.TOKEN_CHECK_S

@@ -1,6 +1,6 @@
 """Events alone and in batches: what is told about each, who sees it, and which time counts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from engine import Detector, Limits, Refusal
 from engine.evaluation.events import frames
 from engine.evaluation.events.outcomes import Outcome
+from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.language.diagnostics import Entry
@@ -154,6 +155,56 @@ def test_an_event_may_come_late_while_there_is_a_clock() -> None:
     assert Detector().latest_us == FOREVER
 
 
+NOW_US = 1_709_542_800_000_000
+IN_1980_MS, IN_2101_MS = 315_532_800_000, 4_133_980_800_000
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "when"),
+    [
+        (NOW_US // 10**6, "before 1980"),
+        (IN_1980_MS - 0.5, "before 1980"),
+        (-1, "before 1980"),
+        (IN_1980_MS, None),
+        (NOW_US // 10**3, None),
+        (IN_2101_MS - 0.5, None),
+        (IN_2101_MS, "after 2100"),
+        (NOW_US, "after 2100"),
+    ],
+)
+def test_a_first_time_that_is_not_in_milliseconds_is_told(timestamp_ms: float, when: str | None) -> None:
+    def told(messages: Sequence[Entry]) -> bool:
+        assert codes(messages) == [2007] * len(messages)
+        return (
+            bool(messages)
+            and f"first event is {when}: timestamp_ms counts milliseconds" in messages[0].message
+        )
+
+    limits = Limits(ahead_ms_max=10**16, late_ms_max=10**16)
+    event = ({}, timestamp_ms, {})
+    alone, together, foretold, library = (
+        made(limits=limits, now_us=now_us) for now_us in (*[lambda: NOW_US] * 3, None)
+    )
+    assert told(alone.submit({}, timestamp_ms).messages) == (when is not None)
+    assert told(explain(foretold, {}, timestamp_ms).messages) == (when is not None)
+    outcomes = together.submit_clean([Refusal(Entry(1001, "x")), event, event])
+    assert {place: told(said) for place, said in outcomes.messages.items()} == ({1: True} if when else {})
+    for detector in (alone, together):
+        assert detector.submit({}, timestamp_ms).messages == []
+    # Whoever gives no current time may count from anywhere.
+    assert library.submit({}, timestamp_ms).messages == []
+
+
+def test_only_the_first_event_that_is_accepted_is_told_that_its_time_is_doubtful() -> None:
+    detector = made(limits=Limits(ahead_ms_max=1_000), now_us=lambda: 5_000_000)
+    outcomes = detector.submit_clean([({}, 6_001, {}), ({}, 5_000, {}), ({}, 5_001, {})])
+    assert ([*outcomes.refused], [*outcomes.messages]) == ([0], [1])
+    refused = made(limits=Limits(ahead_ms_max=1_000), now_us=lambda: 5_000_000).submit_clean(
+        [({}, 6_001, {})]
+    )
+    assert ([*refused.refused], [*refused.messages]) == ([0], [])
+
+
 def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation() -> None:
     detector = made(limits=Limits(ahead_ms_max=1_000))
 
@@ -163,7 +214,7 @@ def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation(
         detector.live_at(lambda: next(clock_us))
         return detector.submit({}, 6_000.5)
 
-    assert submitted(5_000_000, 5_000_500).messages == []
+    assert codes(submitted(5_000_000, 5_000_500).messages) == [2007]
     # From now on the event is at the detector's time: not late, and looked at for being too far ahead.
     assert submitted(4_999_000, 5_001_000).messages == []
     assert submitted(4_999_000, 5_000_500).messages == []

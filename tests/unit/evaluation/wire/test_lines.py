@@ -8,17 +8,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.evaluation.wire import lines as lines_
-from engine.evaluation.wire.events import EvaluateBody, decode_evaluate
+from engine.evaluation.wire.events import EvaluateBody, EventBody, decode_evaluate, decode_event
 from engine.evaluation.wire.lines import BLANKS, decode_lines
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 
 LIMITS = Limits(digits_max=20, body_depth_max=6, body_values_max=40)
 FIRST, SECOND = (b'{"event":{"fields":{"a":%d},"timestamp_ms":%d}}' % (one, one) for one in (1, 2))
+ALONE = b' { "fields":{"a":1},"timestamp_ms":1}'
 MANY = b",".join(b'"%d":1' % number for number in range(100))
 PIECES = (
     FIRST,
     SECOND,
+    ALONE,
+    b'{"timestamp_ms":9e15,"fields":{"a":[1]}}',
+    b'{"fields":{},"timestamp_ms":0,"context":{}}',
+    b'{"\\u0066ields":{},"timestamp_ms":0}',
     b"\n",
     b"\n\n",
     b"\r\n",
@@ -39,7 +44,7 @@ PIECES = (
 )
 
 
-def told(decoded: EvaluateBody | Refusal) -> Any:
+def told(decoded: EvaluateBody | EventBody | Refusal) -> Any:
     if isinstance(decoded, Refusal):
         return [(entry.code, entry.message.replace("the body", "the line")) for entry in decoded.entries]
     return msgspec.to_builtins(decoded)
@@ -47,6 +52,8 @@ def told(decoded: EvaluateBody | Refusal) -> Any:
 
 def by_itself(line: bytes, limits: Limits = LIMITS) -> Any:
     try:
+        if line.lstrip(BLANKS + b"{").startswith((b'"fields"', b'"timestamp_ms"')):
+            return {"event": told(decode_event(line, limits))}
         return told(decode_evaluate(line, limits))
     except Refusal as refusal:
         return told(refusal)
@@ -57,6 +64,8 @@ def by_itself(line: bytes, limits: Limits = LIMITS) -> Any:
 @example(FIRST + b" " + SECOND + b"\n" + FIRST.replace(b'"timestamp', b'\n"timestamp'))
 @example(FIRST + SECOND + b'\n{"event":\n{"fields":{"a":1},"timestamp_ms":0}}')
 @example(FIRST + b" " + SECOND + b"\n" + FIRST)
+@example(ALONE + b"\n" + ALONE)
+@example(ALONE + b"\n" + FIRST)
 @example(FIRST + b"\n" + FIRST[:-1] + b',"x":1}')
 @example(FIRST + b"\n" + FIRST[:-2] + b',"x":1}}')
 @example(FIRST + b"\n" + b'{"event":{"fields":{%s},"timestamp_ms":0}}' % MANY)
@@ -78,5 +87,16 @@ def test_ordinary_lines_are_decoded_together(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(lines_, "_decoded", None)
     for limits in (LIMITS, Limits(body_depth_max=3)):
         assert len(decode_lines(b"\n".join([FIRST, SECOND, b""]), limits)) == 2
+        assert len(decode_lines(b"\n".join([ALONE.strip(), ALONE.strip(), b""]), limits)) == 2
     with pytest.raises(TypeError):
         decode_lines(FIRST + b"\n{", LIMITS)
+
+
+def test_an_event_alone_means_the_same_as_in_the_body_of_an_evaluation() -> None:
+    assert [told(line) for line in decode_lines(ALONE + b"\n" + FIRST, LIMITS)] == [
+        told(decode_evaluate(FIRST, LIMITS))
+    ] * 2
+    [wild] = decode_lines(b'{"fields":{},"timestamp_ms":9e15}', LIMITS)
+    assert told(wild) == [(1001, "timestamp_ms: expected a number from -8.64e15 to 8.64e15")]
+    [other] = decode_lines(b'{"fields":{},"timestamp_ms":0,"vars":{}}', LIMITS)
+    assert told(other) == [(1001, "vars: unknown member")]

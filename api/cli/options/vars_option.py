@@ -1,0 +1,64 @@
+"""The option that gives values to the names with `$`, and to relations, as `context.vars` does."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from api.client import ServiceError
+from api.client.json_values import object_json
+from engine.language.diagnostics import json_type
+
+_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Each batch repeats them, and takes 16 MiB."""
+
+
+def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> dict[str, Any] | None:
+    """Read `--vars FILE`."""
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_BYTES_MAX + 1)
+        if len(raw) > _BYTES_MAX:
+            raise click.BadParameter(f"{path}: it has more than {_BYTES_MAX >> 20} MiB")
+        given = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_number)
+        if not isinstance(given, dict):
+            raise click.BadParameter(f"{path}: expected an object, got {json_type(given)}")
+        object_json(given, "vars")
+        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+    except OSError as error:
+        raise click.BadParameter(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise click.BadParameter(f"{path}, {where}: it is not JSON: {error.msg.lower()}") from None
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{path}: a string holds half of a surrogate pair") from None
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{path}: byte {error.start} is not valid UTF-8") from None
+    except RecursionError:
+        raise click.BadParameter(f"{path}: it is nested too deeply") from None
+    except (ValueError, ServiceError) as error:
+        raise click.BadParameter(f"{path}: {error}") from None
+    for name in given:
+        if name.startswith("$"):
+            raise click.BadParameter(f"{path}: name `{name}` without its `$`: `{name[1:]}`")
+    return given
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"JSON has no {constant}")
+
+
+vars_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--vars",
+    "variables",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_read,
+    help="JSON object with the values of names with `$`, and with relations, for every event: "
+    '`{"limit": 100, "owns": [["ada", 7]]}` gives `$limit`, and the tuples of `owns`.',
+)
+"""The command receives `variables`: the object, or None."""

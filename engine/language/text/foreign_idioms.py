@@ -1,0 +1,292 @@
+"""Texts that would be right in another language: what to write instead in this one.
+
+Each kind looks at the words around the one that cannot be read.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from engine.language.operators import INEQUALITIES
+from engine.language.text.foreign_words import (
+    ABSENT,
+    AGGREGATES,
+    BEFORE,
+    NETWORK,
+    OPERATORS,
+    PRESENT,
+    instead_of,
+)
+from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, from_backquotes, is_reserved
+from engine.language.text.lexical.words import (
+    COMPARISON_TERMINALS,
+    DURATIONS,
+    END,
+    LITERALS,
+    NAMES,
+    OPERATOR_TERMINALS,
+    Word,
+)
+from engine.language.text.near_aggregates import is_compared
+
+_LOOKED_AT: Final = 20
+"""How many words before and after the one that cannot be read are looked at."""
+_TEXTS: Final = {"STRING", "VERBATIM"}
+_NULLS: Final = {"null", "none", "nil"} | ABSENT
+_ENDS: Final = {END, "AND", "OR", "SINCE", "RPAR", "COMMA"}
+"""What follows a whole condition."""
+_AFTER_KEYS: Final = {END, "LPAR", "NOT", "ONCE", "HISTORICALLY", "PER"}
+_IN_ORDER: Final = {"then", "followed", "before", "after"}
+_WINDOWED: Final = {"over", "during", "in", "for", "last"}
+_TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "=": "==", "!=": "!="}
+_ON_THE_LEFT: Final = "what is computed stands on the left, as in `avg(x) within 30d < 0.5 * y`"
+_COUNTED: Final = "count(a == 1) within 10m >= 5"
+
+
+class Place(NamedTuple):
+    """A word that cannot be read, those around it, and the terminals that could stand there."""
+
+    before: Sequence[Word]
+    word: Word
+    after: Sequence[Word]
+    accepted: AbstractSet[str]
+
+    @property
+    def follows_condition(self) -> bool:
+        """Whether a whole condition stands before the word."""
+        return "AND" in self.accepted and "EQUAL" not in self.accepted and self.accepted != {"AND"}
+
+    @property
+    def follows_aggregate(self) -> bool:
+        """Whether an aggregate stands before the word, and its comparison is still to come."""
+        return self.accepted >= COMPARISON_TERMINALS and "CONTAINS" not in self.accepted
+
+
+def place_of(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Place:
+    """Return the surroundings of the word at an index."""
+    before = words[max(0, failed - _LOOKED_AT) : failed]
+    return Place(before, words[failed], words[failed + 1 :][:_LOOKED_AT], accepted)
+
+
+def about_idiom(place: Place) -> Iterator[str]:
+    """Yield what to write instead if the words around the place have a meaning elsewhere."""
+    yield from _about_operators(place)
+    yield from _about_presence(place)
+    yield from _about_keys(place)
+    yield from _about_counts(place)
+    yield from _about_calls(place)
+    yield from _about_values(place)
+    yield from _about_order(place)
+
+
+def about_unfinished(place: Place) -> Iterator[str]:
+    """Yield how a name without an operator, or a window without one, becomes a condition."""
+    match place.before:
+        case [*_, name] if _is_name(name) and place.word.terminal in _ENDS and "EQUAL" in place.accepted:
+            if name.text not in CONTEXTUAL_KEYWORDS:
+                yield f"a name alone is no condition; if it is a boolean, write `{name.text} == true`"
+    if place.follows_condition and place.word.terminal == "WITHIN":
+        yield f"the window follows its operator, as in `once within {_window(place)} a == 1`"
+
+
+def _about_operators(place: Place) -> Iterator[str]:
+    """`x startswith "a"`, `x not contains "a"`, `x in network "10.0.0.0/8"`, `x is not 1`."""
+    value = _text(place.after[0]) if place.after else "…"
+    has_value = bool(place.after) and place.after[0].terminal in LITERALS
+    word = place.word.text.lower()
+    match place.before:
+        case [*_, fact, Word("NOT")] if _is_name(fact) and place.accepted == {"IN"} and word in OPERATORS:
+            yield from _instead(word, fact, value, is_negated=True)
+        case [*_, fact, Word("NOT"), Word("IN"), Word(_, network)] if network.lower() in NETWORK:
+            if place.word.terminal in _TEXTS and _is_name(fact):
+                yield from _instead(network, fact, _text(place.word), is_negated=True)
+        case [*_, fact, Word("IN"), Word(_, network)] if network.lower() in NETWORK and _is_name(fact):
+            if place.word.terminal in _TEXTS:
+                yield from _instead(network, fact, _text(place.word))
+        case [*_, fact] if _is_name(fact) and "EQUAL" in place.accepted:
+            if word in OPERATORS and not (word in PRESENT and has_value):
+                yield from _instead(word, fact, value)
+            elif word == "is" and place.after[:1] and place.after[0].terminal in {"NOT", "IN"}:
+                meant = "in" if place.after[0].terminal == "IN" else "!="
+                if not (_is_null(place.after[1:]) or _is_present(place.after[1:])):
+                    yield f'did you mean "{meant}"?'
+
+
+def _about_presence(place: Place) -> Iterator[str]:
+    """`x is null`, `x is not null`, `x not null`, `exists x`."""
+    word, after = place.word, place.after
+    match place.before:
+        case [*_, fact, Word("NOT")] if _is_name(fact) and place.accepted == {"IN"} and _is_null([word]):
+            yield from _instead("exists", fact)
+        case [*_, Word(_, verb)] if verb.lower() in PRESENT | ABSENT and word.terminal in NAMES:
+            if "EQUAL" in place.accepted:
+                yield from _instead(verb, word)
+        case [*_, fact] if _is_name(fact) and "EQUAL" in place.accepted and word.text.lower() == "is":
+            is_negated = bool(after) and after[0].terminal == "NOT"
+            said = after[1:] if is_negated else after
+            if _is_null(said) or _is_present(said):
+                yield from _instead("missing", fact, is_negated=is_negated != _is_present(said))
+
+
+def _about_keys(place: Place) -> Iterator[str]:
+    """`per user, ip (…)`, `per (user, ip) …`, `count(…) by user`, `group by user`."""
+    keys = _keys(place)
+    if len(keys) == 1:
+        yield f"a key stands without parentheses, as in `per {keys[0]} (a == 1)`"
+    elif keys:
+        yield f"each key has its own `per`, as in `{' '.join(f'per {key}' for key in keys)} (a == 1)`"
+    words = [*place.before[-1:], place.word, *place.after[:2]]
+    behind = place.follows_condition or place.follows_aggregate
+    begins = "EQUAL" in place.accepted and place.before and place.before[-1].text in {"by", "group"}
+    if (behind and place.word.text in {"per", "by", "group"}) or begins:
+        key = next(
+            (word.text for word in words[1:] if _is_name(word) and word.text not in {"by", "group"}), "x"
+        )
+        yield f"a key stands before its condition, as in `per {key} ({_COUNTED})`"
+
+
+def _keys(place: Place) -> list[str]:
+    """Return the names after a `per` that are joined as if it took several, or are in parentheses."""
+    match place.before:
+        case [*_, Word("PER"), Word(terminal, first)] if terminal in NAMES:
+            if place.word.terminal not in {"COMMA", "AND"}:
+                return []
+            keys, rest, is_enclosed = [first], [place.word, *place.after], False
+        case [*_, Word("PER")] if place.word.terminal in {"LPAR", "OPEN"}:
+            keys, rest, is_enclosed = [], [Word("COMMA", ",", 0), *place.after], True
+        case _:
+            return []
+    while len(rest) > 1 and rest[0].terminal in {"COMMA", "AND"} and _is_name(rest[1]):
+        keys.append(rest[1].text)
+        rest = rest[2:]
+    ends = {"RPAR", "CLOSE"} if is_enclosed else _AFTER_KEYS
+    return keys if rest and rest[0].terminal in ends else []
+
+
+def _about_counts(place: Place) -> Iterator[str]:
+    """`count(*)`, `count(distinct x)`, a count that is not compared, or not with `within`."""
+    word = place.word
+    match place.before:
+        case [*before, Word("COUNT"), Word("LPAR")] if word.terminal in {"STAR", "RPAR"}:
+            keys = [name.text for per, name in pairwise(before) if per.terminal == "PER"]
+            fact = keys[-1] if keys else "x"
+            yield (
+                '"count" takes a condition; to count every event that has a fact, write '
+                f"`count({fact} == {fact}) within 10m >= 5`"
+            )
+        case [*_, Word("COUNT"), Word("LPAR"), Word(_, "distinct")] if _is_name(word):
+            yield f"different values are counted by `distinct({word.text}) within 10m >= 5`"
+        case _ if place.follows_aggregate and word.terminal in _ENDS:
+            yield f"compare it with a number, as in `{_COUNTED}`"
+        case _ if place.follows_aggregate and word.text in _WINDOWED and "WITHIN" in place.accepted:
+            yield 'did you mean "within"?'
+
+
+def _about_calls(place: Place) -> Iterator[str]:
+    """`lower(x) == "a"`, `x == prev(x)`, `contains(x, "a")`."""
+    word, before = place.word, [*place.before]
+    compares = word.terminal in COMPARISON_TERMINALS or word.terminal == "WITHIN"
+    match before:
+        case [*_, Word("RPAR")] if compares and "LPAR" in (terminals := [each.terminal for each in before]):
+            start = len(terminals) - 1 - terminals[::-1].index("LPAR")
+            name = before[start - 1]
+            if start and _is_name(name) and name.text.lower() not in AGGREGATES:
+                yield from _call(name.text, before[start + 1 : -1])
+        case [*_, Word("EQUAL" | "UNEQUAL"), Word(_, name)] if name.lower() in BEFORE:
+            if word.terminal == "LPAR" or _is_name(word):
+                yield from _call(name, [])
+        case [*_, Word(sign)] if sign in INEQUALITIES.values() and word.text in AGGREGATES:
+            yield _ON_THE_LEFT
+        case [*_, Word(sign), Word("NUMBER")] if sign in INEQUALITIES.values() and word.terminal == "STAR":
+            if not is_compared([each.terminal for each in before]):
+                yield _ON_THE_LEFT
+    match place.after:
+        case [Word("LPAR"), fact, Word("COMMA"), *_] if _is_name(fact) and "ONCE" in place.accepted:
+            if word.terminal in {"CONTAINS", "MATCHES"}:
+                yield from _call(word.text, place.after[1:4])
+
+
+def _about_values(place: Place) -> Iterator[str]:
+    """`x in (1, 2)`, `x between 1, 2`, `5 < x`, `true`, `x[0]`."""
+    word, accepted = place.word, place.accepted
+    match place.before:
+        case [*_, Word("IN")] if word.terminal == "LPAR":
+            yield "a list stands in brackets, as in `x in [1, 2]`"
+        case [*_, Word("BETWEEN")] if word.terminal == "LPAR":
+            yield "the two values are joined by `and`, as in `x between 1 and 5`"
+        case [*_, fact] if _is_name(fact) and word.terminal == "OPEN" and "EQUAL" in accepted:
+            yield "a name in an object follows a dot, as in `x.a`, and no name leads into an array"
+    if accepted == {"AND"}:
+        yield "the two values are joined by `and`, as in `x between 1 and 5`"
+    if "ONCE" not in accepted or word.terminal not in LITERALS:
+        return
+    match place.after:
+        case [Word(terminal, sign), fact, *_] if _is_name(fact) and sign in _TURNED:
+            if word.terminal == "NUMBER" or terminal in {"EQUAL", "UNEQUAL"}:
+                yield f"the name stands first, as in `{fact.text} {_TURNED[sign]} {word.text}`"
+        case [Word("IN"), fact, *_] if _is_name(fact) and word.terminal in _TEXTS:
+            yield f"the name stands first, as in `{fact.text} contains {word.text}`"
+        case [Word(terminal), *_] if terminal in OPERATOR_TERMINALS.values():
+            pass
+        case _ if word.terminal in {"TRUE", "FALSE"}:
+            yield "a condition asks about a fact, as in `x == true`"
+
+
+def _about_order(place: Place) -> Iterator[str]:
+    """`within 10m a == 1`, `a == 1 for 5m`, `a == 1 then b == 2`, `a == 1, b == 2`."""
+    word = place.word
+    has_window = place.after[:1] and place.after[0].terminal in DURATIONS
+    if word.terminal == "WITHIN" and has_window and "ONCE" in place.accepted and "FOR" not in place.accepted:
+        yield f"a window belongs to an operator, as in `once within {_window(place)} a == 1` or `{_COUNTED}`"
+    if place.follows_condition:
+        if word.terminal == "FOR" and has_window:
+            yield f"the window follows its operator, as in `historically for {_window(place)} a == 1`"
+        elif word.text.lower() in _IN_ORDER:
+            yield "first a, then b is written `b == 2 and earlier within 10m a == 1`"
+        elif word.terminal == "COMMA":
+            yield 'did you mean "and"?'
+
+
+def _window(place: Place) -> str:
+    """Return the text of the duration after the place, 10m if there is none."""
+    return next((word.text for word in place.after[:1] if word.terminal in DURATIONS), "10m")
+
+
+def _call(name: str, args: Sequence[Word]) -> Iterator[str]:
+    """Yield what to write instead of a call."""
+    fact = next((arg for arg in args if _is_name(arg)), Word("WORD", "x", 0))
+    value = next((_text(arg) for arg in args if arg.terminal in _TEXTS), "…")
+    yield from _instead(name, fact, value)
+
+
+def _instead(name: str, fact: Word, value: str = "…", *, is_negated: bool = False) -> Iterator[str]:
+    named = from_backquotes(fact.text) if fact.terminal == "BACKQUOTED" else fact.text
+    instead = instead_of(name, named, value, is_negated=is_negated)
+    if instead is not None:
+        yield instead
+
+
+def _text(word: Word) -> str:
+    """Return the value of a text literal, an ellipsis for any other word."""
+    match word.terminal:
+        case "STRING":
+            value: str = json.loads(word.text)
+            return value
+        case "VERBATIM":
+            return word.text[1:-1]
+        case _:
+            return "…"
+
+
+def _is_name(word: Word) -> bool:
+    return word.terminal in NAMES and not is_reserved(word.text)
+
+
+def _is_null(words: Sequence[Word]) -> bool:
+    return bool(words) and words[0].text.lower() in _NULLS
+
+
+def _is_present(words: Sequence[Word]) -> bool:
+    return bool(words) and words[0].text.lower() in PRESENT | {"set", "there"}

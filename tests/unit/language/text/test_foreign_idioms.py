@@ -1,0 +1,167 @@
+"""Texts that would be right in another language are refused with what to write, which can be read."""
+
+import re
+
+import pytest
+
+from engine.language.diagnostics import ConditionError
+from engine.language.text.parser import parse
+
+COUNTED = "count(a == 1) within 10m >= 5"
+BEFORE = 'previous x == "a"'
+
+INSTEAD = {
+    'user startswith "a"': 'user matches "^a"',
+    "user starts_with 'a.b'": r"user matches '^a\.b'",
+    'not user BeginsWith "a"': 'user matches "^a"',
+    'user endswith "."': r"user matches '\.$'",
+    'user icontains "a"': 'user matches "(?i)a"',
+    'user istartswith "a"': 'user matches "(?i)^a"',
+    'user iendswith "a"': 'user matches "(?i)a$"',
+    'user iequals "a"': 'user matches "(?i)^a$"',
+    'user like "a*.b?"': r"user matches '^a.*\.b.$'",
+    'user ilike "%a"': 'user matches "(?i)^.*a$"',
+    'user regex "a|b"': 'user matches "a|b"',
+    "user startswith name": 'user matches "^…"',
+    'user not startswith "a"': 'not user matches "^a"',
+    'user not contains "a"': 'not user contains "a"',
+    "$user not matches 'a'": 'not $user matches "a"',
+    '`a b` startswith "a"': '`a b` matches "^a"',
+    'ip in network "10.0.0.0/8"': r"ip matches '^10\.'",
+    'ip not in cidr "10.2.0.0/16"': r"not ip matches '^10\.2\.'",
+    "user is null": "not user == user",
+    "user is None and a == 1": "not user == user",
+    "user is not null": "user == user",
+    "user is missing": "not user == user",
+    "user is not missing": "user == user",
+    "user is set": "user == user",
+    "user is not present": "not user == user",
+    "user not null": "user == user",
+    "user isnull": "not user == user",
+    "user exists": "user == user",
+    "user exists and b == 1": "user == user",
+    "a == 1 and exists user": "user == user",
+    "missing user.name": "not user.name == user.name",
+    "count(*)": "count(x == x) within 10m >= 5",
+    "count() > 5": "count(x == x) within 10m >= 5",
+    "per ip per user (count(*) > 5)": "count(user == user) within 10m >= 5",
+    "count(distinct user) > 5": "distinct(user) within 10m >= 5",
+    "count(a == 1)": COUNTED,
+    "count(a == 1) and b == 1": COUNTED,
+    "per user, ip (a == 1)": "per user per ip (a == 1)",
+    "per user, ip, host once a == 1": "per user per ip per host (a == 1)",
+    "per user and ip (a == 1)": "per user per ip (a == 1)",
+    "per (user, ip) (a == 1)": "per user per ip (a == 1)",
+    "per [user, ip] a == 1": "per user per ip (a == 1)",
+    "per (user) (a == 1)": "per user (a == 1)",
+    "group by user (a == 1)": f"per user ({COUNTED})",
+    "by user (a == 1)": f"per user ({COUNTED})",
+    "a == 1 per user": f"per user ({COUNTED})",
+    "count(a == 1) by user > 5": f"per user ({COUNTED})",
+    "ok": "ok == true",
+    "not ok": "ok == true",
+    "ok and a == 1": "ok == true",
+    "a == 1 or $user.ok": "$user.ok == true",
+    "per user (ok)": "ok == true",
+    "any(ok, a == 1)": "ok == true",
+    "true": "x == true",
+    "x in (1, 2)": "x in [1, 2]",
+    "x not in (1, 2)": "x in [1, 2]",
+    "x in {1, 2}": "x in [1, 2]",
+    "x between (1, 2)": "x between 1 and 5",
+    "x between [1, 2]": "x between 1 and 5",
+    "x between 1, 2": "x between 1 and 5",
+    "5 < x": "x > 5",
+    "5 >= x": "x <= 5",
+    '"a" = x': 'x == "a"',
+    "true != x": "x != true",
+    '"a" in tags': 'tags contains "a"',
+    "x matches /a/": "x matches '^a'",
+    'contains(x, "a")': 'x contains "a"',
+    'matches(x.y, "^a")': 'x.y matches "^a"',
+    'startswith(x, "a") == true': 'x matches "^a"',
+    "x == prev(x)": BEFORE,
+    "x != previous x": BEFORE,
+    "prev(x) == 5": BEFORE,
+    "x > avg(x) within 1d": "avg(x) within 30d < 0.5 * y",
+    "x > 3 * avg(x) within 1d": "avg(x) within 30d < 0.5 * y",
+    "a == 1 within 5m": "once within 5m a == 1",
+    "(a == 1) within 5m": "once within 5m a == 1",
+    "once a == 1 within b": "once within 10m a == 1",
+    "a == 1 for 5m": "historically for 5m a == 1",
+    "within 5m a == 1": "once within 5m a == 1",
+    "a == 1 then b == 2": "b == 2 and earlier within 10m a == 1",
+    "a == 1 followed by b == 2": "b == 2 and earlier within 10m a == 1",
+}
+
+SAID = {
+    "x is in [1]": 'did you mean "in"?',
+    "x is not 1": 'did you mean "!="?',
+    "x is 1": 'did you mean "=="?',
+    'x has "a"': 'did you mean "contains"?',
+    'x has "a" and b == c': 'did you mean "contains"?',
+    "count(a == 1) over 5m > 5": 'did you mean "within"?',
+    "historically within 5m a == 1": 'did you mean "for"?',
+    "a == 1, b == 2": 'did you mean "and"?',
+    'ip in network "10.0.0.0/12"': "send its addresses as a relation",
+    "lower(x) == 1": "send the computed value as a field of its own",
+    "hour() > 5": "send the computed value as a field of its own",
+    "x[0] == 1": "no name leads into an array",
+    "average(x) > 5": '"avg" give numbers',
+    "owns(x) within 5m": '"avg" give numbers',
+    "count(ok) > 5": '"count" takes a condition',
+}
+
+
+def told(text: str) -> str:
+    with pytest.raises(ConditionError) as refused:
+        parse(text)
+    [(code, message)] = refused.value.entries
+    assert code == 1300
+    return message.split("\n")[0]
+
+
+@pytest.mark.parametrize("text", INSTEAD)
+def test_a_text_of_another_language_is_answered_with_what_to_write(text: str) -> None:
+    instead = INSTEAD[text]
+    assert f"`{instead}`" in told(text).partition("; ")[2]
+    parse(instead)
+
+
+@pytest.mark.parametrize("text", ["user not startswith 'a'", "per user, ip (a == 1)", "count(*) > 5"])
+def test_it_may_stand_anywhere_in_a_long_text(text: str) -> None:
+    others = " and ".join(["b == 1"] * 30)
+    instead = told(text).partition("; ")[2]
+    assert told(f"{text} and {others}").endswith(instead)
+    assert told(f"{others} and {text}").endswith(instead)
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_text_of_another_language_is_answered_with_what_is_meant(text: str) -> None:
+    assert SAID[text] in told(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "any(per user, a == 1)",
+        "per user, ip == 1",
+        "per (a == 1) b == 2",
+        "x hour 5",
+        'per k not contains "a"',
+        "ip in network b",
+        "ip not in network b",
+        "x == y z",
+        "1 == 1",
+        "1 in x",
+        '"a" < x',
+        "foo a == 1",
+        "sum(x startswith 'a') > 1",
+        "a == 1 ) b",
+        "previous",
+        "within == 1",
+        "now() - x > 5",
+    ],
+)
+def test_nothing_is_suggested_where_nothing_is_known(text: str) -> None:
+    assert not re.search("; |[?]$", told(text).replace("; as a name it needs backquotes", ""))
