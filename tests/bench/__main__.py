@@ -2,6 +2,7 @@
 
     python -m tests.bench                     every case
     python -m tests.bench stateless --quick   one case, in smaller worlds
+    python -m tests.bench ratios --check      the quick ratios that every change must keep
     python -m tests.bench shared --only count the parts of a case whose name has this text
     python -m tests.bench --record            and keep the rows in recorded.json, measured up to three times
     python -m tests.bench --table             measure nothing; put what is recorded on the pages
@@ -26,8 +27,10 @@ from tests.bench.recording.record import (
     RECORDED,
     Results,
     Watch,
+    Worse,
     circumstances,
     gone,
+    looks_worse,
     measured,
     ratios_recorded,
     record,
@@ -84,7 +87,12 @@ def main(given: Sequence[str], recorded: Path = RECORDED, pages: Path = FOLDER, 
         ratios, met = ratios_recorded(effort.name, recorded), targets_met(effort.name, recorded)
         status = check(results, ratios, met, watch, whole=not options.only)
     if options.record:
-        record(settled(results, watch), effort.name, recorded, whole=not options.only)
+        rows, ratios = settled(results, watch), ratios_recorded(effort.name, recorded)
+        for row in rows:
+            if looks_worse(row, ratios):
+                # Whoever records a loss by it is to know, or it is never looked for.
+                print(f"recorded, though worse: {Worse(row.key, ratios[row.key], row.ratio)}")
+        record(rows, effort.name, recorded, whole=not options.only)
     return status
 
 

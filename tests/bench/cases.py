@@ -8,11 +8,12 @@ from tests.bench.front import front
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part
 from tests.bench.rules import counting, restless, stateless, temporal, worst
-from tests.bench.sets import curve, indexed, patterns, ranges, shared
+from tests.bench.sets import curve, indexed, patterns, ranges, ratios, shared
 
 CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
     module.CASE: module.parts
     for module in (
+        ratios,
         stateless,
         curve,
         indexed,

@@ -66,7 +66,7 @@ def measure(member: Member, apart: bool, effort: Effort) -> list[Row]:
     """Give the cost of an event at each number of rules, and how much it grows with them."""
     counts = effort.shared_rules if member.name in MOST_OF else effort.shared_rules[:2]
     shorter = replace(effort, passes=min(PASSES_MAX, effort.passes))
-    worlds = [_World.drawn(member, apart, count, shorter) for count in counts]
+    worlds = [SharedWorld.drawn(member, apart, count, shorter) for count in counts]
     made = f"rules made {'at different times' if apart else 'together'}"
     rows = []
     # Events of many users come first, and then those of one, who is none of these.
@@ -111,14 +111,14 @@ def _rows(name: str, raced: dict[int, Raced]) -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class _World:
+class SharedWorld:
     """Rules that have seen every user, and the events of two races."""
 
     contestants: list[Contestant]
     events: list[list[Event]]
 
     @classmethod
-    def drawn(cls, member: Member, apart: bool, count: int, effort: Effort) -> "_World":
+    def drawn(cls, member: Member, apart: bool, count: int, effort: Effort) -> "SharedWorld":
         drawn = random.Random(count)
         rules = _rules(drawn, count)
         detector = _detector(member, apart, rules, drawn)

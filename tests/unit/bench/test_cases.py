@@ -3,16 +3,20 @@
 import gc
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import tests.bench.__main__ as program
 from engine import Detector
 from tests.bench.cases import CASES
 from tests.bench.detectors import activation, growth, keys, transport
 from tests.bench.front import front
 from tests.bench.measuring import fresh
-from tests.bench.measuring.effort import FULL, QUICK, TINY
+from tests.bench.measuring.effort import FULL, QUICK, TINY, Effort
 from tests.bench.measuring.race import Condition, Event, World, ours, race
 from tests.bench.measuring.rows import Part
 from tests.bench.rules import restless, stateless, temporal, worst
@@ -26,7 +30,7 @@ from tests.bench.rules.peers import (
     of_three_leaves,
     version_of,
 )
-from tests.bench.sets import curve, indexed, mixtures
+from tests.bench.sets import curve, indexed, mixtures, ratios
 
 NEED_RAY = {transport.CASE, activation.CASE, front.CASE}
 """No unit test starts it; what they measure is what the integration tests hold to be right."""
@@ -236,3 +240,48 @@ def test_rules_of_growth_are_judged_as_their_python_would_be() -> None:
     by_hand = [sum(bool(eval(code, {}, fields)) for code in codes) for fields, _, _ in events]
     assert contestant.counts(contestant.run(events)) == by_hand
     assert sum(by_hand) > 0
+
+
+def test_the_quick_ratios_are_compared_with_the_same_rules_by_hand() -> None:
+    rules = stateless.rules_drawn(40)
+    events = stateless.events_drawn(1_000)
+    agree([rule.text() for rule in rules], ratios.leaves_by_hand(rules), events)
+    count = ratios.MIXED_RULES
+    agree(
+        [curve.mixed(number) for number in range(count)],
+        ratios.mixed_by_hand(count),
+        curve.events(3_000, count),
+    )
+
+
+def test_every_mixed_rule_is_true_at_some_events_and_false_at_others() -> None:
+    count = ratios.MIXED_RULES
+    answers = ratios.mixed_by_hand(count).run(curve.events(3_000, count))
+    times = Counter(number for answer in answers for number in answer)
+    assert set(times) == set(range(count))
+    assert max(times.values()) < len(answers)
+
+
+@pytest.mark.usefixtures("_here")
+def test_an_engine_that_has_become_slow_fails_the_quick_ratios(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def parts(_: Effort) -> list[Part]:
+        return [replace(part, settles=False) for part in ratios.parts(TINY)[:1]]
+
+    monkeypatch.setattr(program, "CASES", {ratios.CASE: parts})
+    recorded = tmp_path / "recorded.json"
+    assert program.main(["--record"], recorded) == 0
+    evaluate_many = Detector.evaluate_many
+
+    def slow(detector: Detector, events: list[Event]) -> object:
+        for _ in range(500 * len(events)):
+            pass
+        return evaluate_many(detector, events)
+
+    monkeypatch.setattr(Detector, "evaluate_many", slow)
+    assert program.main(["--check"], recorded) == 1
+    said = capsys.readouterr().out
+    assert "worse: ratios: one rule, no key: " in said
+    assert "worse: ratios: one rule, 20 keys: " in said
+    assert "2 ratios compared, 2 worse" in said

@@ -312,6 +312,15 @@ def test_without_check_a_worse_ratio_is_no_failure(scripts, recorded) -> None:
     assert ratios_recorded(QUICK.name, recorded)["scripted: steady"] == 2.0
 
 
+def test_a_row_that_is_recorded_though_it_is_worse_is_named(scripts, recorded, capsys) -> None:
+    scripts["scripted"] = [row("steady", 2.4)]
+    assert program.main([*QUICKLY, "--record"], recorded) == 0
+    assert "though worse" not in capsys.readouterr().out
+    scripts["scripted"] = [row("steady", 3.1)]
+    assert program.main([*QUICKLY, "--record"], recorded) == 0
+    assert "recorded, though worse: scripted: steady: 3.1x, recorded 2.4x" in capsys.readouterr().out
+
+
 def test_recording_comes_after_checking(scripts, recorded) -> None:
     scripts["scripted"] = [row("steady", 99.0)]
     assert program.main([*QUICKLY, "--check", "--record"], recorded) == 1

@@ -1,0 +1,249 @@
+"""Some quick ratios of the engine in process over the same by hand, for every change, in half a minute.
+
+Each world is small and one of a kind: rules without and with keys, counts, ranges with lists and patterns, an
+index, shared histories, a mixture, a body. What takes a third more than recorded, three times, is worse. The
+other cases measure the same shapes in larger worlds, beside peers. Full and quick runs are the same here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import re2
+
+from tests.bench.detectors import bodies
+from tests.bench.measuring.effort import Effort
+from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, World, ours, race, races
+from tests.bench.measuring.rows import Part, Row
+from tests.bench.rules import counting, stateless, temporal
+from tests.bench.rules.peers import ThreeLeaves
+from tests.bench.sets import curve, indexed, mixtures, shared
+from tests.bench.sets.shared_members import MEMBERS
+
+CASE = "ratios"
+TOLERANCE = 1 / 3
+MIXED_RULES = 20
+COUNTS = ("count", "distinct", "sum")
+SHARED = (("once within", True), ("count", False))
+"""Members that rules share, and whether the rules are made at different times."""
+HAND_WRITTEN = "closures by hand"
+NEVER = float("-inf")
+
+Judge = Callable[[dict[str, Any], float], bool]
+"""Tells whether a rule is true at an event with these fields and this time in milliseconds."""
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for each kind of world."""
+    short = shortened(effort)
+    measures: dict[str, Callable[[Effort], list[Row]]] = {
+        "one rule": measure_one,
+        "keys": measure_keys,
+        "leaves": measure_leaves,
+        "indexed": measure_indexed,
+        "shared": measure_shared,
+        "mixed": measure_mixed,
+        "body": measure_body,
+    }
+    return [Part(CASE, partial(measure, short), name) for name, measure in measures.items()]
+
+
+def shortened(effort: Effort) -> Effort:
+    """Give worlds that are made in seconds, and many short passes."""
+    few, many = effort.indexed_rules[:2]
+    return replace(
+        effort,
+        warm_events=min(5_000, effort.warm_events),
+        warm_s=min(0.3, effort.warm_s),
+        passes=min(21, effort.passes * 3),
+        pass_s=min(0.015, effort.pass_s),
+        pass_events_max=min(1_500, effort.pass_events_max),
+        stateless_rules=effort.stateless_rules[1:],
+        indexed_rules=(min(1_000, few), min(4_000, many)),
+        shared_rules=(min(300, effort.shared_rules[0]),),
+        shared_users=min(50, effort.shared_users),
+        keys_max=min(5_000, effort.keys_max),
+    )
+
+
+def _row(name: str, raced: Raced, over: str = "floor") -> Row:
+    return Row(
+        case=CASE,
+        name=name,
+        unit="µs per event",
+        ours=raced.cost_s["ours"] * 1e6,
+        worst=raced.worst_s * 1e6,
+        floor=raced.cost_s["floor"] * 1e6,
+        ratio=raced.ratio,
+        over=over,
+        tolerance=TOLERANCE,
+    )
+
+
+def measure_one(effort: Effort) -> list[Row]:
+    """Give `once within` alone, for all events together and for each of many keys."""
+    member = next(member for member in temporal.MEMBERS if member.name == "once within")
+    longer = replace(effort, pass_events_max=4 * effort.pass_events_max)
+    rows = []
+    for keyed in (False, True):
+        stream = temporal.Stream(step_ms=100, window_ms=600_000, keys=effort.keys_of_stream)
+        rule = f"per user ({member.condition})" if keyed else member.condition
+        floor = temporal.by_hand(member.loop_keyed if keyed else member.loop, stream.window_ms)
+        raced = race([ours([rule]), floor], stream.events(longer.events, alarming=0.05), longer)
+        rows.append(_row(f"one rule, {f'{stream.keys} keys' if keyed else 'no key'}", raced))
+    return rows
+
+
+def measure_keys(effort: Effort) -> list[Row]:
+    """Give conditions that count: over keys that come alike, and over fewer of which some come most."""
+    forms = [form for form in counting.FORMS if form.name in COUNTS]
+    one_lap = replace(effort, pass_events_max=BATCH_EVENTS)
+    rows = []
+    for keys, skewed in ((effort.keys_max, False), (min(counting.FEW_KEYS, effort.keys_max), True)):
+        laps = counting.laps(forms, keys, one_lap, skewed=skewed)
+        for form, mine in zip(forms, laps, strict=True):
+            passes_s = {"ours": [lap.ours_s for lap in mine], "floor": [lap.floor_s for lap in mine]}
+            name = f"{form.name}, {keys} keys{', skewed' if skewed else ''}"
+            rows.append(_row(name, Raced(passes_s, {}, {})))
+    return rows
+
+
+def measure_leaves(effort: Effort) -> list[Row]:
+    """Give rules of a range, a list and a pattern."""
+    rows = []
+    for count in effort.stateless_rules:
+        rules = stateless.rules_drawn(count)
+        contestants = [ours([rule.text() for rule in rules]), leaves_by_hand(rules)]
+        raced = race(contestants, stateless.events_drawn(effort.events), effort)
+        rows.append(_row(f"{count} rules of a range, a list and a pattern", raced, HAND_WRITTEN))
+    return rows
+
+
+def measure_indexed(effort: Effort) -> list[Row]:
+    """Give rules of which an event concerns 50: of fewer and of more without a memory, of fewer with one."""
+    few, many = effort.indexed_rules
+    worlds = (
+        indexed.stateless_world(few, effort.events),
+        indexed.stateless_world(many, effort.events),
+        mixtures.world(few, effort.events),
+    )
+    of_few, of_many, with_memory = races([_contested(world) for world in worlds], effort)
+    return [
+        _row(f"{few} indexed rules", of_few),
+        _row(f"{many} indexed rules", of_many),
+        _row(f"{few} indexed rules with a memory", with_memory),
+    ]
+
+
+def _contested(world: World) -> tuple[list[Contestant], list[Event]]:
+    return [ours(world.conditions), world.floor], world.events
+
+
+def measure_shared(effort: Effort) -> list[Row]:
+    """Give rules that ask the same few histories."""
+    (count,) = effort.shared_rules
+    rows = []
+    for name, apart in SHARED:
+        member = next(member for member in MEMBERS if member.name == name)
+        world = shared.SharedWorld.drawn(member, apart, count, effort)
+        raced = race(world.contestants, world.events[0], effort)
+        made = "made at different times" if apart else "made together"
+        rows.append(_row(f"{count} rules that share `{name}`, {made}", raced))
+    return rows
+
+
+def measure_mixed(effort: Effort) -> list[Row]:
+    """Give a few rules of all kinds, which are one function."""
+    conditions = [curve.mixed(number) for number in range(MIXED_RULES)]
+    events = curve.events(effort.events, MIXED_RULES)
+    raced = race([ours(conditions), mixed_by_hand(MIXED_RULES)], events, effort)
+    return [_row(f"{MIXED_RULES} mixed rules", raced, HAND_WRITTEN)]
+
+
+def measure_body(effort: Effort) -> list[Row]:
+    """Give a batch from its body to its answer, over the decoder's part in it."""
+    fewer = replace(effort, passes=effort.passes // 2, pass_events_max=bodies.EVENTS)
+    rows = bodies.measure(fewer, bodies.FORMS[:1])
+    return [replace(row, case=CASE, target=None, tolerance=TOLERANCE) for row in rows]
+
+
+# -- by hand -------------------------------------------------------------------------------------------------
+
+
+def leaves_by_hand(rules: Sequence[ThreeLeaves]) -> Contestant:
+    """A closure for each rule, called one after another with what all of them look at."""
+    numbered = [(number, _three_leaves(rule)) for number, rule in enumerate(rules)]
+
+    def run(events: list[Event]) -> list[Any]:
+        answers = []
+        for fields, _, _ in events:
+            amount, country, email = fields["amount"], fields["country"], fields["email"]
+            answers.append([number for number, judge in numbered if judge(amount, country, email)])
+        return answers
+
+    return Contestant("floor", run)
+
+
+def mixed_by_hand(count: int) -> Contestant:
+    """The rules of `curve.mixed`: a closure for each, with a dict where it remembers."""
+    numbered = [(number, _MIXED[number % len(_MIXED)](number)) for number in range(count)]
+
+    def run(events: list[Event]) -> list[Any]:
+        return [
+            [number for number, judge in numbered if judge(fields, time_ms)] for fields, time_ms, _ in events
+        ]
+
+    return Contestant("floor", run)
+
+
+def _three_leaves(rule: ThreeLeaves) -> Callable[[int, str, str], bool]:
+    low, high, among = rule.low, rule.high, frozenset(rule.countries)
+    search = re2.compile(rule.pattern).search
+    return lambda amount, country, email: (
+        low <= amount <= high and country in among and search(email) is not None
+    )
+
+
+def _pattern(number: int) -> Judge:
+    search = re2.compile(f"/dir{number}/[a-f]+x").search
+    return lambda fields, _: search(fields["path"]) is not None
+
+
+def _equality(number: int) -> Judge:
+    kind = f"v{number}"
+    return lambda fields, _: fields["kind"] == kind and fields["amount"] > number
+
+
+def _keyed(number: int) -> Judge:
+    kind, seen_ms = f"v{number}", dict[str, float]()
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        user = fields["user"]
+        if fields["kind"] == kind:
+            seen_ms[user] = now_ms
+        return fields["action"] == "pay" and seen_ms.get(user, NEVER) >= now_ms - 600_000
+
+    return judge
+
+
+def _within(number: int) -> Judge:
+    low, high = 5 * number, 5 * number + 10
+    return lambda fields, _: low <= fields["amount"] <= high
+
+
+def _since(number: int) -> Judge:
+    kind, paid_ms = f"v{number}", dict[str, float]()
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        user = fields["user"]
+        if fields["action"] == "pay":
+            paid_ms[user] = now_ms
+        elif fields["action"] == "logout":
+            paid_ms.pop(user, None)
+        return fields["kind"] == kind and paid_ms.get(user, NEVER) >= now_ms - 3_600_000
+
+    return judge
+
+
+_MIXED = (_pattern, _equality, _keyed, _within, _since)
