@@ -70,8 +70,7 @@ class DetectorActor:
         self._settings = settings
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
-        self._now_us = now_us
-        self._turn = FREE
+        self._now_us, self._turn = now_us, FREE
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
@@ -144,6 +143,7 @@ class DetectorActor:
             return self._read_only.handle(batch)
         active = self._the_active()
         full = self._without_room(active, batch)
+        why_full = "" if full is None else full.entries[0].message
         answers: list[Answer] = []
         entries: list[JournalEntry] = []
         crash: Crash | None = None
@@ -179,7 +179,7 @@ class DetectorActor:
         except BaseException:
             self.discard()
             raise
-        store, no_write = active.store, all(one.kind in READS for one in batch)
+        store = active.store
         reply = Reply(
             answers,
             crash,
@@ -187,7 +187,7 @@ class DetectorActor:
             missing=missing,
             unsaved=active.unsaved,
             unsynced=store.unsynced,
-            no_room=None if no_write else "" if full is None else full.entries[0].message,
+            no_room=why_full if any(one.kind not in READS for one in batch) else None,
         )
         if crash is not None and crash.lost:
             self.discard()
