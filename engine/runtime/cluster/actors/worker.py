@@ -1,6 +1,7 @@
 """The worker process: detectors whose calls run in threads, served by an event loop beside Ray's thread."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -40,6 +41,9 @@ _LOG_RECORDS_MAX: Final = 20
 """The most records of a worker's log that reach the service's log in ten seconds."""
 _LARGE_BYTES: Final = 1024 * 1024
 """Payloads of this size are evaluated in parts of a second."""
+_SWITCH_S: Final = 0.001
+"""How long the event loop waits for a thread that computes whenever it goes on. While it reads a large batch,
+that is for each 64 KiB."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
@@ -179,6 +183,7 @@ class WorkerActor(ServingActor):
         super().__init__(settings.transport)
         collect_seldom()
         map_large_blocks()
+        sys.setswitchinterval(_SWITCH_S)
         self._settings = settings
         self._measures = Measures()
         self._check_mount = mount_check(settings.data, RealFiles())
