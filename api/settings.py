@@ -188,6 +188,11 @@ class Settings:
     max_body_values: int = _setting(
         1_000_000, "The maximum number of values in a body; each takes up to about 100 bytes when decoded."
     )
+    max_event_values: int = _setting(
+        DEFAULT_LIMITS.event_values_max,
+        "The maximum number of values in an event of a batch, in its context, and in any other body; a "
+        "member of an object counts as five.",
+    )
     max_batch_events: int = _setting(10_000, "The maximum number of events in a batch.")
     max_answer_bytes: int = _setting(
         64 * _MIB,
@@ -350,6 +355,7 @@ class Settings:
             pattern_event_bytes_max=self.max_pattern_event_bytes,
             body_depth_max=self.max_body_depth,
             body_values_max=self.max_body_values,
+            event_values_max=self.max_event_values,
             batch_events_max=self.max_batch_events,
             answer_bytes_max=self.max_answer_bytes,
             rules_max=self.max_rules,

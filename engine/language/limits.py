@@ -19,6 +19,9 @@ class Limits(PatternLimits):
     body_depth_max: int = 64
     body_values_max: int = 1_000_000
     """Values in a body. Each takes up to about 100 bytes when decoded, even an empty object."""
+    event_values_max: int = 250_000
+    """Values in an event of a batch, in its context, and in any other body. A member of an object counts as
+    five, because its name takes longest. One call of the decoder takes all, for up to 50 ms."""
     digits_max: int = 4_000
     batch_events_max: int = 10_000
     answer_bytes_max: int = 64 * 1024 * 1024

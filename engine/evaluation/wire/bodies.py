@@ -21,6 +21,12 @@ T = TypeVar("T")
 LARGE_BYTES: Final = 1 << 16
 """The collector is suspended while a body of at least this length is decoded."""
 
+LOOKED_THROUGH_BYTES: Final = 1 << 18
+"""Only of a body up to this, another decoder finds out why the first one breaks off: it takes longer."""
+
+MEMBER_WEIGHT: Final = 5
+"""A member of an object takes the decoder as long as so many other values: its name may be a new one."""
+
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _AS_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Brackets as steps in depth, one signed byte each."""
@@ -35,21 +41,32 @@ def decode(
     body: bytes,
     type_: type[T],
     limits: Limits = DEFAULT_LIMITS,
-    *,
-    narrow: type[T] | None = None,
-    nesting_at_most: Callable[[T, bytes], int] = lambda _, body: containers_in(body),
 ) -> T:
     """Decode a JSON body as a value of a type.
 
     Raises Refusal 1000 if the body is not JSON, nests too deep, contains too many values, an integer of too
     many digits or a number outside the range of a double. Raises Refusal 1001 with every violation if the
     body does not fit the type.
+    """
+    check_count(body, limits.body_values_max)
+    check_weight(body, limits.event_values_max, "the body")
+    return decode_counted(body, type_, limits)
+
+
+def decode_counted(
+    body: bytes,
+    type_: type[T],
+    limits: Limits,
+    *,
+    narrow: type[T] | None = None,
+    nesting_at_most: Callable[[T, bytes], int] = lambda _, body: containers_in(body),
+) -> T:
+    """Decode a JSON body as `decode` does, without counting its values.
 
     `narrow` is a type that most bodies fit, and of which more is known; it is tried first. `nesting_at_most`
     gives an upper bound for the depth of a value and its body. If the bound is within the limit, the depth is
     not computed.
     """
-    check_count(body, limits.body_values_max)
     value: T | None = None
     try:
         with without_collector(body):
@@ -61,7 +78,7 @@ def decode(
             if value is None:
                 document = decode_by_hand(body)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(body, error) from None
+        raise unreadable(body, error) from None
     if value is None:
         try:
             value = msgspec.convert(document, type_)
@@ -114,13 +131,15 @@ def converted(document: object, type_: type[T]) -> T | None:
         return None
 
 
-def _unreadable(body: bytes, error: Exception) -> Refusal:
+def unreadable(body: bytes, error: Exception) -> Refusal:
     """Return the Refusal for a body that is not JSON. Some of the decoder's own messages would mislead."""
     match error:
         case RecursionError():
             reason = "it is nested too deeply"
         case UnicodeDecodeError():
             reason = f"byte {_invalid_at(body)} is not valid UTF-8"
+        case _ if "truncated" in str(error) and len(body) > LOOKED_THROUGH_BYTES:
+            reason = "input data was truncated, or a string holds half of a surrogate pair"
         case _ if "truncated" in str(error) and _breaks_off_at_a_surrogate(body):
             reason = "a string holds half of a surrogate pair"
         case _:
@@ -159,6 +178,25 @@ def check_count(body: bytes, values_max: int) -> None:
         # Empty arrays and objects that are written without blanks hold no value.
         if _values_at_most(bare) - bare.count(b"[]") - bare.count(b"{}") > values_max:
             raise too_many_values(values_max)
+
+
+def check_weight(text: bytes, weight_max: int, place: str) -> None:
+    """Raise Refusal 1000 if the values of a text, with its members weighted, take long to decode."""
+    # Each unit of weight takes at least a byte: the member `"":0,` has as many as its weight.
+    if len(text) > weight_max and _weight_at_most(text) > weight_max:
+        bare = without_strings(text)
+        if _weight_at_most(bare) - bare.count(b"[]") - bare.count(b"{}") > weight_max:
+            raise too_heavy(place, weight_max)
+
+
+def _weight_at_most(text: bytes) -> int:
+    return _values_at_most(text) + (MEMBER_WEIGHT - 1) * text.count(b":")
+
+
+def too_heavy(place: str, weight_max: int) -> Refusal:
+    """Return the Refusal for too many values where one call decodes them all."""
+    said = f"{place} holds more than {weight_max} values"
+    return Refusal(Entry(1000, f"{said}, where a member of an object counts as {MEMBER_WEIGHT}"))
 
 
 def too_many_values(values_max: int) -> Refusal:

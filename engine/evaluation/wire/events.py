@@ -3,23 +3,31 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from sys import float_info
-from typing import Annotated, Any, Final, Literal, assert_never
+from typing import Annotated, Any, Final, assert_never
 
 import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.facts.values import Event
-from engine.evaluation.wire.bodies import LARGE_BYTES, check_count, check_digits, containers_in, decode
+from engine.evaluation.wire.bodies import (
+    LARGE_BYTES,
+    check_count,
+    check_digits,
+    check_weight,
+    containers_in,
+    decode,
+    decode_counted,
+    unreadable,
+    without_collector,
+)
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack, named_values
 from engine.evaluation.wire.numbers import are_costly
+from engine.evaluation.wire.portions import BatchForm, is_long, placed, portions_of
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
-from engine.evaluation.wire.violations import VIOLATIONS_MAX
+from engine.evaluation.wire.violations import MORE_DEFECTS, VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
-
-BatchForm = Literal["json", "msgpack"]
-"""The format of the body of a batch."""
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,6 +56,9 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     events: list[EventBody]
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
+
+_DROPPED_TOGETHER: Final = 100
+_WRONG_SHAPE: Final = 1001
 
 _Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
 
@@ -132,6 +143,7 @@ def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     if len(body) < LARGE_BYTES and limits.body_depth_max >= FLAT_EVALUATE_DEPTH and not are_costly(body):
         # What `decode` does besides takes longer than decoding such a body.
         check_count(body, limits.body_values_max)
+        check_weight(body, limits.event_values_max, "the body")
         try:
             flat = FLAT_EVALUATE.decode(body)
         except (ValueError, RecursionError):
@@ -152,11 +164,52 @@ def decode_event(body: bytes, limits: Limits) -> EventBody:
     return decoded
 
 
-def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> BatchBody:
-    """Decode the body of a batch. Raises Refusal 1000, or 1001 with every violation."""
+def decode_batch(
+    body: bytes, limits: Limits, form: BatchForm = "json", between: Callable[[], None] = lambda: None
+) -> BatchBody:
+    """Decode the body of a batch. Raises Refusal 1000, or 1001 with every violation.
+
+    A long body is decoded in portions, and `between` is called after each.
+    """
+    if not is_long(body, limits):
+        check_count(body, limits.body_values_max)
+        return _decode_at_once(body, limits, form)
+    decoded = BatchBody([])
+    violations: list[Entry] = []
+    with without_collector(body):
+        for first, portion in portions_of(body, BatchBody, limits, form):
+            try:
+                part = _decode_at_once(portion, limits, form)
+            except Refusal as refusal:
+                if refusal.entries[0].code != _WRONG_SHAPE:
+                    raise (_of_whole(refusal, portion, body) if form == "json" else refusal) from None
+                # What is no JSON in the portions after this one comes first.
+                violations += placed(refusal.entries, first)
+                continue
+            decoded.events += part.events
+            if part.context is not msgspec.UNSET:
+                decoded.context = part.context
+            between()
+    if violations:
+        raise Refusal(*violations[:VIOLATIONS_MAX], *[MORE_DEFECTS][: len(violations) > VIOLATIONS_MAX])
+    return decoded
+
+
+def _of_whole(refusal: Refusal, portion: bytes, body: bytes) -> Refusal:
+    """Return the refusal of a portion of JSON as one of the whole body, of which it may name a byte."""
+    try:
+        portion.decode()
+    except UnicodeDecodeError as error:
+        return unreadable(body, error)
+    return refusal
+
+
+def _decode_at_once(body: bytes, limits: Limits, form: BatchForm) -> BatchBody:
     match form:
         case "json":
-            decoded = decode(body, BatchBody, limits, narrow=_FlatBatch, nesting_at_most=_nesting_at_most)
+            decoded = decode_counted(
+                body, BatchBody, limits, narrow=_FlatBatch, nesting_at_most=_nesting_at_most
+            )
         case "msgpack":
             is_plain = partial(_is_plain, depth_max=limits.body_depth_max)
             decoded = decode_msgpack(
@@ -193,26 +246,38 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
 
 
 def evaluate_batch_body(
-    detector: Detector, body: bytes, form: BatchForm = "json"
+    detector: Detector, body: bytes, form: BatchForm = "json", between: Callable[[], None] = lambda: None
 ) -> tuple[Answer, tuple[int, ...]]:
     """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
     Gives the answer, and the indices of the refused events. These include the events that were not evaluated
-    because the answer was full.
+    because the answer was full. `between` is called between the portions in which a long batch is done.
     """
-    try:
-        events = events_in(decode_batch(body, detector.limits, form))
-    except Refusal as refusal:
-        return Refused(refusal.entries), ()
-    return evaluate_batch(detector, events)
+    # If the collector ran before the events are gone, it would look through all of them.
+    with without_collector(body):
+        try:
+            events = events_in(decode_batch(body, detector.limits, form, between))
+        except Refusal as refusal:
+            return Refused(refusal.entries), ()
+        answered = evaluate_batch(detector, events, between)
+        drop(events)
+    return answered
 
 
-def evaluate_batch(detector: Detector, events: Sequence[Event]) -> tuple[Answer, tuple[int, ...]]:
+def drop(events: list[Any]) -> None:
+    """Free events a few at a time: all of a long batch at once would hold the interpreter for long."""
+    while events:
+        del events[-_DROPPED_TOGETHER:]
+
+
+def evaluate_batch(
+    detector: Detector, events: Sequence[Event], between: Callable[[], None] = lambda: None
+) -> tuple[Answer, tuple[int, ...]]:
     """Evaluate events that consist of JSON values in order; see `evaluate_batch_body`."""
     count, most = len(events), detector.limits.batch_events_max
     if count > most:
         return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),)), ()
-    results, refused = results_within(detector, events)
+    results, refused = results_within(detector, events, between)
     if len(results) < count:
         refused = (*refused, *range(len(results), count))
         detector.refused[1400] += count - len(results)

@@ -4,6 +4,7 @@ A line is the body of an evaluation, or its event alone.
 """
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -17,9 +18,11 @@ from engine.evaluation.wire.events import (
     EvaluateBody,
     decode_evaluate,
     decode_event,
+    drop,
     event_in,
 )
 from engine.evaluation.wire.numbers import are_costly
+from engine.evaluation.wire.portions import PORTION_BYTES, is_long
 from engine.evaluation.wire.results import results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -33,12 +36,37 @@ _EVENT_ALONE: Final = re.compile(rb'[ \t\r]*\{[ \t\r]*"(?:fields|timestamp_ms)"'
 """Matches the beginning of a line that is an event alone."""
 
 
-def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
-    """Decode each line that is not blank. A line that is invalid gives a Refusal."""
+def decode_lines(
+    body: bytes, limits: Limits, between: Callable[[], None] = lambda: None
+) -> list[EvaluateBody | Refusal]:
+    """Decode each line that is not blank. A line that is invalid gives a Refusal.
+
+    A long body is decoded in portions, and `between` is called after each.
+    """
     lines = [line for line in body.split(b"\n") if line.strip(BLANKS)]
+    if not is_long(body, limits):
+        return _together(lines, body, limits)
+    decoded: list[EvaluateBody | Refusal] = []
+    first, size = 0, 0
+    for place, line in enumerate(lines, 1):
+        size += len(line)
+        if size > PORTION_BYTES or place == len(lines):
+            portion = lines[first:place]
+            decoded += _together(portion, b"\n".join(portion), limits)
+            first, size = place, 0
+            between()
+    return decoded
+
+
+def _together(lines: list[bytes], body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
+    """Decode the lines of a body, at once if all are flat."""
     # No JSON value contains `}`, a line break and `{` in a row. If all lines meet like that, no value spans
     # two lines. If there are also as many values as lines, each line is one value.
-    if body.count(b"}\n{") == len(lines) - 1 and limits.body_depth_max >= FLAT_EVALUATE_DEPTH:
+    if (
+        body.count(b"}\n{") == len(lines) - 1
+        and limits.body_depth_max >= FLAT_EVALUATE_DEPTH
+        and not is_long(body, limits)
+    ):
         with suppress(ValueError, RecursionError, Refusal), without_collector(body):
             check_count(body, limits.body_values_max)
             check_digits(body, limits.digits_max)
@@ -55,18 +83,23 @@ def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
     return [_decoded(line, limits) for line in lines]
 
 
-def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ...]]:
+def evaluate_lines(
+    detector: Detector, body: bytes, between: Callable[[], None] = lambda: None
+) -> tuple[Done, tuple[int, ...]]:
     """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
     Gives the results as lines, and the indices of the refused events. Blank lines do not count. If the answer
     is full, there are fewer results than events. The remaining events were not evaluated, count as refused,
-    and may be sent again.
+    and may be sent again. `between` is called between the portions in which a long body is done.
     """
-    lines = decode_lines(body, detector.limits)
-    results, refused = results_within(
-        detector, [line if isinstance(line, Refusal) else event_in(line) for line in lines]
-    )
-    return Done(b"\n".join(results)), (*refused, *range(len(results), len(lines)))
+    with without_collector(body):
+        lines = decode_lines(body, detector.limits, between)
+        events = [line if isinstance(line, Refusal) else event_in(line) for line in lines]
+        count = len(lines)
+        drop(lines)
+        results, refused = results_within(detector, events, between)
+        drop(events)
+    return Done(b"\n".join(results)), (*refused, *range(len(results), count))
 
 
 def _decoded(line: bytes, limits: Limits) -> EvaluateBody | Refusal:

@@ -10,7 +10,13 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgpack
 import msgspec
 
-from engine.evaluation.wire.bodies import converted, too_many_values, without_collector
+from engine.evaluation.wire.bodies import (
+    MEMBER_WEIGHT,
+    converted,
+    too_heavy,
+    too_many_values,
+    without_collector,
+)
 from engine.evaluation.wire.violations import shape_refusal
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -78,11 +84,8 @@ def decode_msgpack(
     is not checked again: it nests no deeper than the limit, and all of its numbers are finite. `named` has a
     type of which all members have strings as names, see `named_values`, and is tried next.
     """
-    _check_framing(body)
-    depth_max, values_max = limits.body_depth_max, limits.body_values_max
-    # A value takes at least one byte.
-    if len(body) > values_max and not _are_few(body, values_max):
-        raise too_many_values(values_max)
+    check_msgpack(body, limits)
+    depth_max = limits.body_depth_max
     try:
         with without_collector(body):
             value: T
@@ -97,7 +100,7 @@ def decode_msgpack(
                     value = _decoder(named).decode(body)  # type: ignore[arg-type]  # as below
                     _check_values(value, depth_max)
                     return value
-            _check_names(body)
+            check_names(body)
             value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
@@ -106,7 +109,7 @@ def decode_msgpack(
             return value_of_last
         raise shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
-        _refuse(_reason(error))
+        raise unpackable(error) from None
     _check_values(value, depth_max)
     return value
 
@@ -114,6 +117,32 @@ def decode_msgpack(
 @functools.cache
 def _decoder(type_: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(type_)
+
+
+def check_msgpack(body: bytes, limits: Limits) -> None:
+    """Raise Refusal 1000 unless the body is one complete value, with few enough values in it."""
+    _check_framing(body)
+    # A value takes at least one byte.
+    if len(body) > limits.body_values_max and not _are_few(body, limits.body_values_max):
+        raise too_many_values(limits.body_values_max)
+
+
+def check_packed_weight(text: bytes, weight_max: int, place: str) -> None:
+    """Do what `check_weight` does, for a well-formed text of msgpack."""
+    # A member takes two bytes at least.
+    if len(text) * MEMBER_WEIGHT <= 2 * weight_max:
+        return
+    at, end, weight = 0, len(text), 0
+    while at < end:
+        first = text[at]
+        size, length = _size_at(text, at)
+        if _OBJECT <= first < _ARRAY or _LONG_OBJECT <= first < _NEGATIVE:
+            # Its name and its value come as two more.
+            weight += (MEMBER_WEIGHT - 2) * length
+        weight += 1
+        if weight > weight_max:
+            raise too_heavy(place, weight_max)
+        at += size
 
 
 def _check_framing(body: bytes) -> None:
@@ -158,7 +187,7 @@ def named_values(levels: int) -> Any:
     return values
 
 
-def _check_names(body: bytes) -> None:
+def check_names(body: bytes) -> None:
     """Raise Refusal 1000 unless the names of all members of a well-formed body are strings.
 
     The decoder takes numbers as names. With numbers for which a dict looks in the same places, one after
@@ -171,14 +200,7 @@ def _check_names(body: bytes) -> None:
         if in_object and not left & 1 and not (_TEXT <= first < _NIL or first in _LONG_TEXTS):
             _refuse("a member's name is no string")
         left -= 1
-        size, length = _SIZES[first], 0
-        if size <= 0:
-            start = at + 1 - size
-            size = 1 - size + int.from_bytes(body[at + 1 : start]) + (first in _EXTENSIONS)
-        elif _OBJECT <= first < _TEXT:
-            length = first & 0xF
-        elif first >= _LONG_ARRAY and first < _NEGATIVE:
-            length = int.from_bytes(body[at + 1 : at + size])
+        size, length = _size_at(body, at)
         at += size
         if length:
             outer.append((left, in_object))
@@ -188,11 +210,25 @@ def _check_names(body: bytes) -> None:
             left, in_object = outer.pop()
 
 
+def _size_at(body: bytes, at: int) -> tuple[int, int]:
+    """Return the size in bytes of the value that begins here, and how many elements or members follow it."""
+    first = body[at]
+    size = _SIZES[first]
+    if size <= 0:
+        start = at + 1 - size
+        return 1 - size + int.from_bytes(body[at + 1 : start]) + (first in _EXTENSIONS), 0
+    if _OBJECT <= first < _TEXT:
+        return size, first & 0xF
+    if first >= _LONG_ARRAY and first < _NEGATIVE:
+        return size, int.from_bytes(body[at + 1 : at + size])
+    return size, 0
+
+
 def _untyped(body: bytes) -> object:
     try:
         return msgspec.msgpack.decode(body)
     except (ValueError, RecursionError) as error:
-        _refuse(_reason(error))
+        raise unpackable(error) from None
 
 
 def _reason(error: Exception) -> str:
@@ -242,5 +278,29 @@ def _members(level: list[Any]) -> list[Any]:
     return [*chain.from_iterable(parts)]
 
 
+def emptied(text: bytes) -> object:
+    """Return the value of a well-formed text, without its elements or members.
+
+    Raises Refusal 1000 for a value that JSON does not have.
+    """
+    first = text[0]
+    if _OBJECT <= first < _ARRAY or _LONG_OBJECT <= first < _NEGATIVE:
+        return {}
+    if _ARRAY <= first < _TEXT or _LONG_ARRAY <= first < _LONG_OBJECT:
+        return []
+    value = _untyped(text)
+    _check_values(value, 1)
+    return value
+
+
+def unpackable(error: Exception) -> Refusal:
+    """Return the Refusal for a body that the decoder cannot read."""
+    return _refusal(_reason(error))
+
+
 def _refuse(reason: str) -> NoReturn:
-    raise Refusal(Entry(1000, f"the body is not msgpack with values of JSON: {reason}"))
+    raise _refusal(reason)
+
+
+def _refusal(reason: str) -> Refusal:
+    return Refusal(Entry(1000, f"the body is not msgpack with values of JSON: {reason}"))

@@ -5,7 +5,8 @@ every message is given. So every evaluated event gets its result, and no more is
 is answered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -15,6 +16,10 @@ from engine.evaluation.events.outcomes import Outcomes
 from engine.evaluation.facts.values import Event
 from engine.evaluation.rules import Fired
 from engine.language.diagnostics import Entry, Refusal
+
+_FIRST_EVENTS: Final = 128
+_PART_S: Final = 0.01
+"""Events are evaluated in parts that take about this long, and the first in one of so many."""
 
 _RESULT_BYTES_MAX: Final = 1024
 """The most bytes of a result besides actions and warnings."""
@@ -73,12 +78,12 @@ def no_room(limit_bytes: int) -> bytes:
 
 
 def results_within(
-    detector: Detector, events: Sequence[Event | Refusal]
+    detector: Detector, events: Sequence[Event | Refusal], between: Callable[[], None] = lambda: None
 ) -> tuple[list[bytes], tuple[int, ...]]:
     """Evaluate events in order while the answer has room, at least one of them.
 
     An event that is already a Refusal keeps its place. Gives the results, fewer than events if the answer is
-    full, and the indices of the refused events.
+    full, and the indices of the refused events. `between` is called from time to time between two events.
     """
     bytes_max = detector.limits.answer_bytes_max
     worst = detector.answer_bytes_worst + _RESULT_BYTES_MAX
@@ -86,13 +91,14 @@ def results_within(
     wanted = min(worst, bytes_max // 2)
     results: list[bytes] = []
     refused: list[int] = []
-    size = 0
+    size, count = 0, _FIRST_EVENTS
     try:
         while len(results) < len(events):
             first = len(results)
             if bytes_max - size < wanted and results:
                 break
-            part = events[first : first + max(1, (bytes_max - size) // worst)]
+            part = events[first : first + max(1, min(count, (bytes_max - size) // worst))]
+            began_s = perf_counter()
             outcomes = detector.submit_clean(part)
             of_part = _results_of(outcomes)
             size += sum(map(len, of_part)) + len(of_part)
@@ -100,6 +106,8 @@ def results_within(
             for place, refusal in outcomes.refused.items():
                 refused.append(first + place)
                 detector.refused[refusal.entries[0].code] += 1
+            count = 2 * count if perf_counter() - began_s < _PART_S else max(1, count // 2)
+            between()
     finally:
         detector.forget_lookups()
     return results, tuple(refused)

@@ -12,6 +12,9 @@ from engine.language.diagnostics import Entry, Refusal, did_you_mean, json_type
 VIOLATIONS_MAX: Final = 32
 """How many violations of one body are reported, so that the reply cannot exceed a hostile body."""
 
+MORE_DEFECTS: Final = Entry(1001, "body: it has more defects than these")
+"""The last entry where there are more."""
+
 _NAME_CHARS_SHOWN: Final = 80
 
 
@@ -23,7 +26,7 @@ def shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
     # If the search finds nothing, the decoder's own message is reported.
     shown = [Entry(1001, violation) for violation in (violations or [complaint])[:VIOLATIONS_MAX]]
     if len(violations) > VIOLATIONS_MAX:
-        shown.append(Entry(1001, "body: it has more defects than these"))
+        shown.append(MORE_DEFECTS)
     return Refusal(*shown)
 
 

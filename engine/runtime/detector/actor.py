@@ -33,6 +33,7 @@ from engine.runtime.detector.persistence.journal_entries import (
 from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.storage_view import with_storage
+from engine.runtime.detector.turns import FREE, Turn
 from engine.runtime.process.usage import resident_bytes
 from snapshots.clock import wall_clock_us
 from snapshots.data_folder.mounts import mount_check
@@ -69,7 +70,7 @@ class DetectorActor:
         self._settings = settings
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
-        self._now_us = now_us
+        self._now_us, self._turn = now_us, FREE
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
@@ -81,8 +82,7 @@ class DetectorActor:
         Raises StorageError if its folder does not allow that; no detector is then active here. WrongFolder
         means that the process sees another data folder than the service, and can activate no detector.
         """
-        assert self._active is None, "an actor holds one detector at a time"
-        assert self._read_only is None, "an actor holds one detector at a time"
+        assert self.detector_id is None, "an actor holds one detector at a time"
         check_data_folder(self._settings, self._files, self._check_mount)
         folder = self._settings.data.joinpath("detectors", detector_id)
         try:
@@ -115,8 +115,7 @@ class DetectorActor:
                     attempt.survived()
                 raise
             attempt.survived()
-            detector = restored.detector
-            limits = settings.limits
+            detector, limits = restored.detector, settings.limits
             if detector.limits != limits or not restored.tells_limits:
                 detector = journal_entries.under_limits(detector, limits)
                 # This record becomes durable with the next one; until then no answer depends on it.
@@ -133,8 +132,8 @@ class DetectorActor:
         )
         return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
 
-    def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Execute a batch in order, and return the answers once they are durable.
+    def handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
+        """Execute a batch in order, in turn with others, and return the answers once they are durable.
 
         Raises StorageError if they cannot be made durable, and drops the detector. WriteFailed: nothing of
         the batch is durable. Any other StorageError: some of it may be.
@@ -148,31 +147,32 @@ class DetectorActor:
         answers: list[Answer] = []
         entries: list[JournalEntry] = []
         crash: Crash | None = None
-        now_us = self._now_us()
-        reached = position(active.detector)
+        now_us, reached = self._now_us(), position(active.detector)
         room_bytes = active.detector.limits.answer_bytes_max
-        for operation in batch:
-            if room_bytes <= 0:
-                break
-            WORK.set({"detector": active.detector_id, "operation": operation.kind})
-            if full is not None and operation.kind not in READS:
-                answers.append(full)
-                continue
-            try:
-                applied = self._take(active, operation, now_us)
-            except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
-                crash = Crash.of(operation, error)
-                # A read that breaks off may leave look-ups in the cache.
-                active.detector.forget_lookups()
-                break
-            answers.append(applied.answer)
-            if isinstance(applied.answer, Done):
-                room_bytes -= len(applied.answer.result)
-            else:
-                self._note_refusal(operation, applied.answer)
-            if applied.entry is not None:
-                entries.append(applied.entry)
-                reached = position(active.detector)
+        self._turn = turn
+        with turn:
+            for operation in batch:
+                if room_bytes <= 0:
+                    break
+                WORK.set({"detector": active.detector_id, "operation": operation.kind})
+                if full is not None and operation.kind not in READS:
+                    answers.append(full)
+                    continue
+                try:
+                    applied = self._take(active, operation, now_us)
+                except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
+                    crash = Crash.of(operation, error)
+                    # A read that breaks off may leave look-ups in the cache.
+                    active.detector.forget_lookups()
+                    break
+                answers.append(applied.answer)
+                if isinstance(applied.answer, Done):
+                    room_bytes -= len(applied.answer.result)
+                else:
+                    self._note_refusal(operation, applied.answer)
+                if applied.entry is not None:
+                    entries.append(applied.entry)
+                    reached = position(active.detector)
         WORK.set({})
         try:
             missing = self._make_durable(active, entries, reached, now_us)
@@ -308,7 +308,8 @@ class DetectorActor:
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _take(self, active: ActiveDetector, operation: Operation, now_us: int) -> Applied:
-        applied = apply(active.detector, active.detector_id, active.answers, operation, now_us)
+        pause = self._turn.pass_on
+        applied = apply(active.detector, active.detector_id, active.answers, operation, now_us, between=pause)
         if operation.kind == STATE:
             answer = with_storage(applied.answer, operation, active.store, resident_bytes())
             return applied._replace(answer=answer)
@@ -342,8 +343,7 @@ class DetectorActor:
 
         Returns the file of the journal that it was written to, if that file was removed or replaced.
         """
-        store = active.store
-        sync = self._settings.journal_sync
+        store, sync = active.store, self._settings.journal_sync
         if sync == "off":
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
             active.unsaved = active.unsaved or len(changes) < len(entries)

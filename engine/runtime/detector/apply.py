@@ -1,5 +1,6 @@
 """Execution of one operation on a detector: gives its answer and its journal entry."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,14 +59,23 @@ class Applied(NamedTuple):
 
 
 def apply(
-    detector: Detector, detector_id: str, answers: IdempotencyCache, operation: Operation, now_us: int
+    detector: Detector,
+    detector_id: str,
+    answers: IdempotencyCache,
+    operation: Operation,
+    now_us: int,
+    *,
+    between: Callable[[], None] = lambda: None,
 ) -> Applied:
-    """Execute an operation at a given time. A refused operation changes nothing."""
+    """Execute an operation at a given time. A refused operation changes nothing.
+
+    `between` is called from time to time within a long one, when half of it may be done.
+    """
     try:
         match operation.kind:
             # This case is by far the most frequent, and each case before it would take time.
             case kind if kind in (EVALUATE, EVALUATE_EXPLAINED) or kind in BATCH_FORMS:
-                return _evaluated(detector, answers, operation, now_us)
+                return _evaluated(detector, answers, operation, now_us, between)
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
             case operations.RULES:
@@ -80,9 +90,10 @@ def apply(
                 explained = kind == operations.DRY_RUN_EXPLAINED
                 return Applied(dry_run_body(detector, operation.payload, explained=explained))
             case kind if kind in DRY_BATCH_FORMS:
-                return Applied(dry_run_batch_body(detector, operation.payload, DRY_BATCH_FORMS[kind]))
+                form = DRY_BATCH_FORMS[kind]
+                return Applied(dry_run_batch_body(detector, operation.payload, form, between))
             case operations.EVALUATE_LINES:
-                return _lines_evaluated(detector, operation)
+                return _lines_evaluated(detector, operation, between)
             case _:
                 result, entry, messages = _ruled(detector, detector_id, operation)
                 return Applied(Done(encoded(result), encode_entries(messages)), entry)
@@ -90,7 +101,13 @@ def apply(
         return Applied(Refused(refusal.entries))
 
 
-def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
+def _evaluated(
+    detector: Detector,
+    answers: IdempotencyCache,
+    operation: Operation,
+    now_us: int,
+    between: Callable[[], None],
+) -> Applied:
     """Evaluate, or repeat the stored answer. Raises Refusal 1006 and 1401 for the idempotency key."""
     explained = operation.kind == EVALUATE_EXPLAINED
     if explained:
@@ -109,7 +126,7 @@ def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operati
         evaluate = evaluate_explained_body if explained else evaluate_body
         answer, refused = evaluate(detector, operation.payload), ()
     else:
-        answer, refused = evaluate_batch_body(detector, operation.payload, form)
+        answer, refused = evaluate_batch_body(detector, operation.payload, form, between)
     if isinstance(answer, Refused):
         return Applied(answer)
     given = None
@@ -124,9 +141,9 @@ def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operati
     return Applied(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
 
 
-def _lines_evaluated(detector: Detector, operation: Operation) -> Applied:
+def _lines_evaluated(detector: Detector, operation: Operation, between: Callable[[], None]) -> Applied:
     seen_before = detector.events_seen
-    answer, refused = evaluate_lines(detector, operation.payload)
+    answer, refused = evaluate_lines(detector, operation.payload, between)
     if detector.events_seen == seen_before:
         return Applied(answer)
     return Applied(answer, EvaluatedLines(operation.payload, refused))

@@ -22,6 +22,7 @@ from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import EVALUATIONS, Operation, Reply, Took
 from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.turns import FREE, Turn
 from snapshots.store import Store
 
 
@@ -40,13 +41,13 @@ class MeasuredActor(DetectorActor):
         self.measures.observe(ACTIVATION_SECONDS, time.perf_counter() - began_s)
         return activated
 
-    def handle(self, batch: Sequence[Operation]) -> Reply:
+    def handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
         active = self._active
         before = (0, 0, 0) if active is None else _totals(active)
         shadows_before = None if active is None or not active.detector.shadows else _tally(active)
         self._journal_s = 0.0
         began_s = time.perf_counter()
-        reply = super().handle(batch)
+        reply = super().handle(batch, turn)
         measures = self.measures
         took_s = time.perf_counter() - began_s
         reply.took = Took(0.0, took_s - self._journal_s, self._journal_s)

@@ -130,6 +130,7 @@ REFUSED: dict[str, Reach] = {
     ),
     "max_pattern_event_work": Reach(100, 2004, evaluated(event(a="ab" * 20), rule="a matches '[ab].{30}c'")),
     "max_body_values": Reach(20, 1000, evaluated(event(x=[1] * 30))),
+    "max_event_values": Reach(40, 1000, evaluated(event(x=[1] * 60))),
     "max_answer_bytes": Reach(
         100, 1400, in_a_batch(event(), event(), event(), rule="historically a != 1 or not a == 1")
     ),

@@ -1,6 +1,7 @@
 """Evaluations that explain what fired, and dry runs, which record nothing: bodies and answers as JSON."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from engine.evaluation.detector import Detector
@@ -11,7 +12,6 @@ from engine.evaluation.explanation.trimming import trimmed
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import (
     Answer,
-    BatchForm,
     Done,
     Refused,
     decode_batch,
@@ -21,6 +21,7 @@ from engine.evaluation.wire.events import (
     events_in,
 )
 from engine.evaluation.wire.inspecting.explanations import BYTES_MAX, encoded
+from engine.evaluation.wire.portions import BatchForm
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
 
@@ -45,14 +46,16 @@ def dry_run_body(detector: Detector, body: bytes, *, explained: bool) -> Done:
     return _answer(firings, explained=explained)
 
 
-def dry_run_batch_body(detector: Detector, body: bytes, form: BatchForm) -> Answer:
+def dry_run_batch_body(
+    detector: Detector, body: bytes, form: BatchForm, between: Callable[[], None] = lambda: None
+) -> Answer:
     """Return what the evaluation of a batch would answer. Raises Refusal; nothing is changed in any case.
 
     The events are evaluated by a copy of the detector, which has only their keys.
     """
-    events = events_in(decode_batch(body, detector.limits, form))
+    events = events_in(decode_batch(body, detector.limits, form, between))
     check_nodes(detector, DRY_BATCH_NODES_MAX)
-    answer, _ = evaluate_batch(detector.fork(events), events)
+    answer, _ = evaluate_batch(detector.fork(events), events, between)
     return answer
 
 

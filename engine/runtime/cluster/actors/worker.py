@@ -1,6 +1,7 @@
 """The worker process: detectors whose calls run in threads, served by an event loop beside Ray's thread."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.detector.turns import FREE, Turn, Turns
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks
@@ -37,6 +39,11 @@ _SLOW_S: Final = 0.02
 no other detectors wait for it."""
 _LOG_RECORDS_MAX: Final = 20
 """The most records of a worker's log that reach the service's log in ten seconds."""
+_LARGE_BYTES: Final = 1024 * 1024
+"""Payloads of this size are evaluated in parts of a second."""
+_SWITCH_S: Final = 0.001
+"""How long the event loop waits for a thread that computes whenever it goes on. While it reads a large batch,
+that is for each 64 KiB."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
@@ -46,17 +53,26 @@ class WorkerThreads:
     """The threads of a worker, beside its event loop, for the calls of all its detectors.
 
     Python code runs in one thread at a time, so more threads evaluate no faster. But a thread that waits for
-    the disk leaves the others to the detectors whose data is elsewhere.
+    the disk leaves the others to the detectors whose data is elsewhere. What is quick never waits for a
+    thread that executes a long batch, nor does a long batch for one of the longest. Those that compute take
+    turns.
     """
 
     def __init__(self, detectors: int) -> None:
         """Start the threads for that many detectors."""
         shared = detectors > 1
         self.calls: Final = Threads("detector", _CALLS_AT_ONCE if shared else 1)
+        self._long: Final = Threads("long batch", _CALLS_AT_ONCE) if shared else self.calls
+        self._longest: Final = Threads("longest batch", _CALLS_AT_ONCE) if shared else self.calls
+        self.turns: Final[Turn] = Turns() if shared else FREE
         # One at a time: the report of a crash in a replay must name the detector that was replayed.
         self.activations: Final = Threads("activation") if shared else self.calls
         self.saving: Final = Threads("saving", _SAVING_AT_ONCE if shared else 1)
         self.heap: Final = FrozenHeap(detectors)
+
+    def for_long(self, payload_bytes: int) -> Threads:
+        """Return the threads for a long batch."""
+        return self._longest if payload_bytes > _LARGE_BYTES else self._long
 
 
 class DetectorThread(DetectorPort):
@@ -77,7 +93,8 @@ class DetectorThread(DetectorPort):
         self._threads = threads
         self._alone = alone
         self._others_wait = others_wait
-        self._slow = False
+        self._slow = self._long = False
+        """Whether the last batch took long, and whether it computed for long."""
         self.cpu_s = 0.0
         """The processor time of those of its batches that were executed beside other detectors."""
 
@@ -89,7 +106,7 @@ class DetectorThread(DetectorPort):
 
         Returns None if it is large, or if other detectors wait already or would wait for long.
         """
-        if sum([len(operation.payload) for operation in batch]) > _SMALL_BYTES:
+        if _payload_bytes(batch) > _SMALL_BYTES:
             return None
         if self._alone():
             return self._actor.handle(batch)
@@ -100,7 +117,12 @@ class DetectorThread(DetectorPort):
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises StorageError if its answers would not be durable."""
         reply = self.handle_at_once(batch)
-        return await self._threads.calls.call(partial(self._handle, batch)) if reply is None else reply
+        if reply is not None:
+            return reply
+        threads, payload_bytes = self._threads, _payload_bytes(batch)
+        if payload_bytes <= _SMALL_BYTES and not self._long:
+            return await threads.calls.call(partial(self._handle, batch))
+        return await threads.for_long(payload_bytes).call(partial(self._handle, batch, threads.turns))
 
     async def sync(self) -> None:
         await self._threads.calls.call(self._actor.sync)
@@ -129,12 +151,14 @@ class DetectorThread(DetectorPort):
     def figures(self) -> DetectorFigures | None:
         return self._actor.figures()
 
-    def _handle(self, batch: Sequence[Operation]) -> Reply:
+    def _handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
         began_s, before_s = time.perf_counter(), time.thread_time()
         try:
-            return self._actor.handle(batch)
+            return self._actor.handle(batch, turn)
         finally:
-            self.cpu_s += time.thread_time() - before_s
+            cpu_s = time.thread_time() - before_s
+            self.cpu_s += cpu_s
+            self._long = cpu_s > _SLOW_S
             self._slow = time.perf_counter() - began_s > _SLOW_S
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
@@ -148,6 +172,10 @@ class DetectorThread(DetectorPort):
         return dropped
 
 
+def _payload_bytes(batch: Sequence[Operation]) -> int:
+    return sum([len(operation.payload) for operation in batch])
+
+
 class WorkerActor(ServingActor):
     """The Ray actor of a worker's process."""
 
@@ -155,6 +183,7 @@ class WorkerActor(ServingActor):
         super().__init__(settings.transport)
         collect_seldom()
         map_large_blocks()
+        sys.setswitchinterval(_SWITCH_S)
         self._settings = settings
         self._measures = Measures()
         self._check_mount = mount_check(settings.data, RealFiles())

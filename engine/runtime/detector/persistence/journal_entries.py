@@ -18,8 +18,9 @@ from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.persistence.packing import condition_bytes
 from engine.evaluation.persistence.saved import stored_condition
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.events import BatchForm, decode_batch, decode_evaluate, event_in, events_in
+from engine.evaluation.wire.events import decode_batch, decode_evaluate, event_in, events_in
 from engine.evaluation.wire.lines import decode_lines
+from engine.evaluation.wire.portions import BatchForm
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
@@ -210,10 +211,11 @@ def limits_document(limits: Limits) -> Mapping[str, int]:
 def limits_from(document: Mapping[str, int]) -> Limits:
     """Return the limits of a document. Limits that an older document lacks have their defaults.
 
-    The bounds on keyed state and on pattern matching are different: before they existed, nothing was bounded,
-    and a replay must give the same answers.
+    The bounds on keyed state, on pattern matching and on the values of an event are different: before they
+    existed, nothing was bounded, and a replay must give the same answers.
     """
-    unbounded = {"state_bytes_max": _UNBOUNDED, "pattern_event_bytes_max": _UNBOUNDED}
+    names = ("state_bytes_max", "pattern_event_bytes_max", "event_values_max")
+    unbounded = dict.fromkeys(names, _UNBOUNDED)
     return Limits(**{**unbounded, **document})
 
 

@@ -298,8 +298,8 @@ def test_32_defects_are_told(defects, more):
 @pytest.mark.parametrize(
     ("document", "type_"),
     [
-        ({f"x{number}": 1 for number in range(50_000)}, Named),
-        ({"event": {f"x{number}": 1 for number in range(50_000)}}, EvaluateBody),
+        ({f"x{number}": 1 for number in range(40_000)}, Named),
+        ({"event": {f"x{number}": 1 for number in range(40_000)}}, EvaluateBody),
         ({"events": [{}] * 50_000}, BatchBody),
         ({"x" * 500_000 + str(number): 1 for number in range(2)}, Named),
     ],

@@ -342,8 +342,8 @@ def test_an_object_never_grows_by_names_that_are_numbers(
 
 @given(JSON_VALUES)
 def test_the_names_of_a_well_formed_body_are_found_wherever_they_stand(value: Any) -> None:
-    msgpack_bodies._check_names(msgpack.packb(value))
-    msgpack_bodies._check_names(msgpack.packb([value, {"a" * 300: value}, [0.5] * 20, "b" * 70_000, {}]))
+    msgpack_bodies.check_names(msgpack.packb(value))
+    msgpack_bodies.check_names(msgpack.packb([value, {"a" * 300: value}, [0.5] * 20, "b" * 70_000, {}]))
     for outer in ({"a": value, 1: value}, [value, {"b": [[], {}, value, {None: 1}]}], {2: 3}):
         with pytest.raises(Refusal, match="a member's name is no string"):
-            msgpack_bodies._check_names(msgpack.packb(outer))
+            msgpack_bodies.check_names(msgpack.packb(outer))

@@ -16,6 +16,7 @@ from engine.evaluation.wire.events import decode_batch, decode_evaluate
 from engine.evaluation.wire.lines import decode_lines
 from engine.evaluation.wire.numbers import (
     COSTLY_MAX,
+    HALFWAY_MAX,
     LONG_DIGITS_SUM_MAX,
     SCANNED_BYTES,
     are_costly,
@@ -56,9 +57,16 @@ def test_many_numbers_that_take_long_are_found_and_few_do_not_matter(text: str) 
     assert not are_costly(many(text)[: SCANNED_BYTES - 1])
 
 
+def test_so_many_numbers_that_may_lie_between_two_doubles_that_they_take_long_are_found() -> None:
+    for text in ("9007199254740993.0", "-1.2345678901234567"):
+        assert not are_costly(many(text, HALFWAY_MAX))
+        assert are_costly(many(text, HALFWAY_MAX + 1))
+        assert not are_costly(many(text[:-1], HALFWAY_MAX + 1))
+
+
 @pytest.mark.parametrize("text", CHEAP)
 def test_numbers_that_measurements_have_do_not_count(text: str) -> None:
-    assert not are_costly(many(text, 100_000))
+    assert not are_costly(many(text, 40_000))
 
 
 @pytest.mark.parametrize("text", COSTLY)

@@ -49,6 +49,7 @@ def test_the_defaults_of_a_detector_are_those_that_are_documented() -> None:
     limits = DEFAULT_LIMITS
     assert (limits.late_ms_max, limits.ahead_ms_max) == (5 * 60_000, 60_000)
     assert (limits.body_depth_max, limits.body_values_max) == (64, 1_000_000)
+    assert limits.event_values_max == 250_000
     assert (limits.digits_max, limits.batch_events_max) == (4_000, 10_000)
     assert (limits.rules_max, limits.keys_max) == (100_000, 1_000_000)
     assert (limits.answer_bytes_max, limits.state_bytes_max) == (67_108_864, 1_073_741_824)

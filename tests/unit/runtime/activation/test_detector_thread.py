@@ -120,6 +120,56 @@ async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_
     assert (await detector.handle([event(3)]) is main) is not others_wait
 
 
+@pytest.mark.parametrize(
+    ("busy_bytes", "other_bytes"), [(100_000, 10), (2_000_000, 10), (2_000_000, 100_000)]
+)
+async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
+    tmp_path, monkeypatch, busy_bytes, other_bytes
+):
+    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    threads = WorkerThreads(20)
+    go_on = threading.Event()
+
+    def place(work: Any) -> DetectorThread:
+        made_one = DetectorThread(made(tmp_path), threads, lambda: False, lambda: True)
+        made_one._actor.handle = work
+        return made_one
+
+    def sent(size: int) -> list[Operation]:
+        return [ops.evaluate(b" " * size)]
+
+    busy = [place(lambda *_: go_on.wait(40)) for _ in range(10)]
+    waiting = [asyncio.ensure_future(one.handle(sent(busy_bytes))) for one in busy]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        assert await place(lambda *_: "done").handle(sent(other_bytes)) == "done"
+    assert not any(one.done() for one in waiting)
+    go_on.set()
+    assert all(await asyncio.gather(*waiting))
+
+
+async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    threads = WorkerThreads(2)
+    detector = DetectorThread(made(tmp_path), threads, lambda: False, lambda: True)
+    turns = []
+
+    def work(_: object, turn: Any) -> None:
+        turns.append(turn)
+        if len(turns) == 2:
+            until = time.thread_time() + 0.03
+            while time.thread_time() < until:
+                pass
+        if len(turns) == 4:
+            time.sleep(0.03)
+
+    detector._actor.handle = work
+    for batch in ([LARGE], [event(1)], [event(2)], [event(3)], [event(4)]):
+        await detector.handle(batch)
+    free = worker.FREE
+    assert turns == [threads.turns, free, threads.turns, free, free], "waiting for the disk is not computing"
+
+
 async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):
     """Otherwise the crash of a replay would be taken for one of every replay under way."""
     monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())

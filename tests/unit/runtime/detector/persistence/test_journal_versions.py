@@ -173,8 +173,9 @@ def test_a_bound_that_changes_verdicts_did_not_hold_before_it_was_there() -> Non
     """A journal that an earlier version wrote leads where it led."""
     document = dict(history.limits_document(Limits()))
     assert history.limits_from(document) == Limits()
-    del document["pattern_event_bytes_max"]
-    assert history.limits_from(document).pattern_event_bytes_max > 10**15
+    for name in ("pattern_event_bytes_max", "event_values_max"):
+        del document[name]
+        assert getattr(history.limits_from(document), name) > 10**15
 
 
 def test_a_rule_is_restored_as_it_was_written_and_one_of_an_older_program_as_its_canonical_text() -> None:
