@@ -11,8 +11,12 @@ from api.http.app import Application
 from api.http.handling import handlers as routes
 from api.http.handling.handlers import Handlers
 from api.observability.readiness import Readiness
+from api.schema.envelope import success
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
+from engine.language.diagnostics import Refusal
+from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.contract.errors import DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet
 from tests.local_runtime.service import local_service
@@ -111,13 +115,46 @@ async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> No
         assert (await caller("POST", "/api/detectors", {"name": "n"})).status == 200
 
 
-async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
-    class Many(ScriptedFleet):
-        async def detectors(self) -> list[tuple[str, str]]:
-            return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
+class Many(ScriptedFleet):
+    """Has very many detectors."""
 
+    async def detectors(self) -> list[tuple[str, str]]:
+        return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
+
+
+def handlers_over(fleet: ScriptedFleet) -> Handlers:
+    return Handlers(Settings(), fleet, Readiness(fleet.status))  # type: ignore[arg-type]
+
+
+async def test_a_list_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Many()
-    handlers = Handlers(Settings(), fleet, Readiness(fleet.status))  # type: ignore[arg-type]
+    whole = b"".join((await handlers_over(fleet).list_detectors(DetectorsQuery())).pieces)
+    length = len(whole) - len(success(b"").body)
+    monkeypatch.setattr(routes, "LIST_BYTES_MAX", length)
+    assert b"".join((await handlers_over(fleet).list_detectors(DetectorsQuery())).pieces) == whole
+    monkeypatch.setattr(routes, "LIST_BYTES_MAX", length - len("[],") - 10)
+    with pytest.raises(Refusal, match="ask for pages") as refused:
+        await handlers_over(fleet).list_detectors(DetectorsQuery())
+    assert (refused.value.entries[0].code, fleet.memory.held) == (1400, 0)
+
+
+async def test_lists_that_are_made_at_once_share_the_memory() -> None:
+    """What does not fit is refused while it is made, and leaves nothing behind."""
+    fleet = Many()
+    fleet.memory = MemoryBudget(6 * 1024 * 1024)
+    handlers = handlers_over(fleet)
+    replies = await asyncio.gather(
+        *(handlers.list_detectors(DetectorsQuery()) for _ in range(10)), return_exceptions=True
+    )
+    refused = [reply for reply in replies if isinstance(reply, DetectorUnavailable)]
+    assert 0 < len(refused) < 10
+    assert {reply.code for reply in refused} == {1401}
+    assert fleet.memory.held == 0
+
+
+async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
+    fleet = Many()
+    handlers = handlers_over(fleet)
     turns = 0
 
     async def others() -> None:
@@ -130,7 +167,7 @@ async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
     reply = await handlers.list_detectors(DetectorsQuery())
     other.cancel()
     assert turns >= 10
-    listed: list[Any] = json.loads(reply.body)["result"]
+    listed: list[Any] = json.loads(b"".join(reply.pieces))["result"]
     assert listed == [
         {"id": f"{number:032x}", "name": f'"{number}"'} for number in range(10 * routes._PIECE + 1)
     ]
