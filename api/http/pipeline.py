@@ -63,7 +63,7 @@ class Pipeline:
         if respond is None:
             await send_response(outcome, send)
         else:
-            await respond(outcome.status, outcome.own_headers(), outcome.body)
+            await respond(outcome.status, outcome.own_headers(), *outcome.pieces)
 
     def _count_refusal(self, request_timeout: RequestTimeout, body: bytes) -> None:
         if (code := error_code(body)) is not None:

@@ -1,7 +1,7 @@
 """The router: Quart's URL map, filled from the table of operations and matched once per request."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -166,4 +166,10 @@ async def _failed(error: Exception) -> QuartResponse:
 def _quart_response(response: Response) -> QuartResponse:
     headers = {name.decode(): value.decode() for name, value in response.all_headers()}
     headers.setdefault("cache-control", "no-store")
-    return QuartResponse(response.body, response.status, headers)
+    body = _in_pieces(response.pieces) if response.rest else response.body
+    return QuartResponse(body, response.status, headers)
+
+
+async def _in_pieces(pieces: tuple[bytes, ...]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece

@@ -92,6 +92,9 @@ NDJSON: Final = b"application/x-ndjson"
 BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
 """The format of a batch's body, by media type."""
 
+_JOINED_BYTES_MAX: Final = 64 * 1024
+"""A longer result is not copied into its envelope."""
+
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
 """Seconds of `Retry-After` by code: 1401 waits for kept answers to expire, 1501 for space on the disk."""
 
@@ -103,12 +106,20 @@ class Response(NamedTuple):
 
     status: int
     body: bytes
+    """The whole body, or its beginning if there is a rest."""
     headers: Headers = ()
     content_type: bytes = JSON
+    rest: tuple[bytes, ...] = ()
+    """The rest of a long body, in pieces: joining them would copy them."""
+
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        """The pieces of the body."""
+        return (self.body, *self.rest)
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         """Every header, names in lower case."""
-        return [*self.own_headers(), (b"content-length", b"%d" % len(self.body))]
+        return [*self.own_headers(), (b"content-length", b"%d" % sum(map(len, self.pieces)))]
 
     def own_headers(self) -> Headers:
         """Every header but Content-Length."""
@@ -136,9 +147,10 @@ class DeadlinePassed(Exception):
 
 def success(result: bytes, messages: bytes = b"[]") -> Response:
     """Wrap a result that is JSON already."""
-    return Response(
-        200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}"
-    )
+    begin = b'{"success":true,"errors":[],"messages":' + messages + b',"result":'
+    if len(result) > _JOINED_BYTES_MAX:
+        return Response(200, begin, rest=(result, b"}"))
+    return Response(200, begin + result + b"}")
 
 
 def answered(answer: Answer) -> Response:

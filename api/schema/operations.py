@@ -68,7 +68,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         route="GET /api/detectors",
         summary="List the detectors",
         text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
-        "after the detector with the id `after`. A page with fewer entries is the last.",
+        "after the detector with the id `after`. A page with fewer entries is the last. Without either, a "
+        "list of more than 64 MiB is refused with 1400.",
+        own_codes=(1400,),
         query=catalogue.DetectorsQuery,
         result=list[catalogue.Detector],
         result_example=[{"id": examples.ID, "name": "logins"}],

@@ -139,9 +139,11 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _serve(self) -> None:
         state = {**self._state, STATE: self._slot}
+        turns = self._limit.requests
         while True:
             exchange = self._exchange
             if exchange is not None:
+                await turns.begin(is_first=self._requests == 1)
                 await exchange.run(self._app, exchange.scope(self._scope, state))
                 self._exchange = None
                 self._go_on_after(exchange)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from api.server.read_ahead import ReadAhead, UnfinishedHeads
-from api.server.reading_turns import ReadingTurns
+from api.server.turns import ReadingTurns, RequestTurns
 from engine.runtime.broker.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class ConnectionLimit:
         self.ahead = ReadAhead(ahead_bytes_max, self.memory)
         self.heads = UnfinishedHeads(ahead_bytes_max // _HEADS_SHARE)
         self.turns = ReadingTurns()
+        self.requests = RequestTurns()
         self._unauthenticated: dict[Slot, None] = {}
         """The connections that have not authenticated, in order of arrival."""
         self._idle: dict[Slot, None] = {}

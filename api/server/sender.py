@@ -3,9 +3,10 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
-from api.server.connection_timeouts import StallWatch
+from api.server.connection_timeouts import StallWatch, unsent_bytes
 from engine.runtime.broker.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
@@ -89,7 +90,11 @@ class Sender:
         """Wait while too much is unsent."""
         if self._writable is not None:
             watch = StallWatch(self._loop, self._transport)
-            unread = self._memory.sending(self._transport, is_public=not self.caller.is_authenticated)
+            unread = self._memory.sending(
+                self._transport,
+                is_public=not self.caller.is_authenticated,
+                unread_bytes=partial(unsent_bytes, self._transport),
+            )
             try:
                 await asyncio.shield(self._writable)
             finally:

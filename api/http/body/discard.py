@@ -35,7 +35,8 @@ class BodyDiscard:
         async with self._discarding(receive) as body:
             start = {"status": response.status, "headers": response.all_headers()}
             await send({"type": "http.response.start", **start})
-            await send({"type": "http.response.body", "body": response.body, "more_body": True})
+            for piece in response.pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
             await self._until_over(body, left_s)
             await send({"type": "http.response.body", "body": b""})
 

@@ -65,4 +65,6 @@ async def skip_body(receive: Receive, bytes_max: int) -> None:
 async def send_response(response: Response, send: Send) -> None:
     """Send a response to a request whose body has been read."""
     await send({"type": "http.response.start", "status": response.status, "headers": response.all_headers()})
-    await send({"type": "http.response.body", "body": response.body})
+    for piece in response.pieces:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -20,8 +20,10 @@ from api.schema.messages.state import StateQuery
 from api.schema.operation import ID_PATTERN
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
+from engine.evaluation.wire.inspecting.rule_lists import LIST_BYTES_MAX
+from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable, no_such_token
+from engine.runtime.contract.errors import TOO_MANY, TOO_MANY_WAIT, DetectorUnavailable, no_such_token
 from engine.runtime.contract.requests import operations
 
 T = TypeVar("T")
@@ -35,6 +37,10 @@ _DECODERS: Final = 2
 """Threads that decode bodies, so that parsing does not delay them."""
 _PIECE: Final = 1000
 """Entries of a list that are encoded at once, in less than a millisecond."""
+_LIST_TOO_LONG: Final = (
+    f"the detectors take more than {LIST_BYTES_MAX} bytes together, which is the limit of one answer; "
+    "ask for pages, with `limit` and `after`"
+)
 
 
 class Handlers:
@@ -48,6 +54,7 @@ class Handlers:
         self._fleet = fleet
         self._readiness = readiness
         self._limits = settings.limits()
+        self._listing = asyncio.Lock()
         self._parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
         self._decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="decode")
 
@@ -84,7 +91,9 @@ class Handlers:
 
     async def list_detectors(self, query: catalogue.DetectorsQuery) -> Response:
         if query == catalogue.DetectorsQuery():
-            return await self._listed(await self._fleet.detectors())
+            # One after another: each of many at once would take a part of every turn of the loop.
+            async with self._listing:
+                return await self._listed(await self._fleet.detectors())
         after, most = _given(query.after), _given(query.limit) or catalogue.PAGE_MAX
         page = await self._fleet.detectors_page(after, most)
         if page is None:
@@ -210,20 +219,23 @@ class Handlers:
     async def _listed(self, entries: Sequence[tuple[str, str]]) -> Response:
         """Return a list of detectors, yielding to other tasks between its pieces.
 
-        Raises DetectorUnavailable 1401 if there is no memory for it.
+        Raises Refusal 1400 if it is too long, and DetectorUnavailable 1401 if there is no memory for it.
         """
         room = self._fleet.memory.render()
-        pieces = []
+        pieces, size = [b"["], 0
         try:
             for begin in range(0, len(entries), _PIECE):
                 piece = [catalogue.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
-                pieces.append(msgspec.json.encode(piece)[1:-1])
-                # It is there three times when it is put together.
-                if not room.grow(3 * len(pieces[-1])):
+                pieces += (b"," if begin else b"", msgspec.json.encode(piece)[1:-1])
+                size += len(pieces[-1])
+                if size > LIST_BYTES_MAX:
+                    raise Refusal(Entry(TOO_MANY, _LIST_TOO_LONG))
+                # It is there twice when it is put together.
+                if not room.grow(2 * len(pieces[-1])):
                     message = "there is no memory for the list beside the requests of others; ask for pages"
                     raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
                 await asyncio.sleep(0)
-            return success(b"[" + b",".join(pieces) + b"]")
+            return success(b"".join((*pieces, b"]")))
         finally:
             room.release()
 

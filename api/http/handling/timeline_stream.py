@@ -124,4 +124,4 @@ class TimelineStream:
 
 
 def _event(data: bytes) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True}
+    return {"type": "http.response.body", "body": b"".join((b"data: ", data, b"\n\n")), "more_body": True}

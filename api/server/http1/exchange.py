@@ -138,18 +138,18 @@ class Exchange:
             case unexpected:
                 raise RuntimeError(f"the application sent {unexpected} out of order")
 
-    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole response at once; its length and the date are added to the headers."""
+    async def respond(self, status: int, headers: Headers, *body: bytes) -> None:
+        """Send a whole response at once, its body in pieces; length and date are added to the headers."""
         assert not self.is_started, "a request has one response"
         if self.closes or self._connection.is_last or CLOSE in headers:
             headers = (*(header for header in headers if header[0] != CLOSE[0]), CLOSE)
             self.closes = True
-        head = HEADS.whole(status, headers, len(body), self._request_id)
+        body_bytes = sum(map(len, body))
+        head = HEADS.whole(status, headers, body_bytes, self._request_id)
         self.is_started = True
         self._complete()
-        if self.head.method == b"HEAD":
-            body = b""
-        for piece in (head + body,) if len(body) <= JOINED_BYTES_MAX else (head, body):
+        pieces = (head,) if self.head.method == b"HEAD" else (head, *body)
+        for piece in (b"".join(pieces),) if body_bytes <= JOINED_BYTES_MAX else pieces:
             self._sender.send(piece)
         await self._sender.drain()
 

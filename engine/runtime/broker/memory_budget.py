@@ -10,8 +10,11 @@ from typing import Final, Protocol
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Work up to this size finds room where larger work finds none."""
 
-UNREAD_S: Final = 2.0
-"""An answer of which nothing is read for this long is dropped with its connection if room is needed."""
+UNREAD_S: Final = 4.0
+"""An answer of which nothing is read for this long is dropped with its connection if room is needed.
+
+Systems tell what their programs have read in steps of up to 128 KiB, so a caller who reads 64 KB in a second
+shows it every two seconds."""
 
 QUEUE, BYTES, MEMORY, READING, ANSWERS = THROTTLED = ("queue", "bytes", "memory", "reading", "answers")
 """Why a request gets 1401."""
@@ -136,13 +139,16 @@ class MemoryBudget:
         """Return the room for an answer that is made piece by piece. It has none yet."""
         return AnswerRoom(self)
 
-    def sending(self, connection: Connection, *, is_public: bool) -> "UnreadAnswer":
+    def sending(
+        self, connection: Connection, *, is_public: bool, unread_bytes: Callable[[], int]
+    ) -> "UnreadAnswer":
         """Count what is unsent on a connection until it is released: its caller has not read it.
 
+        `unread_bytes` returns what the caller's system has not taken yet, wherever it is.
         Public answers are those to callers without a token. They have a little room of their own, and the
         oldest goes as soon as it is used up.
         """
-        unread = UnreadAnswer(self, connection, self.clock_s(), is_public=is_public)
+        unread = UnreadAnswer(self, connection, unread_bytes, self.clock_s(), is_public=is_public)
         if is_public:
             self.public += unread.bytes
             self._unread_public[unread] = None
@@ -277,19 +283,27 @@ class UnreadAnswer:
     """What is unsent on a connection, because its caller has not read it."""
 
     def __init__(
-        self, budget: MemoryBudget, connection: Connection, now_s: float, *, is_public: bool
+        self,
+        budget: MemoryBudget,
+        connection: Connection,
+        unread_bytes: Callable[[], int],
+        now_s: float,
+        *,
+        is_public: bool,
     ) -> None:
         self._budget = budget
+        self._unread_bytes = unread_bytes
         self.connection = connection
         self.is_public = is_public
-        self.bytes = self._left = connection.get_write_buffer_size()
+        self.bytes = connection.get_write_buffer_size()
         """What counts: the system takes an answer in parts, but all of it is kept until its end."""
+        self._left = unread_bytes()
         self.since_s = now_s
         """When something was read last, as far as that is known."""
 
     def progresses(self, now_s: float) -> bool:
         """Return whether something was read since the last look."""
-        left = self.connection.get_write_buffer_size()
+        left = self._unread_bytes()
         if left >= self._left:
             return False
         self._left, self.since_s = left, now_s

@@ -11,8 +11,12 @@ from api.http.app import Application
 from api.http.handling import handlers as routes
 from api.http.handling.handlers import Handlers
 from api.observability.readiness import Readiness
+from api.schema.envelope import success
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
+from engine.language.diagnostics import Refusal
+from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.contract.errors import DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet
 from tests.local_runtime.service import local_service
@@ -111,13 +115,41 @@ async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> No
         assert (await caller("POST", "/api/detectors", {"name": "n"})).status == 200
 
 
-async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
-    class Many(ScriptedFleet):
-        async def detectors(self) -> list[tuple[str, str]]:
-            return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
+class Many(ScriptedFleet):
+    """Has very many detectors."""
 
+    async def detectors(self) -> list[tuple[str, str]]:
+        return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
+
+
+def handlers_over(fleet: ScriptedFleet) -> Handlers:
+    return Handlers(Settings(), fleet, Readiness(fleet.status))  # type: ignore[arg-type]
+
+
+async def test_a_list_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Many()
-    handlers = Handlers(Settings(), fleet, Readiness(fleet.status))  # type: ignore[arg-type]
+    whole = b"".join((await handlers_over(fleet).list_detectors(DetectorsQuery())).pieces)
+    length = len(whole) - len(success(b"").body)
+    monkeypatch.setattr(routes, "LIST_BYTES_MAX", length)
+    assert b"".join((await handlers_over(fleet).list_detectors(DetectorsQuery())).pieces) == whole
+    monkeypatch.setattr(routes, "LIST_BYTES_MAX", length - len("[],") - 10)
+    with pytest.raises(Refusal, match="ask for pages") as refused:
+        await handlers_over(fleet).list_detectors(DetectorsQuery())
+    assert (refused.value.entries[0].code, fleet.memory.held) == (1400, 0)
+
+
+async def test_a_list_for_which_there_is_no_memory_is_refused_and_leaves_nothing_behind() -> None:
+    fleet = Many()
+    fleet.memory = MemoryBudget(1024 * 1024)
+    with pytest.raises(DetectorUnavailable, match="ask for pages") as refused:
+        await handlers_over(fleet).list_detectors(DetectorsQuery())
+    assert (refused.value.code, fleet.memory.held) == (1401, 0)
+
+
+@pytest.mark.parametrize("lists", [1, 20])
+async def test_others_have_their_turn_while_long_lists_are_built(lists: int) -> None:
+    fleet = Many()
+    handlers = handlers_over(fleet)
     turns = 0
 
     async def others() -> None:
@@ -127,10 +159,10 @@ async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(others())
-    reply = await handlers.list_detectors(DetectorsQuery())
+    reply, *_ = await asyncio.gather(*(handlers.list_detectors(DetectorsQuery()) for _ in range(lists)))
     other.cancel()
-    assert turns >= 10
-    listed: list[Any] = json.loads(reply.body)["result"]
+    assert turns >= 10 * lists
+    listed: list[Any] = json.loads(b"".join(reply.pieces))["result"]
     assert listed == [
         {"id": f"{number:032x}", "name": f'"{number}"'} for number in range(10 * routes._PIECE + 1)
     ]

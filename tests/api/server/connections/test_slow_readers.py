@@ -3,10 +3,13 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from api.server.connection_timeouts import CHECKS_SAVED_MAX, STALLED_S, StallWatch, unsent_bytes
+from api.server.sender import Sender
+from engine.runtime.broker.memory_budget import MemoryBudget
 from tests.skipping_clock import SkippingLoop
 
 KIB = 1024
@@ -110,3 +113,43 @@ async def test_what_the_system_holds_is_unsent_until_the_caller_reads() -> None:
         writer.transport.abort()
     await asyncio.sleep(0.01)
     assert unsent_bytes(writer.transport) == 0
+
+
+async def test_a_budget_sees_what_is_read_of_what_the_system_has_taken() -> None:
+    """It has taken some MiB before a caller reads, and takes more only once a good part of that is read."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    caller = socket.socket()
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * KIB)
+    caller.connect(listener.getsockname())
+    served, _ = listener.accept()
+    served.setblocking(False)
+    queued = served.send(b"x" * 1_024 * KIB)
+    memory = MemoryBudget(1_024 * KIB)
+    sender = Sender(asyncio.get_running_loop(), FullTransport(served), memory)  # type: ignore[arg-type]
+    sender.caller = SimpleNamespace(is_authenticated=True)
+    sender.pause()
+    draining = asyncio.ensure_future(sender.drain())
+    with listener, caller, served:
+        await asyncio.sleep(0)
+        [unread] = memory._unread
+        assert (unread.bytes, unread.progresses(0.0)) == (50 * KIB, False)
+        for _ in range(queued // KIB):
+            caller.recv(KIB)
+        assert unread.progresses(1.0)
+        sender.resume()
+        await draining
+    assert memory.held == 0
+
+
+class FullTransport:
+    """A transport that sends nothing more on its socket."""
+
+    def __init__(self, served: socket.socket) -> None:
+        self._served = served
+
+    def get_write_buffer_size(self) -> int:
+        return 50 * KIB
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        assert name == "socket"
+        return self._served

@@ -13,7 +13,7 @@ from api.server.connection_limit import ConnectionLimit
 from api.server.http1.request_head import FIELDS_MAX, TARGET_BYTES_MAX, RequestError, read_head
 from api.server.http1.request_reader import RequestReader
 from api.server.read_ahead import UnfinishedHeads
-from api.server.reading_turns import TURN_BYTES
+from api.server.turns import TURN_BYTES
 from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, request, served

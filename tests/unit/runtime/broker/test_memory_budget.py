@@ -11,8 +11,10 @@ BUDGET = 16 * MIB
 class Caller:
     """A connection of which so much is unsent."""
 
-    def __init__(self, unsent: int) -> None:
+    def __init__(self, unsent: int, queued: int = 0) -> None:
         self.unsent = unsent
+        self.queued = queued
+        """What the system has taken, and the caller has not."""
         self.aborted = False
 
     def get_write_buffer_size(self) -> int:
@@ -28,9 +30,9 @@ class World:
         self.budget = MemoryBudget(BUDGET, lambda: self.now_s)
         self.came: list[str] = []
 
-    def sending(self, unsent: int, *, is_public: bool = False) -> Caller:
-        caller = Caller(unsent)
-        self.budget.sending(caller, is_public=is_public)
+    def sending(self, unsent: int, *, queued: int = 0, is_public: bool = False) -> Caller:
+        caller = Caller(unsent, queued)
+        self.budget.sending(caller, is_public=is_public, unread_bytes=lambda: caller.unsent + caller.queued)
         return caller
 
 
@@ -92,6 +94,16 @@ async def test_who_reads_nothing_is_closed_where_room_is_needed_and_who_reads_is
     assert world.budget.find_room(8 * MIB, is_small=False)
     assert [one.aborted for one in (deaf, slow, late)] == [True, False, True]
     assert world.budget.take_counts() == {"no_room": 1, "unread": 2}
+
+
+async def test_who_reads_what_the_system_has_taken_already_reads_too(world: World) -> None:
+    slow, deaf = world.sending(4 * MIB, queued=MIB), world.sending(8 * MIB, queued=MIB)
+    for _ in range(3):
+        slow.queued -= 64 * 1024
+        world.budget.find_room(MIB, is_small=False)
+        world.now_s += UNREAD_S - 0.01
+    assert [one.aborted for one in (slow, deaf)] == [False, True]
+    assert world.budget.answers == 4 * MIB
 
 
 async def test_an_answer_that_waits_gets_room_however_much_small_work_asks_meanwhile(world: World) -> None:
