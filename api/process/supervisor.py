@@ -138,7 +138,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         silent = None if ray.embedded else ray.watch.problem()
         return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
 
-    async with _fleet(settings, not_ready, problem) as fleet:
+    async with _fleet(settings, not_ready, problem, stopping) as fleet:
         if stopping.is_set():
             return
         try:
@@ -225,9 +225,15 @@ def _stop_on_signals() -> asyncio.Event:
 
 @asynccontextmanager
 async def _fleet(
-    settings: Settings, not_ready: Callable[[], str | None], problem: Callable[[], str | None]
+    settings: Settings,
+    not_ready: Callable[[], str | None],
+    problem: Callable[[], str | None],
+    stopping: asyncio.Event,
 ) -> AsyncIterator[Fleet]:
-    """Start the fleet, and at the end save every active detector. Raises StartError, UnsavedError."""
+    """Start the fleet, unless it is `stopping`; at the end save every active detector.
+
+    Raises StartError, UnsavedError.
+    """
     try:
         fleet = fleet_on_ray(
             settings.runtime_settings(), not_ready, problem, shared_settings=settings.shared_settings()
@@ -235,8 +241,8 @@ async def _fleet(
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
-        await fleet.start()
-    except StorageError as error:
+        await _started(fleet, stopping)
+    except (StorageError, DetectorUnavailable) as error:
         await fleet.close()
         raise StartError(str(error)) from None
     try:
@@ -245,6 +251,20 @@ async def _fleet(
         unsaved = await fleet.close()
     if unsaved:
         raise UnsavedError("\n".join(unsaved))
+
+
+async def _started(fleet: Fleet, stopping: asyncio.Event) -> None:
+    """Start the fleet, until it is started or `stopping`. Raises what `start` raises."""
+    starting = asyncio.ensure_future(fleet.start())
+    signalled = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+    finally:
+        signalled.cancel()
+        starting.cancel()
+        await asyncio.wait({starting})
 
 
 def _refuse_folder(settings: Settings) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from api.process.ray_lifetime import RayLoss, stop_when_lost
+from api.process.supervisor import _started
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses, _held_children, agent_name
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.process.states import STOPPED, state_of
 from tests.local_runtime.service import until
 
@@ -71,3 +73,34 @@ def test_agents_are_known_by_their_command_lines():
     assert agent_name("python\0/lib/ray/_private/runtime_env/agent/main.py") == "runtime environment agent"
     for other in ("", "ray::IDLE", "python\0/lib/ray/dashboard/dashboard.py", "ray::WorkerActor.watch"):
         assert agent_name(other) is None
+
+
+class Starting:
+    """A fleet whose start takes for ever, because the directory cannot be reached."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    async def start(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+async def test_a_start_that_takes_long_ends_with_a_signal_or_the_loss_of_ray():
+    fleet, stopping = Starting(), asyncio.Event()
+    starting = asyncio.create_task(_started(fleet, stopping))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    stopping.set()
+    await starting
+    assert fleet.cancelled
+
+
+async def test_a_start_that_fails_says_why():
+    async def start() -> None:
+        raise DetectorUnavailable(STARTING, "the directory cannot be reached")
+
+    with pytest.raises(DetectorUnavailable, match="cannot be reached"):
+        await _started(SimpleNamespace(start=start), asyncio.Event())  # type: ignore[arg-type]
