@@ -5,7 +5,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -21,7 +21,7 @@ from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening, listening_for_probes
-from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
+from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.cluster.nodes.head_patience import patience_warning
@@ -76,6 +76,7 @@ def run(settings: Settings, work: Work) -> None:
         suppress(KeyboardInterrupt),
         listening(settings) as listeners,
         listening_for_probes(settings) as for_probes,
+        closing(LastWords(listeners)) as words,
     ):
         _refuse_folder(settings)
         try:
@@ -87,19 +88,20 @@ def run(settings: Settings, work: Work) -> None:
             if settings.ray_address != cluster.LOCAL:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve_watching(settings, listeners, for_probes, work, ray))
+                loss = RayLoss(words)
+                runner.run(_serve_watching(settings, listeners, for_probes, work, ray, loss))
 
 
-async def _serve_watching(
+async def _serve_watching(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
     listeners: list[socket.socket],
     for_probes: socket.socket | None,
     work: Work,
     ray: cluster.Cluster,
+    loss: RayLoss,
 ) -> None:
     """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
     stopping = _stop_on_signals()
-    loss = RayLoss()
     looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))
     try:
         with probes(for_probes) as answering:
@@ -145,7 +147,12 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
             running = await _running(settings, listeners[0], fleet)
         except DetectorUnavailable as error:
             raise StartError(error.message) from None
-        until_stopped = partial(_until_stopped, work, running, stopping)
+
+        async def until_stopped() -> None:
+            await _until_stopped(work, running, stopping)
+            if loss.reason is None:
+                loss.words.close()
+
         if settings.front_ends == 1:
             app = Application(settings, fleet)
             if answering is not None:

@@ -1,15 +1,18 @@
 """When Ray is lost: what is blamed, and that an agent's end does not take the workers along."""
 
 import asyncio
+import json
 import signal
+import socket
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from api.process.ray_lifetime import RayLoss, stop_when_lost
+from api.process.ray_lifetime import LastWords, RayLoss, stop_when_lost
 from api.process.supervisor import _started
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses, _held_children, agent_name
@@ -38,6 +41,23 @@ class Ray:
         return state_of(self.started[name].pid)
 
 
+def posted(port: int, body: bytes) -> tuple[int, str | None, Any]:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as client:
+        client.request("POST", "/api/detectors", body)
+        response = client.getresponse()
+        return response.status, response.getheader("Retry-After"), json.loads(response.read())["errors"]
+
+
+def test_after_an_orderly_end_nobody_answers():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        words, address = LastWords([listener]), listener.getsockname()
+    socket.create_connection(address).close()
+    words.close()
+    words.begin("too late")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -45,15 +65,23 @@ class Ray:
         ("dashboard agent", "ray's dashboard agent ended by itself"),
     ],
 )
-async def test_what_ended_is_blamed_and_the_log_says_that_nobody_listens(name, reason, caplog):
+async def test_what_ended_is_blamed_and_told_to_the_log_and_to_all_who_connect(name, reason, caplog):
     with ExitStack() as stack:
-        ray, loss, stopping = Ray(stack), RayLoss(), asyncio.Event()
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        words = stack.enter_context(closing(LastWords([listener])))
+        ray, loss, stopping = Ray(stack), RayLoss(words), asyncio.Event()
         looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         ray.started[name].kill()
         await stopping.wait()
         assert loss.reason == reason
-        assert f"{reason}: the service ends; it takes no more connections" in caplog.text
+        assert f"{reason}: the service ends; it answers 503" in caplog.text
+        # The server of requests has closed its socket.
+        port = listener.getsockname()[1]
+        listener.close()
+        for body in (b"", b"x" * 1_000_000):
+            told = await asyncio.to_thread(posted, port, body)
+            assert told == (503, "1", [{"code": 1503, "message": f"the server is shutting down: {reason}"}])
         held = name == "dashboard agent"
         await until(lambda: (ray.state("raylet") == STOPPED) is held)
         if held:
