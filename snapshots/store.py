@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
 from snapshots.clock import wall_clock_us
-from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
+from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import listing, page_name, snapshot_name
 from snapshots.format.segments import Segment
@@ -28,6 +28,10 @@ class Store:
 
     Once a record cannot be written or synced, `broken` is set and the store refuses everything: only the
     next owner can find out what is on the disk.
+
+    With `reads_without_room`, an owner may answer what it recovered before its header is on the disk, as long
+    as that is too full for it. What it answers then includes everything that an earlier owner answered, but
+    perhaps also a last record that this one wrote and never answered, and that may disappear.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Store:
         epoch: int | None = None,
         snapshots_kept: int = 3,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        reads_without_room: bool = False,
         files: Files | None = None,
         now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
@@ -47,6 +52,7 @@ class Store:
         self.broken: StorageError | None = None
         self._snapshots_kept = snapshots_kept
         self._segment_bytes_max = segment_bytes_max
+        self._unless_no_room = suppress(NoRoom) if reads_without_room else nullcontext()
         self._files = files or RealFiles()
         self._now_us = now_us
         self._journal: Journal | None = None
@@ -102,7 +108,8 @@ class Store:
         if plan.ranges:
             # The header is written with the first record, or before the first answer if that comes earlier.
             self._next_segment(journal)
-            journal.reserve(0)
+            with self._unless_no_room:
+                journal.reserve(0)
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
         assert plan.snapshot is not None, "a plan without a snapshot is refused"
         self._snapshot_sequence = plan.snapshot.sequence
@@ -174,7 +181,8 @@ class Store:
         journal = self._usable()
         if self._continues:
             # The answer may depend on those records, so this epoch's header must make them count for good.
-            self._settle(journal)
+            with self._unless_no_room:
+                self._settle(journal)
         self._check(Claim.check_unread)
 
     def missing(self) -> Path | None:

@@ -16,11 +16,21 @@ from tests.service_process import environment
 _CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+head = {"num_cpus": int(sys.argv[2]), "include_dashboard": False}
+cluster = Cluster(initialize_head=True, head_node_args=head)
 for _ in range(int(sys.argv[1]) - 1):
     cluster.add_node(num_cpus=2)
 print(cluster.address, flush=True)
-sys.stdin.read()
+nodes = {}
+for line in sys.stdin:
+    what, given = line.split()
+    if what == "add":
+        node = cluster.add_node(num_cpus=2, env_vars={"PYTHONPATH": given})
+        nodes[node.node_id] = node
+        print(node.node_id, flush=True)
+    else:
+        cluster.remove_node(nodes.pop(given))
+        print(given, flush=True)
 cluster.shutdown()
 """
 
@@ -30,17 +40,38 @@ class RayCluster:
     """A running cluster on the loopback interface."""
 
     address: str
-    pid: int
-    """The pid of the process above all of the node's processes."""
+    process: "subprocess.Popen[bytes]"
+    """The process above all of the nodes' processes."""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def add(self, package: Path) -> str:
+        """Start a node whose processes import from a folder first; give its id."""
+        return self._ask(f"add {package}")
+
+    def remove(self, node: str) -> None:
+        """End a node that was added."""
+        self._ask(f"remove {node}")
+
+    def _ask(self, line: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n".encode())
+        self.process.stdin.flush()
+        return self.process.stdout.readline().decode().strip()
 
 
 @contextmanager
-def ray_cluster(folder: Path, nodes: int = 2, **variables: str) -> Iterator[RayCluster]:
+def ray_cluster(
+    folder: Path, nodes: int = 2, *, head_cpus: int = 2, **variables: str
+) -> Iterator[RayCluster]:
     """Give a cluster, and end it with all its processes. Its log is in the folder."""
     log_path = folder / "cluster.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", _CLUSTER, str(nodes)],
+            [sys.executable, "-c", _CLUSTER, str(nodes), str(head_cpus)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -59,7 +90,7 @@ def ray_cluster(folder: Path, nodes: int = 2, **variables: str) -> Iterator[RayC
     below = process_table.family(process.pid)
     try:
         assert address, log_path.read_text()
-        yield RayCluster(address, process.pid)
+        yield RayCluster(address, process)
     finally:
         below |= process_table.family(process.pid)
         process.communicate(b"", timeout=60)

@@ -4,19 +4,26 @@ import asyncio
 import atexit
 import logging
 import os
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from api.observability.small_server import SmallServer
+from api.schema.envelope import Response, failure
+from engine.language.diagnostics import Entry
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.ray_watch import RayWatch
+from engine.runtime.concurrency.loop_thread import LoopThread
 
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
+_CONNECTIONS_MAX: Final = 1000
+_RETRY: Final = ((b"retry-after", b"1"),)
 _SILENT_MOST_S: Final = 30.0
 """A Ray that is silent for this long counts as lost: its processes would soon end by themselves."""
 
@@ -56,10 +63,43 @@ def _exit_at_once(status: int) -> None:
     os._exit(status)
 
 
+class LastWords:
+    """Answers all who connect from the loss of Ray until the process ends: 503, and why.
+
+    The server of requests soon takes no more connections, and saving detectors takes seconds.
+    """
+
+    def __init__(self, listeners: Sequence[socket.socket]) -> None:
+        self._listeners = [listener.dup() for listener in listeners]
+        self._thread: LoopThread | None = None
+
+    def begin(self, reason: str) -> None:
+        """Answer from now on, unless `close` was called."""
+        refusal = failure(503, [Entry(1503, f"the server is shutting down: {reason}")], _RETRY)
+
+        async def respond(_method: bytes, _path: bytes) -> Response:
+            return refusal
+
+        if self._listeners:
+            self._thread = LoopThread("last words")
+        for listener in self._listeners:
+            assert self._thread is not None, "there is one where anyone listens"
+            self._thread.begin(SmallServer(respond, _CONNECTIONS_MAX).serve(listener))
+
+    def close(self) -> None:
+        """Take no more connections. An orderly end does so before the server of requests does."""
+        if self._thread is not None:
+            self._thread.end()
+        for listener in self._listeners:
+            listener.close()
+        self._listeners = []
+
+
 @dataclass(slots=True)
 class RayLoss:
-    """Why Ray is lost, None while it is not."""
+    """Why Ray is lost, None while it is not, and who then answers."""
 
+    words: LastWords
     reason: str | None = None
 
 
@@ -73,7 +113,8 @@ async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.
     def take_note(reason: str) -> None:
         if loss.reason is None:
             loss.reason = reason
-            _log.error("%s: the service ends; it takes no more connections while it saves detectors", reason)
+            _log.error("%s: the service ends; it answers 503 while it saves detectors", reason)
+            loss.words.begin(reason)
         stopping.set()
 
     def agent_ended(name: str) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -22,7 +22,7 @@ from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening, listening_for_probes
-from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
+from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
@@ -82,6 +82,7 @@ def run(settings: Settings, work: Work) -> None:
         suppress(KeyboardInterrupt),
         listening(settings) as listeners,
         listening_for_probes(settings) as for_probes,
+        closing(LastWords(listeners)) as words,
     ):
         joins = settings.ray_address != cluster.LOCAL
         if not joins:
@@ -97,19 +98,20 @@ def run(settings: Settings, work: Work) -> None:
             if joins:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve_watching(settings, listeners, for_probes, work, ray))
+                loss = RayLoss(words)
+                runner.run(_serve_watching(settings, listeners, for_probes, work, ray, loss))
 
 
-async def _serve_watching(
+async def _serve_watching(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
     listeners: list[socket.socket],
     for_probes: socket.socket | None,
     work: Work,
     ray: cluster.Cluster,
+    loss: RayLoss,
 ) -> None:
     """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
     stopping = _stop_on_signals()
-    loss = RayLoss()
     looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))
     try:
         with probes(for_probes) as answering:
@@ -148,14 +150,19 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         silent = None if ray.embedded else ray.watch.problem()
         return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
 
-    async with _fleet(settings, not_ready, problem) as fleet:
+    async with _fleet(settings, not_ready, problem, stopping) as fleet:
         if stopping.is_set():
             return
         try:
             running = await _running(settings, listeners[0], fleet)
         except DetectorUnavailable as error:
             raise StartError(error.message) from None
-        until_stopped = partial(_until_stopped, work, running, stopping)
+
+        async def until_stopped() -> None:
+            await _until_stopped(work, running, stopping)
+            if loss.reason is None:
+                loss.words.close()
+
         if settings.front_ends == 1:
             app = Application(settings, fleet)
             if answering is not None:
@@ -235,9 +242,15 @@ def _stop_on_signals() -> asyncio.Event:
 
 @asynccontextmanager
 async def _fleet(
-    settings: Settings, not_ready: Callable[[], str | None], problem: Callable[[], str | None]
+    settings: Settings,
+    not_ready: Callable[[], str | None],
+    problem: Callable[[], str | None],
+    stopping: asyncio.Event,
 ) -> AsyncIterator[Fleet]:
-    """Start the fleet, and at the end save every active detector. Raises StartError, UnsavedError."""
+    """Start the fleet, unless it is `stopping`; at the end save every active detector.
+
+    Raises StartError, UnsavedError.
+    """
     try:
         fleet = fleet_on_ray(
             settings.runtime_settings(), not_ready, problem, shared_settings=settings.shared_settings()
@@ -245,8 +258,8 @@ async def _fleet(
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
-        await fleet.start()
-    except StorageError as error:
+        await _started(fleet, stopping)
+    except (StorageError, DetectorUnavailable) as error:
         await fleet.close()
         raise StartError(str(error)) from None
     try:
@@ -262,6 +275,20 @@ def _refuse_tracing(settings: Settings) -> None:
     if settings.otlp_endpoint is not None and not can_trace():
         option = option_of("otlp_endpoint")
         raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
+
+
+async def _started(fleet: Fleet, stopping: asyncio.Event) -> None:
+    """Start the fleet, until it is started or `stopping`. Raises what `start` raises."""
+    starting = asyncio.ensure_future(fleet.start())
+    signalled = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+    finally:
+        signalled.cancel()
+        starting.cancel()
+        await asyncio.wait({starting})
 
 
 def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:

@@ -159,7 +159,7 @@ def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
 
 def decode_event(body: bytes, limits: Limits) -> EventBody:
     """Decode an event that stands alone. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(body, EventBody, limits, narrow=FlatEvent)
+    decoded = decode(body, EventBody, limits)
     check_timestamps([decoded], lambda _: "")
     return decoded
 

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_STALLED = 4
+"""A call is a problem after this part of the time after which it counts as hung."""
 _USED_TOLD_S = 0.1
 """The minimum interval between two reports that the detector is in use."""
 
@@ -69,9 +71,14 @@ class Activation:
         self._in_trouble = False
         self._without_room = False
         self._missing: str | None = None
+        self._problem = ""
+        """The problem that was told last; empty if there is none."""
+        self._stalled = False
+        """Whether a call that takes long is told as a problem instead."""
 
     def tell(self, **changes: Any) -> None:
         """Report to the supervisor."""
+        self._problem = changes.get("problem", self._problem)
         self._report(Report(self.epoch, **changes))
 
     @property
@@ -285,11 +292,24 @@ class Activation:
         self.schedule.note_save_failed(self._loop.time())
 
     async def _call(self, call: Awaitable[T]) -> T:
-        """Await a call of the detector; after `hung_s` it counts as hung."""
+        """Await a call of the detector; after `hung_s` it counts as hung, and long before as a problem."""
         hung_s = self._settings.hung_s
+        stalled_s = hung_s / _STALLED
+        stalled = self._loop.call_later(stalled_s, self._tell_stalled, stalled_s)
         try:
             async with asyncio.timeout(hung_s):
                 return await call
         except TimeoutError:
             self.hung = True
             raise ActorDied(f"it has not answered for {hung_s:g} s") from None
+        finally:
+            stalled.cancel()
+            if self._stalled and not self.hung:
+                self._stalled = False
+                self.tell(problem=self._problem)
+
+    def _tell_stalled(self, for_s: float) -> None:
+        # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
+        self._stalled = True
+        problem = f"it has been at one step for {for_s:g} s; does its disk answer?"
+        self._report(Report(self.epoch, problem=problem))

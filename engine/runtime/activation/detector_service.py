@@ -145,7 +145,7 @@ class DetectorService:
         if queue is None:
             settled(MOVED)
             return None
-        return queue.submit(batch.operations, settled)
+        return queue.submit(batch.asked(), settled)
 
     async def _command(
         self, supervisor: LinkServer, command: Callable[..., Awaitable[Any]], term: int, *arguments: object

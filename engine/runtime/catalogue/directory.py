@@ -80,7 +80,8 @@ class Directory:
             wait_s=settings.lock_wait_s,
             cluster=settings.cluster,
         )
-        self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
+        kept = settings.snapshots_kept
+        self._store = Store(self._folder, snapshots_kept=kept, reads_without_room=True, files=self._files)
         self._state = CatalogueState()
         self._opening = self._granted = 0
         self._tokens = TableVersions[bytes](0)
@@ -95,7 +96,7 @@ class Directory:
         self._newborn = detector_snapshot.empty_snapshot()
 
     def open(self) -> Opened:
-        """Lock the data folder and read it.
+        """Lock the data folder and read it. On a full disk, changes raise NoRoom until there is room.
 
         Raises StorageError, including FolderInUse, and WrongFolder before anything is changed.
         """
@@ -275,8 +276,8 @@ class Directory:
             self._store.reserve(len(new) * _RECORD_BYTES_MAX)
             # The folders come first: one without a detector is deleted at the next opening, but a detector
             # without a folder is lost.
-            parent = self._detectors_folder
-            create_folders(parent, new, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
+            folder, version = self._detectors_folder, SNAPSHOT_VERSION
+            create_folders(folder, new, self._newborn, version=version, files=self._files)
         versions = self._enter({one: names[one] for one in new}) if new else {}
         return [
             versions.get(detector_id, self._detectors.version if detector_id in known else None)

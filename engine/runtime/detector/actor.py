@@ -154,7 +154,7 @@ class DetectorActor:
             for operation in batch:
                 if room_bytes <= 0:
                     break
-                WORK.set({"detector": active.detector_id, "operation": operation.kind})
+                WORK.set(operation.log_fields(active.detector_id))
                 if full is not None and operation.kind not in READS:
                     answers.append(full)
                     continue

@@ -12,6 +12,7 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.runtime.contract.errors import STARTING
+from engine.runtime.contract.log_records import WORK
 from engine.runtime.contract.requests.operations import READS, Crash, Operation, Reply
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence import replay
@@ -56,12 +57,14 @@ class ReadOnlyDetector:
         answers: list[Answer] = []
         crash: Crash | None = None
         for operation in batch:
+            WORK.set(operation.log_fields(self.detector_id))
             try:
                 answers.append(self._answer(operation))
             except Exception as error:  # noqa: BLE001 -- the caller is told where the log has it
                 crash = Crash.of(operation, error)
                 self._detector.forget_lookups()
                 break
+        WORK.set({})
         try:
             changed = self._names_now() != self._names
         except OSError as error:

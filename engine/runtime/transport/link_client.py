@@ -26,6 +26,7 @@ from engine.runtime.transport.messages import (
     Refusing,
     Response,
     Returned,
+    Sent,
     Unavailable,
     Withdraw,
     encoder,
@@ -88,12 +89,15 @@ class LinkClient:
         """The number of unanswered batches and asks."""
         return len(self._open)
 
-    def send(self, settled: Settled, epoch: int, operations: list[Operation]) -> int:
+    def send(
+        self, settled: Settled, epoch: int, operations: list[Operation], request_ids: Sequence[str] = ()
+    ) -> int:
         """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
         number = self._numbers = self._numbers + 1
         self._open[number] = settled
         # While other requests are under way, those of one turn go in one frame.
-        self.link.send(Batch(number, epoch, operations), at_once=len(self._open) == 1)
+        sent = [Sent(*one[:3]) for one in operations]
+        self.link.send(Batch(number, epoch, sent, list(request_ids)), at_once=len(self._open) == 1)
         return number
 
     def withdraw(self, number: int) -> None:

@@ -4,7 +4,8 @@ Each batch or ask has a number, which its answer repeats. Notes are not answered
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from itertools import chain, repeat
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,12 +15,27 @@ from engine.runtime.contract.requests.operations import Crash, Operation, Took
 from engine.runtime.transport.frames import Payload
 
 
+class Sent(NamedTuple):
+    """An operation as it is sent: three fields, because an earlier release takes no more."""
+
+    kind: str
+    payload: bytes
+    key: str = ""
+
+
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Execute operations on the detector that is active in the worker, if it is still that activation."""
 
     number: int
     epoch: int
-    operations: list[Operation]
+    operations: list[Sent]
+    request_ids: list[str] = []
+    """The ids of the HTTP requests, for the log; an earlier release sends none."""
+
+    def asked(self) -> list[Operation]:
+        """Return the operations as they are executed."""
+        request_ids = chain(self.request_ids, repeat(""))
+        return [Operation(*sent, one) for sent, one in zip(self.operations, request_ids, strict=False)]
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):

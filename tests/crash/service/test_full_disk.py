@@ -204,6 +204,33 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
     print(f"{kind}: {len(detector.reference.events)} events taken, {refused} requests refused")
 
 
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, kind: str) -> None:
+    with file_system(kind, tmp_path) as disk:
+        ballast = disk / "ballast"
+        async with local_service(disk / "data") as service:
+            minted = await service.fleet.mint_token()
+            detector = Detector(service.fleet, await service.fleet.create_detector("full"))
+            assert await detector.add_rule()
+            assert await detector.event(1)
+            fill(ballast)
+        # Nothing could be saved, so the next owners must settle what is in the journals.
+        fill(ballast)
+        async with local_service(disk / "data", directory_answer_age_max_s=1, retry_s=0.05) as service:
+            detector.fleet = service.fleet
+            for number in range(2, 5):
+                assert await detector.rules() == list(detector.reference.rules)
+                assert not await detector.event(number)
+                with pytest.raises(DetectorUnavailable, match="No space left"):
+                    await create_detectors(service.fleet)
+                await asyncio.sleep(0.5)
+            # Tokens are known only while the directory goes on telling of them.
+            assert service.fleet.token_known(digest_of(minted.token))
+            ballast.unlink()
+            await service.fleet.create_detector("room")
+            assert await detector.event(5)
+
+
 async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(tmp_path: Path) -> None:
     with file_system("ext4", tmp_path) as disk:
         async with local_service(disk / "data", directory_answer_age_max_s=1) as service:

@@ -96,9 +96,13 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of something that takes connections and says nothing."""
+    """The address of something that takes connections and says nothing, and a process like its raylet."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        line = ["raylet", "-c", "input()", f"--gcs-address={address}"]
+        with subprocess.Popen(line, executable=sys.executable, stdin=subprocess.PIPE) as raylet:
+            yield address
+            raylet.communicate(b"\n")
 
 
 def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
@@ -108,7 +112,9 @@ def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
     assert run.returncode == 1
     assert "RAY_AUTH_MODE" in run.stderr
     assert "ray cannot be joined" in run.stderr
-    assert "that takes longer than 3 s" in run.stderr
+    said = " ".join(run.stderr.split())
+    assert "that takes longer than 3 s, where the raylets of this machine are of" in said
+    assert silent in said.partition("are of")[2]
     assert len(run.stderr.splitlines()) <= 5, run.stderr
 
 

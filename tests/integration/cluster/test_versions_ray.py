@@ -40,10 +40,10 @@ finally:
 """
 
 
-def another(folder: Path, spoken: str) -> str:
-    """Copy the package, as if it were of a release that speaks other protocols, or none with a number."""
+def another(folder: Path, spoken: str) -> Path:
+    """Copy the packages, as if it were of a release that speaks other protocols, or none with a number."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for package in ("engine", "snapshots"):
+    for package in ("engine", "snapshots", "api"):
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     build = folder / "engine" / "runtime" / "contract" / "build.py"
     (folder / "engine" / "commit.txt").write_text("0123456789ab\n")
@@ -54,7 +54,7 @@ def another(folder: Path, spoken: str) -> str:
         build.write_text(changed, "utf-8")
     else:
         build.unlink()
-    return str(folder)
+    return folder
 
 
 def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) 
         another(tmp_path / "far", "oldest=7, current=8"),
         another(tmp_path / "neighbour", "oldest=1, current=2"),
     ]
-    command = [sys.executable, "-c", VERSIONS, *packages]
+    command = [sys.executable, "-c", VERSIONS, *map(str, packages)]
     # Ray lets workers import from the folder in which the caller runs, before what is installed there.
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert run.returncode == 0, run.stderr

@@ -45,6 +45,8 @@ class Callers:
     answers: list[tuple[int, int | None]] = field(default_factory=list)
     """Status, and the code of the first error."""
     without_envelope: list[tuple[int, bytes]] = field(default_factory=list)
+    refused_connections: int = 0
+    """How many found that nobody listens, before the process had ended."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def call(self, path: str, document: object) -> None:
@@ -53,6 +55,11 @@ class Callers:
         headers = {"Authorization": f"Bearer {self.service.token}", "Content-Type": "application/json"}
         # One who connects when nobody listens any more, or just before, is answered nothing.
         with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(client):
+            try:
+                client.connect()
+            except ConnectionRefusedError:
+                self.refused_connections += self.service.process.poll() is None
+                raise
             client.request("POST", path, json.dumps(document), headers)
             response = client.getresponse()
             body = response.read()
@@ -110,6 +117,9 @@ def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth
     assert set(callers.answers) <= {(200, None), *REFUSED}
     # Without the control store actors are still there, and have time for what is under way.
     assert victim == "gcs_server" or set(callers.answers) & REFUSED
+    # Saving takes seconds, in which each of the two would be refused more than ten times.
+    print(f"{callers.refused_connections} connections were refused")
+    assert callers.refused_connections <= 10
     ended = "gcs_server" if victim == "gcs_server" else "raylet"
     assert f"ray's process `{ended}` ended by itself, and with it the service" in said
     assert "nothing that was answered is lost" in said

@@ -191,7 +191,10 @@ class DetectorChannel:
         self._memory.requests += self._in_flight_bytes
         epoch = self._epoch
         self._number = client.send(
-            lambda response: self._settle(epoch, response), epoch, [one.operation for one in batch]
+            lambda response: self._settle(epoch, response),
+            epoch,
+            [one.operation for one in batch],
+            [one.caller.id for one in batch],
         )
 
     async def _find(self) -> None:

@@ -8,11 +8,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Final
+
+from engine.runtime.cluster.session.ray_processes import command_line
 
 _REACH_S: Final = 5.0
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.02
+_RAYLET_S: Final = 5.0
+"""How long a machine without a raylet may take to start one."""
+_CLUSTER: Final = "--gcs-address="
 _JOIN: Final = """
 import sys, ray
 ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
@@ -34,22 +40,39 @@ class ClusterError(Exception):
 def try_joining(address: str, within_s: float) -> None:
     """Join a cluster in a process of its own, and leave it again. Raises ClusterError.
 
-    Tries again until the time is over, because a node of the cluster may just have died. A signal handler may
-    raise meanwhile.
+    Tries again until the time is over, because a node of the cluster may just have died. But without a raylet
+    on this machine, it soon gives up. A signal handler may raise meanwhile.
     """
-    give_up_s = time.monotonic() + within_s
+    began_s = time.monotonic()
     while True:
+        give_up_s = began_s + within_s
         _check_reachable(address)
-        reason = _attempt(address, give_up_s - time.monotonic())
-        if reason is None:
-            return
+        if clusters := _clusters_here():
+            reason = _attempt(address, give_up_s - time.monotonic(), clusters)
+            if reason is None:
+                return
+        else:
+            # Ray would look for one all the time, and then say nothing of it.
+            reason = "no raylet runs on this machine"
+            give_up_s = began_s + min(within_s, _RAYLET_S)
         if _OTHER_TOKEN.search(reason) or time.monotonic() + _AGAIN_S >= give_up_s:
             raise ClusterError(f"ray cannot be joined at `{address}`: {reason}. {_HINT}")
         time.sleep(_AGAIN_S)
 
 
-def _attempt(address: str, within_s: float) -> str | None:
-    """Return why the cluster cannot be joined; None if it can."""
+def _clusters_here() -> list[str]:
+    """Return the addresses of the clusters that raylets on this machine belong to, as Ray finds them."""
+    lines = [command_line(int(path.name)).split("\0") for path in Path("/proc").glob("[0-9]*")]
+    raylets = [line for line in lines if "raylet" in Path(line[0]).name]
+    found = {
+        next((one.removeprefix(_CLUSTER) for one in line if one.startswith(_CLUSTER)), "unknown")
+        for line in raylets
+    }
+    return sorted(found)
+
+
+def _attempt(address: str, within_s: float, clusters: list[str]) -> str | None:
+    """Return why the cluster cannot be joined; None if it can. `clusters` have raylets on this machine."""
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(  # noqa: S603 -- all ours
             [sys.executable, "-P", "-c", _JOIN, address],
@@ -66,7 +89,8 @@ def _attempt(address: str, within_s: float) -> str | None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
         if not ended:
-            return f"that takes longer than {within_s:.0f} s"
+            here = ", ".join(clusters)
+            return f"that takes longer than {within_s:.0f} s, where the raylets of this machine are of {here}"
         if child.returncode == 0:
             return None
         errors.seek(0)

@@ -164,7 +164,7 @@ class RayProcesses:
             start_new_session=True,
         )
         for child in children:
-            if (name := agent_name(_command_line(child.pid))) is None or name in self._agents:
+            if (name := agent_name(command_line(child.pid))) is None or name in self._agents:
                 os.close(child.descriptor)
             else:
                 self._agents[name] = child
@@ -234,10 +234,10 @@ def _parent(pid: int) -> int | None:
 
 def _program(pid: int) -> str:
     """Return the file name of a process's program."""
-    return Path(_command_line(pid).split("\0")[0]).name
+    return Path(command_line(pid).split("\0")[0]).name
 
 
-def _command_line(pid: int) -> str:
+def command_line(pid: int) -> str:
     """Return a process's command line, with NUL between arguments; empty if it has ended."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes())

@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ _JOIN_S: Final = 30.0
 _ASK_S: Final = 2.0
 _OTHER_CLUSTER: Final = "WrongClusterID"
 _ANY_KEY: Final = b"rule-detector"
+_CREDENTIALS: Final = struct.calcsize("3i")
+"""The size of what the kernel tells of the other end of a connection: pid, user and group."""
 
 
 class _InstalledCode(JobConfig):
@@ -79,6 +82,7 @@ class Cluster:
     folder: TemporaryFolder | None
     """The private folder of an embedded Ray; None if Ray was joined."""
     processes: RayProcesses
+    raylet: "RayletLink"
     watch: RayWatch
 
     @property
@@ -148,9 +152,11 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
             raise
         # Ray raises a dozen kinds here; all mean the same to an operator.
         raise ClusterError(f"ray cannot be used at `{address}`: {error}") from error
-    watch = RayWatch(_ask, processes.stopped)
+    ours: Any = ray_worker.global_worker
+    raylet = RayletLink(ours.node.raylet_socket_name)
+    watch = RayWatch(partial(_ask, raylet), processes.stopped)
     watch.start()
-    return Cluster(ray.get_runtime_context().gcs_address, folder, processes, watch)
+    return Cluster(ray.get_runtime_context().gcs_address, folder, processes, raylet, watch)
 
 
 class _EndedEarlyError(Exception):
@@ -207,6 +213,7 @@ def stop(cluster: Cluster) -> bool:
     stop running, so close the fleet first.
     """
     cluster.watch.end()
+    cluster.raylet.close()
     return _leave(cluster.folder, cluster.processes)
 
 
@@ -217,26 +224,66 @@ def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> bool:
     return ended
 
 
-def _ask() -> None:
-    """Send a small query to Ray's control store."""
+class RayletLink:
+    """A connection to Ray's process on this machine, which ends with that process.
+
+    As long as the control store answers, Ray itself goes on with a dead raylet, and never asks its successor.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path.removeprefix("unix://")
+        self._socket: socket.socket | None = None
+        self._pid = 0
+
+    def check(self) -> None:
+        """Raise RayGoneError if the process has ended."""
+        if self._socket is not None and not _has_ended(self._socket):
+            return
+        made = socket.socket(socket.AF_UNIX)
+        made.setblocking(False)
+        try:
+            made.connect(self._path)
+        except OSError as error:
+            made.close()
+            # It is busy; or there never was a connection, and the file is not there, which says nothing.
+            knows = isinstance(error, ConnectionRefusedError) or self._socket is not None
+            if isinstance(error, BlockingIOError) or not knows:
+                return
+            raise _raylet_gone() from error
+        pid = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS))[0]
+        if self._socket is not None:
+            self._socket.close()
+            if pid != self._pid:
+                made.close()
+                raise _raylet_gone()
+        self._socket, self._pid = made, pid
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _raylet_gone() -> RayGoneError:
+    return RayGoneError("ray's process on this machine, the raylet, has ended")
+
+
+def _ask(raylet: RayletLink) -> None:
+    """Send a small query to Ray's control store. Raises RayGoneError, and what Ray raises."""
+    raylet.check()
     ours: Any = ray_worker.global_worker
     try:
         ours.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_ASK_S)
     except Exception as error:
         if _OTHER_CLUSTER in str(error):
             raise RayGoneError("ray's control store was started again without what it knew") from error
-        _check_raylet(ours.node.raylet_socket_name)
         raise
-
-
-def _check_raylet(path: str) -> None:
-    """Raise RayGoneError if Ray's process on this machine has ended."""
-    with socket.socket(socket.AF_UNIX) as trial:
-        trial.setblocking(False)
-        try:
-            trial.connect(path.removeprefix("unix://"))
-        except ConnectionRefusedError as error:
-            raise RayGoneError("ray's process on this machine, the raylet, has ended") from error
-        except OSError:
-            # It is busy, or the file is no longer there: neither says that it has ended.
-            pass

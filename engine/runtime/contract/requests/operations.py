@@ -66,6 +66,13 @@ class Operation(NamedTuple):
     payload: bytes
     key: str = ""
     """The caller's idempotency key, if an evaluation has one."""
+    request_id: str = ""
+    """In a worker, the id of the HTTP request, for the log."""
+
+    def log_fields(self, detector_id: str) -> dict[str, str]:
+        """Return what every record says that is logged while it is executed."""
+        fields = {"detector": detector_id, "operation": self.kind}
+        return {"request": self.request_id, **fields} if self.request_id else fields
 
 
 class NamedRule(msgspec.Struct, forbid_unknown_fields=True):

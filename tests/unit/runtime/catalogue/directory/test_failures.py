@@ -74,6 +74,28 @@ def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(op
     assert list(opened().changes(0, 0).detectors.whole or ()) == [A]
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS])
+def test_a_full_disk_is_opened_for_reading_and_written_when_there_is_room(opened, files, error):
+    directory = opened()
+    directory.create_detectors({A: "a"})
+    # It dies, and saves nothing: the next one would have to settle what is in the journal.
+    directory._store.close()
+    files.error, files.for_good = error, True
+    files.fail_next("reserve")
+    directory = opened()
+    assert told(directory)[1] == {A: "a"}
+    first = directory.lease(A)
+    assert first is not None
+    with pytest.raises(NoRoom):
+        directory.create_detectors({B: "b"})
+    files.fails_at = None
+    directory.create_detectors({B: "b"})
+    directory._store.close()
+    directory = opened()
+    assert told(directory)[1] == {A: "a", B: "b"}
+    assert directory.lease(A).epoch > first.epoch
+
+
 def test_the_folder_of_a_detector_that_was_never_entered_goes_at_the_next_opening(opened, tmp_path):
     opened()
     newborn(tmp_path, B)

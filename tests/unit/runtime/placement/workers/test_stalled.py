@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -53,4 +54,32 @@ async def test_an_activation_that_takes_long_is_a_problem_until_it_is_over(tmp_p
         assert f"detector {detector_id}: its activation has taken 20 s" in problem
         goes_on.set()
         await routed
+        assert (await service.broker.status()).problems == []
+
+
+async def test_a_detector_that_makes_no_progress_is_a_problem_though_its_worker_does(tmp_path: Path) -> None:
+    async with local_service(tmp_path, hung_s=HUNG_S, detectors_per_worker=4, spares=1) as service:
+        ids = [await service.fleet.create_detector(name) for name in ("one", "other")]
+        for detector_id in ids:
+            await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+        worker = service.actors.with_detector(ids[0])
+        assert worker is not None
+        goes_on = asyncio.Event()
+        asked: list[str] = []
+
+        async def before(call: str) -> None:
+            if call == "handle" and not asked:
+                asked.append(call)
+                await goes_on.wait()
+
+        worker.before = before
+        stalls = asyncio.create_task(service.fleet.call(ids[0], ops.rules()))
+        await until(lambda: asked)
+        await service.fleet.call(ids[1], ops.rules())
+        await asyncio.sleep(HUNG_S / 3)
+        (problem,) = (await service.broker.status()).problems
+        assert problem == f"detector {ids[0]}: it has been at one step for 15 s; does its disk answer?"
+        goes_on.set()
+        await stalls
+        await until(lambda: not service.broker._problems.current)
         assert (await service.broker.status()).problems == []
