@@ -51,7 +51,7 @@ async def test_the_body_stays_as_it_came(
     body = msgpack.packb({"events": EVENTS})
     assert (await scripted_caller("POST", path, content=body, headers=headers)).status == 200
     (operation,) = scripted.operations
-    assert operation == ("evaluate_msgpack", body, "k")
+    assert operation[:3] == ("evaluate_msgpack", body, "k")
 
 
 async def test_in_chunks_it_arrives_whole(wire: Wire, scripted: ScriptedFleet) -> None:

@@ -123,9 +123,9 @@ async def test_a_worker_has_more_to_do_while_more_than_one_batch_is_unanswered(w
     seen: list[bool] = []
     handle = DetectorActor.handle
 
-    def noting(actor: DetectorActor, batch: list[Operation]) -> Reply:
+    def noting(actor: DetectorActor, *given: Any) -> Reply:
         seen.append(worker.service.more_waits())
-        return handle(actor, batch)
+        return handle(actor, *given)
 
     monkeypatch.setattr(DetectorActor, "handle", noting)
     for epoch, detector_id in ((1, ONE), (2, OTHER)):
