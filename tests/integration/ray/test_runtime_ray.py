@@ -341,9 +341,9 @@ async def test_callers_that_wait_together_share_a_batch(fleet: Fleet, detector_i
     sizes = []
     send = client.send
 
-    def counted(settled: Any, epoch: int, operations: list[Operation]) -> int:
+    def counted(settled: Any, epoch: int, operations: list[Operation], *given: Any) -> int:
         sizes.append(len(operations))
-        return send(settled, epoch, operations)
+        return send(settled, epoch, operations, *given)
 
     client.send = counted
     await asyncio.gather(*(fired(fleet, detector_id, 2) for _ in range(2_500)))
