@@ -185,3 +185,40 @@ def test_the_pages_name_enough_to_be_checked() -> None:
     named = {path for path in operations() if any(part in text for part in (path, path.split("{")[0]))}
     assert named == operations().keys()
     assert len(re.findall(r"rule-detector [a-z]", text)) > 40
+
+
+OTHERS = re.compile(r"(?:rule_detector|RULE_DETECTOR|OTEL|RAY)_")
+"""How metrics and settings begin, which other tests hold to the program, and what others define."""
+OF_KUBERNETES = {"emptyDir", "gcsFaultToleranceOptions", "maxReplicas", "minReplicas", "preStop"}
+NAMED = re.compile(r"`([A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+[A-Z][A-Za-z]*)`")
+"""A member, parameter or name of several words between backquotes: `timestamp_ms`, `ruleId`."""
+
+
+@cache
+def words_of_the_program() -> frozenset[str]:
+    sources = [
+        path
+        for folder in ("api", "engine", "snapshots")
+        for kind in ("*.py", "*.lark")
+        for path in (ROOT / folder).rglob(kind)
+    ]
+    return frozenset(word for path in sources for word in re.findall(r"\w+", path.read_text("utf-8")))
+
+
+def refuted_names(text: str) -> list[str]:
+    """The names of several words in running text that nothing in the program has."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = sorted(set(NAMED.findall(prose)) - OF_KUBERNETES - words_of_the_program())
+    return [name for name in found if not OTHERS.match(name)]
+
+
+@every_page
+def test_a_member_named_in_running_text_is_in_the_program(page: Path) -> None:
+    assert refuted_names(page.read_text("utf-8")) == []
+
+
+def test_a_member_that_is_not_there_is_noticed() -> None:
+    assert refuted_names("`timestamp_ms`, `ruleId`, `stored_relations` and `relationId`") == [
+        "relationId",
+        "stored_relations",
+    ]
