@@ -166,11 +166,38 @@ class Memory(ABC):
         raise AssertionError(entry, keep, weigh)
 
 
+@dataclass(frozen=True)
+class MemoryOfTruth(Memory):
+    """What slices remember of the events at which one condition was true. That is the outcome."""
+
+    inner: Condition
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        """The condition."""
+        return (self.inner,)
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+        """Return the expression for the condition's truth."""
+        return operands[0]
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events at which the condition is true."""
+        return triggers.true(self.inner, path)
+
+    def notable(self, outcome: str) -> tuple[str, str]:
+        """Return the test whether the condition is true."""
+        return outcome, "True"
+
+
 NodeT = TypeVar("NodeT", bound=Condition)
 
 
 class Operator(ABC, Generic[NodeT]):
     """A member of the language that looks back."""
+
+    only_next: ClassVar[bool] = False
+    """Whether an entry matters only at the next event of its slice."""
 
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:
@@ -187,9 +214,6 @@ class Operator(ABC, Generic[NodeT]):
     def false_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- overridden
         """Return triggers for the events at which a node is false."""
         return None
-
-    only_next: ClassVar[bool] = False
-    """Whether an entry matters only at the next event of its slice."""
 
     @abstractmethod
     def window_us(self, node: NodeT) -> int | None:

@@ -1,13 +1,21 @@
 """`count`: how many events there were at which a condition was true."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.interface import (
+    Found,
+    Memory,
+    MemoryOfTruth,
+    Operator,
+    Reading,
+    Triggers,
+    Writing,
+)
 from engine.evaluation.paths import Path
-from engine.language.condition import Condition, Count
+from engine.language.condition import Count
 
 SPARE_MIN: Final = 8
 """A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""
@@ -20,24 +28,10 @@ STEP_BYTES: Final = 450
 
 
 @dataclass(frozen=True)
-class Stamps(Memory):
+class Stamps(MemoryOfTruth):
     """The stamps of the latest events at which inner was true, oldest first: as many as any node needs."""
 
     is_record = True
-    inner: Condition
-
-    @property
-    def operands(self) -> tuple[Condition, ...]:
-        return (self.inner,)
-
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
-        return operands[0]
-
-    def changed_by(self, triggers: Triggers, path: Path) -> Found:
-        return triggers.true(self.inner, path)
-
-    def notable(self, outcome: str) -> tuple[str, str]:
-        return outcome, "True"
 
     def write(self, to: Writing) -> list[str]:
         return [

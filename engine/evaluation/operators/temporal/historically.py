@@ -1,12 +1,19 @@
 """`historically` and `historically for`: a condition was true at every event, or for at least a while."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.interface import (
+    Found,
+    Memory,
+    MemoryOfTruth,
+    Operator,
+    Reading,
+    Triggers,
+    Writing,
+)
 from engine.evaluation.operators.temporal.latest import latest_failure
 from engine.evaluation.paths import Path
-from engine.language.condition import Condition, Historically, HistoricallyFor
+from engine.language.condition import Historically, HistoricallyFor
 
 
 class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
@@ -32,7 +39,7 @@ class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
 
 
 @dataclass(frozen=True)
-class Run(Memory):
+class Run(MemoryOfTruth):
     """The stamp of the first event of the run of events at which inner has been true, up to the last one.
 
     Without an entry there is no run: the last event failed, or there was none.
@@ -41,14 +48,6 @@ class Run(Memory):
     splits = False
     idle = "True"
     begins = True
-    inner: Condition
-
-    @property
-    def operands(self) -> tuple[Condition, ...]:
-        return (self.inner,)
-
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
-        return operands[0]
 
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
         return triggers.false(self.inner, path)
