@@ -17,6 +17,7 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import World
+from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
 from tests.worlds.steady_facts import SteadyFactsWorld
 
 Examples = Callable[..., Iterator[random.Random]]
@@ -32,6 +33,10 @@ WORLDS: dict[str, tuple[type[World], int, dict[str, Any]]] = {
     "steady facts": (SteadyFactsWorld, 10, {"steps_max": 40}),
     "many rules": (ManyRulesWorld, 3, {"steps_max": 30}),
     "ranges": (RangesWorld, 10, {}),
+    "shared": (SharedWorld, 40, {}),
+    "shared and nested": (NestedWorld, 20, {}),
+    "shared runs": (RunsWorld, 20, {}),
+    "shared for ever": (EndlessWorld, 20, {}),
 }
 """Each world, with how many scripts and of what size."""
 
@@ -67,14 +72,14 @@ def test_kernel_evicts_the_longest_unseen_live_keys_and_no_others(
     dispatch: str, examples: Examples, scaled: Callable[[int], int]
 ) -> None:
     evictions = 0
-    for number, drawn in enumerate(examples(40, dispatch, until=lambda: evictions > scaled(30))):
+    for number, drawn in enumerate(examples(150, dispatch, until=lambda: evictions > scaled(400))):
         world = (BoundedWorld.drawn, BoundedWorld.with_twins)[number % 2](drawn.choice)
         expected = world.expected()
         with on_kernel(dispatch):
             difference = world.disagreement(expected)
         assert difference is None, difference
         evictions += sum(evicted for _, evicted in expected)
-    assert evictions > scaled(30)
+    assert evictions > scaled(400)
 
 
 @pytest.mark.parametrize("dispatch", DISPATCHES)
