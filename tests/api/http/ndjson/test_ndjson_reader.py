@@ -1,7 +1,6 @@
 """Lines of a body that is still coming: split wherever they are cut, and never more of them than agreed."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.http.body.reading import CallerGone, Message
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.memory_budget import MemoryBudget
+from tests.skipping_clock import SkippingLoop
 
 LINE_BYTES = 100_000
 
@@ -193,22 +193,26 @@ class NextTurn(Body):
 def test_what_arrives_while_the_loop_is_late_counts(
     *, arrives: bytes, ends: bool, taken: list[bytes] | None
 ) -> None:
-    async def work() -> None:
+    async def work(loop: SkippingLoop) -> None:
+        def be_late() -> None:
+            loop.clock.now_s += 0.1
+
         async with reading(NextTurn([arrives] if arrives else [], ends=ends), patience_s=0.05) as lines:
             # The turn of the loop in which it arrives begins when its time is up.
-            asyncio.get_running_loop().call_soon(time.sleep, 0.1)
-            began_s = time.monotonic()
+            loop.call_soon(be_late)
+            began_s = loop.time()
             if taken is not None:
                 assert await lines.take() == taken
                 return
             with pytest.raises(Refusal, match="no line arrived"):
                 await lines.take()
             # A line, though a blank one, gives the next one its whole time.
-            assert (time.monotonic() - began_s > 0.14) == (b"\n" in arrives)
+            assert (loop.time() - began_s > 0.14) == (b"\n" in arrives)
 
-    # Its clock runs on while it works.
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        runner.run(work())
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SkippingLoop)
+        runner.run(work(loop))
 
 
 async def test_a_line_that_trickles_does_not_break_silence() -> None:
