@@ -8,7 +8,7 @@ import pytest
 from engine.evaluation.dispatch import combinations, rule_set
 from engine.evaluation.dispatch.compilation import fused_stream, memory_access
 from engine.evaluation.dispatch.indexing import indexed_stream
-from engine.evaluation.dispatch.selection import ranges
+from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import codegen
 from engine.evaluation.state import slices
