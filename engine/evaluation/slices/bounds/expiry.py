@@ -6,12 +6,13 @@ from typing import Final
 from engine.evaluation.slices.slices import SHARDS, Slices
 
 LOOKED_AT: Final = 128
-"""How many slices are looked at in a row, if the first of them has expired, or at every fourth call.
+"""How many slices are looked at in a row, if the first of them has expired, or at every sixteenth call.
 
-At one call for 32 events, that is one slice an event at least: more than events can add for ever.
+There is a call for 32 events. Where every event adds a slice that expires, half of the slices have expired:
+then four are looked at for each event.
 """
 
-_EVERY: Final = 4
+_EVERY: Final = 16
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
 
