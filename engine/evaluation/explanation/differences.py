@@ -13,10 +13,10 @@ from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.facts.values import Event
-from engine.evaluation.memory import PANES
-from engine.evaluation.plan.requirements import recorded_of, requirements_of
+from engine.evaluation.requirements import recorded_of, requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
 from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.times import PANES
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 

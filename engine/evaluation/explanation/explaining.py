@@ -22,12 +22,12 @@ from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.memory import NEVER
+from engine.evaluation.kernel.selection.triggers import Comparison
 from engine.evaluation.paths import Path, fact_of, step_of
-from engine.evaluation.plan.requirements import requirements_of
-from engine.evaluation.plan.triggers import Comparison
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition, ScaledFact
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted

@@ -10,7 +10,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import NODES_MAX, Reading, predicates_at, reading
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.node_names import NodeName
 from engine.language.diagnostics import Entry, Refusal

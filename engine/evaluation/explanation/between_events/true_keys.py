@@ -13,7 +13,7 @@ from engine.evaluation.explanation.between_events.holdings import (
 )
 from engine.evaluation.explanation.between_events.standing import keys_of, standing_node
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT

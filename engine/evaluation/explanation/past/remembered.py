@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from engine.evaluation.explanation.past.tallies import Past
-from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path
 from engine.evaluation.state.aggregates.panes import PaneSums
 from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.records import Records
+from engine.evaluation.times import FOREVER, NEVER
 from engine.language.diagnostics import Entry, Refusal
 
 ENTRIES_MAX: Final = 1_000_000

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
 from engine.evaluation.facts.values import double, scaled, slice_key_of
-from engine.evaluation.memory import NEVER, pane_us
-from engine.evaluation.plan.requirements import recorded_of
-from engine.evaluation.plan.triggers import COMPARISONS, Comparison
+from engine.evaluation.kernel.selection.triggers import COMPARISONS, Comparison
+from engine.evaluation.requirements import recorded_of
+from engine.evaluation.times import NEVER, pane_us
 from engine.language import condition as language
 
 _ENDLESS_US: Final = 3 * LATEST_US

@@ -41,6 +41,14 @@ class PaneSums:
         self.partial: tuple[int, float, int] | None = None
         """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
 
+    def copy(self) -> "PaneSums":
+        """Return a copy that shares nothing that changes."""
+        copied = PaneSums(self.pane, 0.0)
+        for name in self.__slots__:
+            setattr(copied, name, getattr(self, name))
+        copied.older = None if self.older is None else self.older[:]
+        return copied
+
     def add(self, pane: int, number: float, oldest: int) -> int:
         """Add a number, drop the panes before the oldest that counts; return how many panes were added."""
         self.number += 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.evaluation.operators.counting.count import some_counted
-from engine.evaluation.operators.counting.pane_sums import PANE_BYTES, RECORD_BYTES, PaneSums, pane_us
+from engine.evaluation.operators.counting.pane_sums import PANE_BYTES, PANES, RECORD_BYTES, PaneSums, pane_us
 from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import LATEST
@@ -49,6 +49,12 @@ class Panes(Memory):
     def bytes_of(self, entry: PaneSums) -> int:
         return RECORD_BYTES + PANE_BYTES * len(entry.older or ())
 
+    def copy(self, entry: PaneSums) -> PaneSums:
+        return entry.copy()
+
+    def bytes_max(self, keep: int) -> int:
+        return RECORD_BYTES + PANE_BYTES * keep
+
     def write(self, to: Writing) -> list[str]:
         pane, oldest = places(self.window_us, to.now)
         return [
@@ -71,6 +77,7 @@ def places(window_us: int | None, now: str) -> tuple[str, str]:
 class SumOperator(Operator[Sum | Avg]):
     """Compares the sum with a number, or with a fact of the event times a number."""
 
+    cost_ns = 350
     found = "total"
 
     def memory(self, node: Sum | Avg) -> Memory:
@@ -105,6 +112,14 @@ class SumOperator(Operator[Sum | Avg]):
 
     def window_us(self, node: Sum | Avg) -> int | None:
         return node.window_us
+
+    def lookback_us(self, node: Sum | Avg) -> int | None:
+        # The oldest pane counts whole.
+        return None if node.window_us is None else node.window_us + pane_us(node.window_us)
+
+    def keep(self, node: Sum | Avg) -> int:
+        # The panes of the window, and one at either end that it covers in part.
+        return 1 if node.window_us is None else PANES + 2
 
 
 class AvgOperator(SumOperator):
