@@ -1,0 +1,2 @@
+def migrated(document):
+    raise NotImplementedError
