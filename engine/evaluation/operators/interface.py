@@ -120,7 +120,7 @@ class Memory(ABC):
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
-    """The columns in which entries are saved: `stamps`, `keys` (of scalars), 64-bit `integers`, or `doubles`."""
+    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `integers` or `doubles`."""
 
     idle: ClassVar[str] = "None"
     """The outcome of an event that meets none of the triggers."""

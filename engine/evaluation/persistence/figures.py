@@ -4,16 +4,16 @@ Verdicts do not depend on it, so only snapshots contain it, and two detectors th
 equal dumps.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.paths import Path
 from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import Remembered
 from engine.language.condition import Condition
 
 
@@ -71,10 +71,9 @@ def figures_of(detector: Counted) -> Figures:
 def restore_figures(detector: Counted, figures: Figures) -> None:
     """Have a detector that was just loaded count on from the figures."""
     detector.verdicts.restore(figures.since, figures.fired)
-    memory_ns: dict[Remembered, float] = {}
+    memory_ns: Any = defaultdict(float)
     for node, path, birth, time_ns in figures.memory_ns:
         # Nodes of one memory had several before version 11, and some of these had no rule any more.
         with suppress(KeyError):
-            remembered = detector.histories.of(node, path, birth)
-            memory_ns[remembered] = memory_ns.get(remembered, 0.0) + time_ns
+            memory_ns[detector.histories.of(node, path, birth)] += time_ns
     detector.rule_set.restore_samples(figures.samples, figures.ran, figures.rule_ns, memory_ns)

@@ -8,18 +8,14 @@ from collections.abc import Generator, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-import msgspec
-
-from engine.evaluation.paths import Path
 from engine.evaluation.persistence.capturing import Captured, CapturedSlices
 from engine.evaluation.persistence.columns import EntryColumns, keys, numbers, numbers_packed, packer
+from engine.evaluation.persistence.conditions import condition_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import NEVER, time_of
-from engine.language.condition import Condition
-from engine.language.json.writer import condition_to_document
 
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
@@ -58,11 +54,6 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield from _figures(captured.figures)
 
 
-def condition_bytes(condition: Condition) -> bytes:
-    """Return a condition as JSON."""
-    return msgspec.json.encode(condition_to_document(condition))
-
-
 def _rule_row(live: LiveRule) -> list[Any]:
     rule, born_us = live.rule, None if live.born == NEVER else time_of(live.born)
     condition = condition_bytes(rule.condition)
@@ -70,16 +61,9 @@ def _rule_row(live: LiveRule) -> list[Any]:
     return [rule.id, rule.name, condition, *kind, live.birth, born_us]
 
 
-def _path(path: Path) -> list[Any]:
-    return [
-        step if isinstance(step, str) else [step.fact, condition_bytes(step.where), step.birth]
-        for step in path
-    ]
-
-
 def _slices(slices: CapturedSlices) -> Iterator[bytes]:
     pack = packer()
-    yield pack.pack_array_header(4) + pack.pack(_path(slices.path)) + pack.pack(slices.width)
+    yield pack.pack_array_header(4) + pack.pack(path_document(slices.path)) + pack.pack(slices.width)
     yield pack.pack_array_header(len(slices.memories))
     for memory in sorted(slices.memories, key=_PLACE):
         yield pack.pack([condition_bytes(memory.node), memory.birth, memory.place, memory.keep])
@@ -151,7 +135,7 @@ def _figures(figures: Figures) -> Iterator[bytes]:
     yield pack.pack("rule_ns") + pack.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])
     yield pack.pack("memory_ns") + pack.pack_array_header(len(figures.memory_ns))
     for node, path, birth, time_ns in figures.memory_ns:
-        yield pack.pack([condition_bytes(node), _path(path), birth, time_ns])
+        yield pack.pack([condition_bytes(node), path_document(path), birth, time_ns])
 
 
 def _entries(entries: Mapping[int, int]) -> list[bytes]:

@@ -28,15 +28,13 @@
 `columns.py` says what columns are, and the memories of operators, which they have.
 """
 
-from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
-from engine.evaluation.paths import Filter, Path
+from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
 from engine.evaluation.persistence.capturing import Saved, capture
 from engine.evaluation.persistence.columns import entries_in, keys_unpacked, numbers_unpacked
+from engine.evaluation.persistence.conditions import stored_condition, stored_path
 from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
 from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
@@ -44,8 +42,6 @@ from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import NEVER, stamp_of
-from engine.language.condition import Condition
-from engine.language.validation.document import condition_from_stored
 
 STATE_VERSION: Final = 11
 
@@ -85,7 +81,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:
-        _load_slices(detector, _path(saved_path), width, memories, portions)
+        _load_slices(detector, stored_path(saved_path), width, memories, portions)
     detector.settle_rules(indexed=document["indexed"])
 
 
@@ -102,7 +98,7 @@ def load_figures(detector: Saved, document: Any) -> None:
     priorities, times = stored["rule_ns"]
     rule_ns = zip(numbers_unpacked(priorities), numbers_unpacked(times, "d"), strict=True)
     memory_ns = [
-        MemoryTime(stored_condition(node), _path(path), birth, time_ns)
+        MemoryTime(stored_condition(node), stored_path(path), birth, time_ns)
         for node, path, birth, time_ns in stored["memory_ns"]
     ]
     since = CountedSince(*stored["since"])
@@ -137,32 +133,5 @@ def _load_portion(slices: Slices, keys: list[Any], seen: bytes, entries: dict[in
             slices.restore(admitted[number], remembered, entry)
 
 
-def _path(saved: list[Any]) -> Path:
-    return tuple(
-        [step if type(step) is str else Filter(step[0], stored_condition(step[1]), step[2]) for step in saved]
-    )
-
-
 def _entries(saved: list[bytes]) -> dict[int, int]:
     return dict(zip(*map(numbers_unpacked, saved), strict=True))
-
-
-_SHORT_BYTES: Final = 1024
-_READ_LATELY: Final = 1024
-"""This many short conditions stay in memory once they are read: a few megabytes."""
-
-
-def stored_condition(data: bytes) -> Condition:
-    """Return a condition that was validated when it was stored. Limits lowered since then do not apply."""
-    return _read_lately(data) if len(data) <= _SHORT_BYTES else _read(data)
-
-
-def _read(data: bytes) -> Condition:
-    return condition_from_stored(_decoder.decode(data))
-
-
-_decoder: Final = msgspec.json.Decoder(float_hook=float)
-"""Python takes less time than the decoder for numbers near the ends of a double's range."""
-
-# A document repeats the conditions of its rules, and a process often activates the same detectors again.
-_read_lately: Final = lru_cache(_READ_LATELY)(_read)

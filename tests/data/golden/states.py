@@ -1,11 +1,11 @@
-"""Makes the golden documents: snapshots of detectors, with what happened to them afterwards.
+"""Makes the golden documents: states of detectors, with what happened to them afterwards.
 
 python -m tests.data.golden.states
 
-A detector does half of a script. Its snapshot is stored with the other half, and with the answers that are
+A detector does half of a script. Its state is stored with the other half, and with the answers that are
 right by the reference, or else the detector's own. tests/unit/evaluation/persistence/test_golden_states.py
-loads each snapshot and goes on. The file there is was made by the last version that wrote states of version
-10, and has such of the versions 7 to 10.
+loads each state and goes on. The file that is there was made by the last program that wrote states of version
+10. It wrote the lowest version that would do, and the file has 7 to 10.
 
 Everything is there twice: once with a rule beside it that is so large that rules are indexed.
 """
@@ -14,6 +14,7 @@ import json
 import lzma
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +22,11 @@ from typing import Any, Final
 import msgpack
 
 from engine import Detector, Refusal
+from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.persistence.figures import figures_of
+from engine.evaluation.persistence.packing import packed
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
-from engine.runtime.detector.persistence.detector_snapshot import pieces, take_snapshot
 from tests.reference import ReferenceDetector
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
@@ -191,11 +194,11 @@ def _events(drawn: random.Random, keys: int) -> Iterator[Submit]:
 
 
 def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer] | None = None) -> list[Any]:
-    """Return a snapshot, what it holds, the steps after it, and their answers: the detector's if not given.
+    """Return a document, what it holds, the steps after it, and their answers: the detector's if not given.
 
     What it holds: each rule, with its birth and how often it fired, and the counts of each draft.
     """
-    body = b"".join(pieces(take_snapshot(detector)))
+    document = b"".join(packed(replace(capture(detector), figures=figures_of(detector))))
     rules = []
     for rule in detector.rules():
         birth, fired = detector.live[rule.id].birth, detector.verdicts.times_fired(rule.priority)
@@ -204,7 +207,12 @@ def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer]
     counts = [compared.dump() for compared in detector.shadows.comparisons.values()]
     if answers is None:
         answers = [happen(detector, step) for step in rest]
-    return [name, body, json.dumps([rules, counts, [*map(step_document, rest)], answers])]
+    return [
+        name,
+        Detector.STATE_VERSION,
+        document,
+        json.dumps([rules, counts, [*map(step_document, rest)], answers]),
+    ]
 
 
 if __name__ == "__main__":
