@@ -4,10 +4,10 @@ python -m tests.data.golden.states
 
 A detector does half of a script. Its state is stored with the other half, and with the answers that are
 right by the reference, or else the detector's own. tests/unit/evaluation/persistence/test_golden_states.py
-loads each state and goes on. The file that is there was made by the last program that wrote states of version
-10. It wrote the lowest version that would do, and the file has 7 to 10.
+loads each state and goes on. `states_10` was made by the last program that wrote states of version 10. It
+wrote the lowest version that would do, so the file has 7 to 10.
 
-Everything is there twice: once with a rule beside it that is so large that rules are indexed.
+Everything is there twice: with rules that are indexed, and with rules that are not.
 """
 
 import json
@@ -27,6 +27,7 @@ from engine.evaluation.persistence.figures import figures_of
 from engine.evaluation.persistence.packing import packed
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
+from tests.differential.modes import in_mode
 from tests.reference import ReferenceDetector
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
@@ -50,8 +51,7 @@ WORLDS: Final[dict[str, tuple[type[World], int, dict[str, int]]]] = {
 }
 """Each world, with how many scripts and of what size."""
 
-WIDE: Final = " or ".join(f"nothing == {number}" for number in range(1100))
-"""A rule that never fires, with so many nodes that rules are indexed."""
+DISPATCHES: Final = ("fused", "indexed")
 
 OPERATORS: Final = (
     "once a == 1",
@@ -97,8 +97,8 @@ def _as_json(value: Any) -> Any:
 
 
 def happen(detector: Detector, step: Step) -> Answer:
-    """Have a step happen, and return the answer if it is an event. The first rule is not counted."""
-    ids = [rule.id for rule in detector.rules()[1:]]
+    """Have a step happen, and return the answer if it is an event."""
+    ids = [rule.id for rule in detector.rules()]
     match step:
         case Add(name, condition, notify):
             detector.add_rule(name, condition, notify)
@@ -118,8 +118,6 @@ def happen(detector: Detector, step: Step) -> Answer:
 def _expected(script: list[Step]) -> Iterator[Answer]:
     """Yield the answers of the reference to all events of a script."""
     reference = ReferenceDetector()
-    # The first rule of the detectors is not in the script.
-    reference.highest = 1
     for number, step in enumerate(script):
         ids = list(reference.rules)
         match step:
@@ -141,46 +139,45 @@ def _of_worlds() -> Iterator[list[Any]]:
             half = len(script) // 2
             events = sum(isinstance(step, Submit) for step in script[:half])
             answers = list(_expected(script))[events:]
-            for indexed in (False, True):
-                detector = Detector()
-                detector.add_rule("wide", WIDE if indexed else "nothing == 1")
-                for step in script[:half]:
-                    happen(detector, step)
-                name = f"{world} {number} {'indexed' if indexed else 'fused'}"
-                yield _case(name, detector, script[half:], answers)
+            for dispatch in DISPATCHES:
+                with in_mode(dispatch):
+                    detector = Detector()
+                    for step in script[:half]:
+                        happen(detector, step)
+                    yield _case(f"{world} {number} {dispatch}", detector, script[half:], answers)
 
 
 def _of_operators() -> Iterator[list[Any]]:
     """Yield every operator under every path, with rules of four births; or, with many keys, of one."""
     for path in PATHS:
         for keys in (5, MANY) if path else (5,):
-            for indexed in (False, True):
-                events = _events(random.Random(f"{path} {keys}"), keys)
-                detector = Detector()
-                detector.add_rule("wide", WIDE if indexed else "nothing == 1")
-                for birth in range(1 if keys == MANY else 4):
-                    for operator in OPERATORS:
-                        detector.add_rule(f"{birth} {operator}", path + operator)
-                    for event in islice(events, 2 * MANY if keys == MANY else 15):
-                        happen(detector, event)
-                name = f"operators {path}{keys} keys {'indexed' if indexed else 'fused'}"
-                yield _case(name, detector, [*islice(events, 60)])
+            for dispatch in DISPATCHES:
+                with in_mode(dispatch):
+                    events = _events(random.Random(f"{path} {keys}"), keys)
+                    detector = Detector()
+                    for birth in range(1 if keys == MANY else 4):
+                        for operator in OPERATORS:
+                            detector.add_rule(f"{birth} {operator}", path + operator)
+                        for event in islice(events, 2 * MANY if keys == MANY else 15):
+                            happen(detector, event)
+                    name = f"operators {path}{keys} keys {dispatch}"
+                    yield _case(name, detector, [*islice(events, 60)])
 
 
 def _with_drafts() -> Iterator[list[Any]]:
     """Yield rules that were not written as they are printed, shadows, and a draft."""
-    for indexed in (False, True):
-        events = _events(random.Random(7), 5)
-        detector = Detector()
-        detector.add_rule("wide", WIDE if indexed else "nothing == 1")
-        live = detector.add_rule("live", DRAFTED[0], True)
-        detector.add_rule("shadow", "per b  once a == 3", shadow=True)
-        for event in islice(events, 20):
-            happen(detector, event)
-        detector.add_rule("draft", DRAFTED[1], shadow=True, draft_of=live)
-        for event in islice(events, 40):
-            happen(detector, event)
-        yield _case(f"drafts {'indexed' if indexed else 'fused'}", detector, [*islice(events, 40)])
+    for dispatch in DISPATCHES:
+        with in_mode(dispatch):
+            events = _events(random.Random(7), 5)
+            detector = Detector()
+            live = detector.add_rule("live", DRAFTED[0], True)
+            detector.add_rule("shadow", "per b  once a == 3", shadow=True)
+            for event in islice(events, 20):
+                happen(detector, event)
+            detector.add_rule("draft", DRAFTED[1], shadow=True, draft_of=live)
+            for event in islice(events, 40):
+                happen(detector, event)
+            yield _case(f"drafts {dispatch}", detector, [*islice(events, 40)])
 
 
 def _events(drawn: random.Random, keys: int) -> Iterator[Submit]:
@@ -217,4 +214,5 @@ def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer]
 
 if __name__ == "__main__":
     cases = [*_of_worlds(), *_of_operators(), *_with_drafts()]
-    (HERE / "states.msgpack.xz").write_bytes(lzma.compress(msgpack.packb(cases), preset=9))
+    written = HERE / f"states_{Detector.STATE_VERSION}.msgpack.xz"
+    written.write_bytes(lzma.compress(msgpack.packb(cases), preset=9))
