@@ -110,7 +110,7 @@ def _slices(path: Path, memories: list[Any], old: "_Old") -> list[Any]:
         columns[row[2]] = unpack(b"".join(made.packed()))
     keys = [old.tables[path]["keys"][slot] for slot in slots] if path else []
     seen = numbers_packed(old.seen(path, slot) for slot in slots)
-    width = min(FIRST + len(memories), PLACES_MAX)
+    width = max(FIRST, min(FIRST + len(memories), PLACES_MAX))
     return [path_document(path), width, [row for row, *_ in memories], [[keys, seen, columns]]]
 
 

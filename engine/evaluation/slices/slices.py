@@ -193,7 +193,7 @@ class Slices:
         for slice_ in (self.blank, self.root):
             slice_[FIRST:] = [None] * (width - FIRST)
         for place, remembered in places.items():
-            remembered.place, remembered.has_place = place, place < width
+            remembered.place, remembered.has_place = place, FIRST <= place < width
             if remembered.has_place:
                 self.blank[place] = self.root[place] = remembered.blank
 
