@@ -5,7 +5,7 @@ a number that `bounds` gives it, and then the entries by place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
@@ -147,7 +147,7 @@ class Slices:
         """Called with how many more bytes there are, and how many more slices."""
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
-        self.shards: list[dict[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
         self.blank: Slice = [0, {}, -1]
         """What a key without a slice reads. Only an event number that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
@@ -185,6 +185,17 @@ class Slices:
                 if missing > 0 and slice_ is not self.blank:
                     self.weigh(missing * PLACE_BYTES)
         return remembered
+
+    def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
+        """Give all memories the places that they had in lists of some width, before there are slices."""
+        self.memories = dict(places)
+        self.weigh(PLACE_BYTES * (width - len(self.root)))
+        for slice_ in (self.blank, self.root):
+            slice_[FIRST:] = [None] * (width - FIRST)
+        for place, remembered in places.items():
+            remembered.place, remembered.has_place = place, FIRST <= place < width
+            if remembered.has_place:
+                self.blank[place] = self.root[place] = remembered.blank
 
     def forget(self, remembered: Remembered) -> None:
         """Undo `remember`."""

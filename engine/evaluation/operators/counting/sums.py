@@ -1,7 +1,8 @@
 """`sum` and `avg`: the sum and the mean of a fact, kept by panes of time, so that they take little memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.evaluation.operators.counting.count import some_counted
 from engine.evaluation.operators.counting.pane_sums import PANE_BYTES, PANES, RECORD_BYTES, PaneSums, pane_us
@@ -22,6 +23,7 @@ class Panes(Memory):
 
     is_record = True
     splits = False
+    columns = ("integers", "doubles", "integers")
     fact: str
     where: Condition | None
     window_us: int | None
@@ -51,6 +53,13 @@ class Panes(Memory):
 
     def copy(self, entry: PaneSums) -> PaneSums:
         return entry.copy()
+
+    def parts(self, entry: PaneSums) -> tuple[Collection[Any], ...]:
+        panes, sums, counts = zip(*entry.panes(), strict=True)
+        return panes, sums, counts
+
+    def entry_of(self, *parts: Sequence[Any]) -> PaneSums:
+        return PaneSums.of(zip(*parts, strict=True))
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + PANE_BYTES * keep
