@@ -51,7 +51,10 @@ class Eviction:
         self._tracked: dict[Path, Tracked] = {}
 
     def hold(self, now_us: int) -> Evicted:
-        """Drop slices until the bounds hold, not too many at once, and count those that had not expired."""
+        """Drop what has expired and, until the bounds hold, more; not too much at once.
+
+        Count the slices that had not expired. As long as no bound is near, nothing is dropped.
+        """
         bounded = self._bounded
         if not bounded.tracking:
             if not self._reached(NEAR_SHARE):
@@ -60,11 +63,11 @@ class Eviction:
         self._track(SHARDS if self._passed() else SHARDS_AT_ONCE)
         by_number = by_bytes = 0
         for _ in range(DROPPED_AT_ONCE):
-            passed = self._passed()
-            if not passed:
-                break
             until_us, _, number, tracked = min(self._firsts(expiring=True), key=_in_order)
             if until_us >= now_us:
+                passed = self._passed()
+                if not passed:
+                    break
                 _, _, number, tracked = min(self._firsts(expiring=False), key=_in_order)
                 by_number += passed == "number"
                 by_bytes += passed == "bytes"
