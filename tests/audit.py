@@ -146,6 +146,7 @@ def _audit_index(detector: Detector) -> None:
     assert {one for one in memories if one.commit is not None} == (memories if members else set())
     if members is None:
         assert not watched
+        assert not any(slices.triggered for slices in detector.histories.slices.values())
         return
     assert members.memories.keys() == memories
     assert members._members.keys() == {*detector.rule_set.enabled, *members.memories.values()}
@@ -168,7 +169,10 @@ def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
                     sizes[id(of_fact[key])] += 1
                 case Holding(remembered):
                     sizes[id(remembered.bucket)] += 1
+        for slices in {one.remembered.slices for one in found or () if isinstance(one, Holding)}:
+            sizes[id(slices.triggered)] += 1
     buckets: list[Any] = [one.bucket for one in watched]
+    buckets += [one.triggered for one in {one.slices for one in members.memories} if one.triggered]
     buckets += [index._always] if index._always.size else []
     for fact in index._facts.values():
         for kind in (fact.by_value, fact.by_element, fact.by_pattern, fact.present):
@@ -176,16 +180,16 @@ def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
         more, has_ranges = fact.more, fact.has_ranges
         assert fact.refresh(), "a fact without triggers is dropped"
         assert (more, has_ranges) == (fact.more, fact.has_ranges)
-    assert {id(bucket): bucket.size for bucket in buckets} == sizes
+    assert {id(bucket): bucket.size for bucket in buckets if bucket.size} == sizes
     for bucket in buckets:
-        assert bucket.size == len(list(bucket.members())) == len(set(bucket.members()))
+        rows = sum(len(group.rest) // group.width for group in bucket.groups.values())
+        rows += sum(len(each) for shapes in bucket.several.values() for each in shapes.values())
+        assert bucket.size == rows + len(bucket.pending)
         assert all(group.rest for group in bucket.groups.values())
         assert all(shapes and all(shapes.values()) for shapes in bucket.several.values())
     several = {number for number, found in triggers.items() if may_meet_several(found)}
     assert selected._rows.keys() | selected._pending.keys() == several
     assert not selected._rows.keys() & selected._pending.keys()
-    made = selected.unions._made.values()
-    assert selected.unions._rows == sum(rows for _, rows in made)
 
 
 def _audit_eviction(histories: Histories) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing import indexed_stream, sampling
-from tests.differential import fused
+from engine.evaluation.kernel.indexing import indexed_stream, sampling
+from tests.differential.modes import index_from
 
 LOOP_NS = 1_000
 RULES = (
@@ -25,7 +24,7 @@ RULES = (
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules are indexed, and each loop over rows takes as long."""
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     clock_ns = itertools.count(step=LOOP_NS)
     monkeypatch.setattr(sampling, "perf_counter_ns", lambda: next(clock_ns))
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel.selection.row import Row
 from engine.evaluation.kernel.buckets.buckets import Bucket, Group, run
-from engine.evaluation.kernel.selection.selected_rows import PENDING_MAX, Selected, SelectedRows
 from engine.evaluation.kernel.selection.known import Known, Value
+from engine.evaluation.kernel.selection.row import Row
+from engine.evaluation.kernel.selection.selected_rows import PENDING_MAX, SelectedRows
 from tests.differential.modes import in_mode
 
 LARGE = (1 << 63) - 1
@@ -78,20 +78,6 @@ def test_numbers_of_one_kind_are_an_array_and_anything_else_a_list(
     assert list(column) == values
     assert list(map(type, column)) == list(map(type, values))
     assert (column.typecode if isinstance(column, array) else None) == kind
-    for other in ([1], [1.5], ["b"], []):
-        taken = group(*values)
-        taken.take_over(group(*other))
-        [column] = taken.constants
-        assert list(column) == [*values, *other]
-        assert list(map(type, column)) == list(map(type, [*values, *other]))
-        assert len(taken.rest) == 2 * len([*values, *other])
-
-
-def test_a_group_that_is_taken_over_stays_as_it_was() -> None:
-    mine, other = group(), group(1, 2)
-    mine.take_over(other)
-    mine.add([3], ["rest", 9])
-    assert (list(mine.constants[0]), list(other.constants[0])) == ([1, 2, 3], [1, 2])
 
 
 def test_the_row_of_a_member_is_removed_alone() -> None:
@@ -157,63 +143,6 @@ def test_members_with_several_triggers_share_their_rows(selected: Selection) -> 
     selected.add(9)
     selected.remove(9)
     assert (selected._rows.keys(), selected._pending) == ({2, 3}, {})
-
-
-def test_a_bucket_that_is_taken_over_brings_all_of_its_members(selected: Selection) -> None:
-    mine, other = Bucket(row, selected), Bucket(row, selected)
-    mine.add(2, 5)
-    mine.take_in()
-    for member in (1, 4):
-        other.add(member, 5)
-    selected.add(7)
-    other.add(7, 5, several=True)
-    mine.take_over(other)
-    assert mine.size == 4
-    assert {name: found.rest[2 :: found.width] for name, found in mine.groups.items()} == {
-        (5, even): [2, 4],
-        (5, odd): [1],
-    }
-    assert mine.several == {5: {odd: {7: selected_row(7, None)}}}
-    mine.add(6, 5)
-    mine.take_in()
-    assert other.groups[5, even].rest[2 :: other.groups[5, even].width] == [4]
-
-
-class Keeper:
-    """Keeps a union."""
-
-    union: Any = None
-
-    def disturb(self) -> None:
-        self.union = None
-
-
-def test_united_buckets_have_the_members_of_all_until_one_changes(selected: Selection) -> None:
-    first, second = Bucket(row, selected), Bucket(row, selected)
-    for member in (7, 8):
-        selected.add(member)
-    first.add(2, 5)
-    first.add(7, 5, several=True)
-    second.add(4, 6)
-    second.add(7, 5, several=True)
-    second.add(8, 6, several=True)
-    keeper = Keeper()
-    keeper.union = union = first.unite([first, second], keeper)
-    assert isinstance(union, Selected)
-    assert sorted(member for found in union.groups.values() for member in [*found[3]][2::3]) == [2, 4]
-    assert union.several == {5: {odd: {7: selected_row(7, None)}}, 6: {even: {8: selected_row(8, None)}}}
-    # Two groups, two rows, and what a union takes besides.
-    assert selected.unions._rows == 2 + 2 + 16
-    for change in ("add", "remove", "take over"):
-        keeper.union = first.unite([first, second], keeper)
-        match change:
-            case "add":
-                second.add(9, 5)
-            case "remove":
-                second.remove(9, 5)
-            case _:
-                first.take_over(second)
-        assert keeper.union is None
 
 
 def test_an_event_runs_each_stage_before_the_next(selected: Selection) -> None:

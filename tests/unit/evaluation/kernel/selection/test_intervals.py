@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.kernel.selection.intervals import Intervals
 from engine.evaluation.kernel.selection.ranges import Ranges, ordinal
@@ -17,7 +16,7 @@ from engine.evaluation.kernel.selection.selected_rows import SelectedRows
 from engine.evaluation.kernel.selection.triggers import Range
 from engine.language.condition import Leaf
 from engine.language.operators import LARGEST
-from tests.differential import fused
+from tests.differential.modes import index_from
 from tests.worlds.ranges import NUMBERS, TEXTS, TEXTS_OF_RULES
 
 
@@ -106,7 +105,7 @@ def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) ->
 
 def _evaluated(detector: Detector, **fields: object) -> int:
     """Give how many rules an event has evaluated."""
-    met = detector.rule_set._members._index.met_by(fields, {})
+    met = detector.rule_set._members.index.met_by(fields, {})
     selected = sum(
         len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
     )
@@ -115,7 +114,7 @@ def _evaluated(detector: Detector, **fields: object) -> int:
 
 
 def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     detector = Detector()
     for number in range(200):
         detector.add_rule("narrow", f"x between {number} and {number + 3} and not y == 1")
@@ -138,7 +137,7 @@ def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch
 def test_ranges_are_exact_wherever_they_end(
     ends: tuple[str | float, ...], few_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     monkeypatch.setattr(ranges, "FEW_MAX", few_max)
     detector = Detector()
     possible = [end for end in ends if -LARGEST <= end <= LARGEST] if ends is NUMBERS else TEXTS_OF_RULES
@@ -154,7 +153,7 @@ def test_ranges_are_exact_wherever_they_end(
 
 
 def test_that_a_value_is_in_one_range_decides_no_narrower_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     detector = Detector()
     detector.add_rule("hole", "x between 1 and 9 and not x between 3 and 5")
     detector.add_rule("below", "x between 1 and 9 and not (x between 3 and 20 or y == 1)")
@@ -168,7 +167,7 @@ def test_that_a_value_is_in_one_range_decides_no_narrower_one(monkeypatch: pytes
 
 @pytest.mark.parametrize("few", [0, 1_000], ids=["indexed", "fused"])
 def test_comparisons_are_exact_at_their_ends(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+    index_from(monkeypatch, few)
     detector = Detector()
     comparisons = {
         detector.add_rule("comparison", f"x {sign} {bound}"): (holds, bound)
@@ -198,7 +197,7 @@ def _check(
 def test_of_an_equality_and_a_range_the_one_decides_that_fewer_events_meet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     detector = Detector()
     drawn = random.Random(1)
     for number in range(500):
@@ -239,7 +238,7 @@ def test_the_largest_integers_that_are_doubles_are_in_open_ranges(
     few: int, fused_up_to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranges, "FEW_MAX", few)
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(fused_up_to))
+    index_from(monkeypatch, fused_up_to)
     detector = Detector()
     for rule in ("a <= 5", "a >= 5"):
         detector.add_rule(rule, rule)

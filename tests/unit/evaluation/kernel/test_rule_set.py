@@ -3,13 +3,12 @@
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.kernel.costs import estimate_of
+from engine.evaluation.kernel.indexing import slices_finder
 from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
-from engine.evaluation.state import slices
+from engine.evaluation.slices import histories
 from tests.audit import audit
-from tests.differential import fused
-from tests.differential.modes import in_mode
+from tests.differential.modes import in_mode, index_from
 
 MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
 
@@ -34,7 +33,7 @@ def test_an_action_has_the_name_that_its_rule_has_by_then(mode: str) -> None:
 
 @MODES
 def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexed_stream, "VISITED_ALL_MAX", 2)
+    monkeypatch.setattr(slices_finder, "VISITED_ALL_MAX", 2)
     with in_mode(mode):
         detector = Detector()
         for number in range(5):
@@ -47,36 +46,18 @@ def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pyte
             assert len(names(detector, 20 + number, **fields)) == 4 - number
 
 
-@pytest.mark.parametrize("change", ["remove", "disable", "change"])
-def test_keys_that_have_expired_go_with_the_last_rule_that_remembered_something(change: str) -> None:
-    with in_mode("indexed"):
-        detector = Detector()
-        detector.add_rule("lasts as long as its window", "per k once within 10s not p == 1")
-        rule_id = detector.add_rule("lasts", "per k once q == 1")
-        detector.evaluate({"k": 1, "q": 1}, 0)
-        detector.evaluate({"k": 2}, 100_000)
-        assert detector.state.live == 2
-        if change == "remove":
-            detector.remove_rule(rule_id)
-        elif change == "disable":
-            detector.change_rule(rule_id, enabled=False)
-        else:
-            detector.change_rule(rule_id, condition="a == 1")
-        assert detector.state.live == 1
-
-
 @MODES
 def test_keys_that_have_expired_go_while_others_have_events(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "SWEPT_FROM", 0)
+    monkeypatch.setattr(histories, "SWEPT_FROM", 0)
     with in_mode(mode):
         detector = Detector()
         detector.add_rule("rule", "per k once within 1s a == 1")
         detector.evaluate_many([({"k": key, "a": 1}, 0, None) for key in range(2_000)])
-        assert detector.state.live == 2_000
-        detector.evaluate_many([({"k": 0, "a": 1}, 2_000, None)] * (40 * slices.SETTLE_EVERY))
-        assert detector.state.live == 1
+        assert detector.histories.live == 2_000
+        detector.evaluate_many([({"k": 0, "a": 1}, 2_000, None)] * (300 * histories.SETTLED_EVERY))
+        assert detector.histories.live == 1
 
 
 @pytest.mark.parametrize("turns", [0, 1])
@@ -85,26 +66,26 @@ def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
     per: str, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = Detector()
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    index_from(monkeypatch, 1_000)
     rule = detector.add_rule("rule", f"{per}a == 1")
     draft = detector.add_rule("draft", f"{per}a == 2", shadow=True, draft_of=rule)
     detector.promote(rule)
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     other = detector.add_rule("other", "b == 1")
     for _ in range(turns):
-        monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+        index_from(monkeypatch, 1_000)
         detector.remove_rule(other)
         detector.promote(rule)
         detector.promote(rule)
-        monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+        index_from(monkeypatch, 0)
         other = detector.add_rule("other", "b == 1")
-    assert detector.state.indexed
+    assert detector.rule_set.indexed
     audit(detector)
     assert [names(detector, a, k=1, a=a) for a in (1, 2)] == [[], ["rule"]]
     detector.remove_rule(draft)
     detector.remove_rule(rule)
     assert names(detector, 3, k=1, a=2, b=1) == ["other"]
-    assert not detector.state.tables
+    assert not detector.histories.slices
 
 
 def test_the_room_for_messages_is_that_of_every_relation_that_is_named_and_every_text() -> None:
@@ -126,9 +107,8 @@ def test_the_time_of_an_indexed_rule_is_what_was_measured_with_its_part_of_what_
         for number in range(2):
             detector.add_rule("rule", f"a == {number} and per k once b == 1 and once c == {number}")
         assert rules.time_ns(1) == 0
-        updaters = {rules._members.updater_of(name): name for name in detector.state.stores}
-        for number, name in updaters.items():
-            rules.samples.time_ns[number] = 10 if name.path else 100
+        for remembered, number in rules._members.memories.items():
+            rules.samples.time_ns[number] = 10 if remembered.slices.path else 100
         rules.samples.time_ns[1] = 1
         assert [rules.time_ns(priority) for priority in (1, 2)] == [1 + 10 / 2 + 100, 10 / 2 + 100]
 
@@ -139,10 +119,8 @@ def test_the_time_of_a_rule_among_few_is_an_estimate() -> None:
         for condition in ("a == 1", "per k once a == 1 and a == 2"):
             detector.add_rule("rule", condition)
         rules = detector.rule_set
-        weights = [one.weight for one in rules.enabled.values()]
-        expected = [rule_set._weight_of(one).fused_ns for one in rules.enabled.values()]
+        expected = [estimate_of(rule.condition).event_ns for rule in detector.rules()]
         assert [rules.time_ns(priority) for priority in rules.enabled] == expected
-        assert [weight and weight.fused_ns for weight in weights] == expected
         assert 0 < expected[0] < expected[1]
 
 
@@ -168,9 +146,9 @@ def test_how_rules_are_evaluated_is_chosen_again_when_they_are_loaded() -> None:
         saved = detector.dump()
     with in_mode("indexed"):
         loaded = Detector.load(saved, Detector.STATE_VERSION)
-        assert loaded.state.indexed
+        assert loaded.rule_set.indexed
         assert not loaded.rule_set.patterns._changed
         assert not loaded.rule_set.lookups._changed
         saved = loaded.dump()
     with in_mode("fused"):
-        assert Detector.load(saved, Detector.STATE_VERSION).state.indexed, "which costs less than a change"
+        assert Detector.load(saved, Detector.STATE_VERSION).rule_set.indexed, "which costs less than a change"

@@ -1,18 +1,10 @@
-"""Rules that are compiled into one function make the short tests that they share once for each event."""
+"""Rules that are compiled into one function decide the short predicates that they share once an event."""
 
 import json
-from typing import Final, get_args
 
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.compilation.memory_access import EagerWriter, RowWriter
-from engine.evaluation.plan.shapes import LOOKED_UP, Predicate, Test
-from tests.differential import fused
-
-LONG: Final = {*LOOKED_UP, "array", "matches", "related", "related by many", "true", "among none"}
-"""Those that may walk through a value or search it, or need no variable."""
 
 
 class Compared(str):
@@ -49,21 +41,8 @@ def comparisons(rules: list[str]) -> int:
         (["action == 'login'", "action != 'logout'", "action != 'view'", "action == 'login' or x > 9"], 4),
     ],
 )
-def test_a_short_test_of_three_rules_is_made_once_an_event(
-    rules: list[str], times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(len(rules)))
+def test_a_short_predicate_of_three_rules_is_decided_once_an_event(rules: list[str], times: int) -> None:
     assert comparisons(rules) == times
-
-
-@pytest.mark.parametrize("test", [*get_args(Test)])
-def test_a_test_that_may_take_long_is_made_only_where_it_decides(test: Test) -> None:
-    shapes = [Predicate(test, (0, 1), (0, 1), arguments=(True, False))] * 3
-    writer = EagerWriter(shapes, [None, None], (), {}, {})
-    verdicts = [writer.verdict(shape) for shape in shapes]
-    is_short = test not in LONG
-    assert writer.tests == ([f"p0 = {RowWriter((), {}).verdict(shapes[0])}"] if is_short else [])
-    assert ("p0" in verdicts) == is_short
 
 
 @pytest.mark.parametrize("op", ["in", "nin"])

@@ -5,19 +5,17 @@ import random
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import combinations, rule_set
+from engine.evaluation.kernel import combinations
 from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
-from tests.differential import fused
+from tests.differential.modes import in_mode
 
 
-@pytest.mark.parametrize("fused_up_to", [0, 70], ids=["indexed", "fused"])
-def test_the_same_rules_are_one_tuple_in_order_of_priority(
-    fused_up_to: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(fused_up_to))
+@pytest.mark.parametrize("mode", ["indexed", "fused"])
+def test_the_same_rules_are_one_tuple_in_order_of_priority(mode: str) -> None:
     detector = Detector()
-    for number in range(70):
-        detector.add_rule(str(number), f"f{number} == 1")
+    with in_mode(mode):
+        for number in range(70):
+            detector.add_rule(str(number), f"f{number} == 1")
     draw = random.Random(7)
     sets = [draw.sample(range(70), count) for count in (1, 2, 9, 64, 65, 70)]
     events = [({f"f{number}": 1 for number in chosen}, 0, None) for chosen in sets]
@@ -40,13 +38,11 @@ def test_few_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(found) == [6, 7]
 
 
-@pytest.mark.parametrize("fused_up_to", [0, 2], ids=["indexed", "fused"])
-def test_rules_that_fired_together_before_come_under_their_new_names(
-    fused_up_to: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(fused_up_to))
+@pytest.mark.parametrize("mode", ["indexed", "fused"])
+def test_rules_that_fired_together_before_come_under_their_new_names(mode: str) -> None:
     detector = Detector()
     ids = [detector.add_rule(name, "a == 1") for name in ("one", "other")]
     for name in ("one", "renamed"):
-        detector.change_rule(ids[0], name=name)
+        with in_mode(mode):
+            detector.change_rule(ids[0], name=name)
         assert [action["name"] for action in detector.evaluate({"a": 1}, 0)] == [name, "other"]
