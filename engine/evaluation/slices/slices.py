@@ -24,8 +24,9 @@ MORE: Final = 1
 NUMBER: Final = 2
 FIRST: Final = 3
 
-SHARDS: Final = 256
-"""A dict that grows is copied in one piece, so the slices of a path are in many."""
+SHARDS: Final = 251
+"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number, so that whole
+numbers with a common factor are in all of them."""
 
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""
@@ -62,7 +63,18 @@ class Reader(NamedTuple):
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("_readers", "blank", "bucket", "commit", "has_place", "keep", "memory", "node", "place", "slices")
+    __slots__ = (
+        "_readers",
+        "blank",
+        "bucket",
+        "commit",
+        "has_place",
+        "keep",
+        "memory",
+        "node",
+        "place",
+        "slices",
+    )
 
     def __init__(
         self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool

@@ -10,14 +10,15 @@ from typing import Final, NamedTuple, Protocol
 
 from engine.evaluation.paths import Path
 from engine.evaluation.slices.bounds.tracked import Tracked
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import Slices
 
 NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)
 """Tracking starts above the first share of a bound, and ends at the second."""
 
-SHARDS_AT_ONCE: Final = 2
-"""Each `hold` begins to track this many shards of each path."""
+TRACKED_AT_ONCE: Final = 256
+"""Each `hold` begins to track about this many slices of each path: with one event in a row, all are tracked
+before the bound is reached."""
 
 DROPPED_AT_ONCE: Final = 256
 """Each `hold` drops at most this many slices, in about a millisecond. An event seldom needs more than a few,
@@ -60,7 +61,7 @@ class Eviction:
             if not self._reached(NEAR_SHARE):
                 return Evicted(0, 0)
             bounded.tracking = True
-        self._track(SHARDS if self._passed() else SHARDS_AT_ONCE)
+        self._track(self._bounded.live if self._passed() else TRACKED_AT_ONCE)
         by_number = by_bytes = 0
         for _ in range(DROPPED_AT_ONCE):
             until_us, _, number, tracked = min(self._firsts(expiring=True), key=_in_order)
@@ -96,7 +97,7 @@ class Eviction:
         many = whole * bounded.live > part * bounded.live_max
         return many or whole * bounded.keyed_bytes > part * bounded.bytes_max
 
-    def _track(self, shards: int) -> None:
+    def _track(self, count: int) -> None:
         for path, slices in self._bounded.slices.items():
             if not path:
                 continue
@@ -105,7 +106,7 @@ class Eviction:
             if slices.touched:
                 self._tracked[path].update(dict.fromkeys(slices.touched))
                 slices.touched.clear()
-            self._tracked[path].take_in(shards)
+            self._tracked[path].take_in(count)
 
     def _firsts(self, *, expiring: bool) -> Iterable[tuple[int, tuple[str, ...], int, Tracked]]:
         for tracked in self._tracked.values():

@@ -1,6 +1,7 @@
 """Drops what has expired, a few slices at a time, so that no event waits long."""
 
 from collections.abc import Hashable
+from sys import getsizeof
 from typing import Final
 
 from engine.evaluation.slices.slices import SHARDS, Slices
@@ -14,6 +15,10 @@ At one call for 32 events, that is one slice an event at least: more than events
 _EVERY: Final = 4
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
+
+_SPARSE_BYTES: Final = 250
+"""A dict takes less than half of this for each entry, unless it has had many more. It never shrinks by itself.
+"""
 
 
 class Expiry:
@@ -29,7 +34,11 @@ class Expiry:
         self._calls += 1
         if not self._keys:
             self._visited += 1
-            self._keys = list(self._slices.shards[self._visited * _SHARD_STEP % SHARDS])
+            place = self._visited * _SHARD_STEP % SHARDS
+            shard = self._slices.shards[place]
+            if getsizeof(shard) > _SPARSE_BYTES * (len(shard) + 1):
+                shard = self._slices.shards[place] = dict(shard)
+            self._keys = list(shard)
         keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
         if self._calls % _EVERY and keys and not self._drop_expired(keys.pop(), now_us):
             return

@@ -1,26 +1,30 @@
-"""What triggers say of events, and what is remembered of the nodes that they were found for."""
+"""Triggers: an event that meets none need not be shown to the rule or memory."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from engine import parse
-from engine.evaluation.times import Regime
-from engine.evaluation.paths import Path
-from engine.evaluation.plan import triggers
+from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
-    Analysis,
     Element,
     Found,
     Hit,
-    Holding,
     Range,
     Trigger,
     Triggers,
-    Unstarted,
+    may_meet_several,
 )
-from engine.language.condition import All, Any, Condition, FactArg, InRelation, Not
+from engine.evaluation.kernel.site import Site
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.paths import Path
+from engine.evaluation.requirements import requirements_of
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.stamps import NEVER
+from engine.language.condition import All, Condition, FactArg, InRelation, Leaf, Not, OnceWithin, SinceWithin
+from engine.language.condition import Any as AnyOf
 
 
 @pytest.mark.parametrize(
@@ -38,24 +42,11 @@ from engine.language.condition import All, Any, Condition, FactArg, InRelation, 
 def test_an_event_meets_several_triggers_unless_all_are_values_of_one_fact(
     found: set[Trigger], several: bool
 ) -> None:
-    assert triggers.may_meet_several(frozenset(found)) is several
+    assert may_meet_several(frozenset(found)) is several
 
 
 def test_where_each_event_is_shown_no_trigger_is_met() -> None:
-    assert not triggers.may_meet_several(None)
-
-
-def test_regimes_are_remembered_of_so_many_nodes_and_are_the_same_when_found_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(triggers._REGIMES, "found", {})
-    monkeypatch.setattr(triggers, "_FOUND_MAX", 3)
-    lengths = []
-    for number in range(5):
-        # It asks for what is inside it, and for nothing else.
-        assert triggers.regime_of(parse(f"once a == {number}")) is Regime.UNCHANGED
-        lengths.append(len(triggers._REGIMES.found))
-    assert lengths == [1, 2, 3, 4, 1]
+    assert not may_meet_several(None)
 
 
 def said(found: Triggers | None) -> set[str] | None:
@@ -73,15 +64,21 @@ def said(found: Triggers | None) -> set[str] | None:
                 return f"{fact}/{pattern}/"
             case Holding():
                 return "holds"
-            case Unstarted():
-                return "unstarted"
 
     return None if found is None else set(map(short, found))
 
 
+def analysis_of(condition: Condition) -> Analysis:
+    """Give the analysis of a rule whose memories are those of a detector."""
+    histories = Histories(1 << 40, 1 << 40)
+    for node, path in requirements_of(condition, 7).memories:
+        histories.acquire(node, path, 7, NEVER)
+    return Analysis(Site(histories, 7, NEVER), cost)
+
+
 def cost(found: Triggers) -> float:
     """Say that an event meets a value, or a memory that holds a time, more seldom than anything else."""
-    seldom = (Hit, Holding, Unstarted)
+    seldom = (Hit, Holding)
     return sum(1 if isinstance(trigger, seldom) and PRESENT not in trigger else 5 for trigger in found)
 
 
@@ -151,59 +148,77 @@ def cost(found: Triggers) -> float:
 def test_a_rule_can_only_fire_at_events_that_meet_these_triggers(
     rule: str, expected: set[str] | None
 ) -> None:
-    assert said(Analysis(7, cost).of_rule(parse(rule))) == expected
+    assert said(analysis_of(parse(rule)).true(parse(rule), ())) == expected
 
 
 def test_a_relation_needs_one_of_its_facts() -> None:
-    analysis = Analysis(0, cost)
-    assert said(analysis.of_rule(InRelation("r", (1, FactArg("a"), FactArg("b"))))) == {"a"}
-    assert analysis.of_rule(InRelation("r", (1,))) is None
+    analysis = analysis_of(parse("a == 1"))
+    assert said(analysis.true(InRelation("r", (1, FactArg("a"), FactArg("b"))), ())) == {"a"}
+    assert analysis.true(InRelation("r", (1,)), ()) is None
 
 
 @pytest.mark.parametrize(
-    ("node", "regime", "expected"),
+    ("node", "expected"),
     [
-        ("once a == 1", Regime.UNCHANGED, {"a=1"}),
-        ("once not a == 1", Regime.STAMPED, {"a=1"}),
-        ("once historically for 1s strong not a == 1", Regime.SEEN, None),
-        ("once within 1s a == 1", Regime.UNCHANGED, {"a=1"}),
-        ("historically not a == 1", Regime.UNCHANGED, {"a=1"}),
-        ("historically a == 1", Regime.STAMPED, {"a=1"}),
-        ("historically for 1s a == 1", Regime.STAMPED, {"a=1"}),
-        ("historically for 1s strong a == 1", Regime.UNCHANGED, {"a=1", "holds"}),
-        ("historically for 1s strong not a == 1", Regime.BEGUN, {"a=1", "unstarted"}),
-        ("historically for 1s strong historically for 1s strong not a == 1", Regime.SEEN, None),
-        ("b == 1 since a == 1", Regime.UNCHANGED, {"a=1", "holds"}),
-        ("not b == 1 since a == 1", Regime.UNCHANGED, {"a=1", "b=1"}),
-        ("b == 1 since not a == 1", Regime.STAMPED, {"a=1"}),
-        ("b == 1 since within 1s not a == 1", Regime.STAMPED, {"a=1"}),
-        ("earlier a == 1", Regime.UNCHANGED, {"a=1"}),
-        ("earlier not a == 1", Regime.UNCHANGED, None),
-        ("previous a == 1", Regime.UNCHANGED, {"a=1", "holds"}),
-        ("count(a == 1) >= 2", Regime.UNCHANGED, {"a=1"}),
-        ("sum(a where not b == 1) > 2", Regime.UNCHANGED, {"a"}),
-        ("avg(a where b == 1) > 2", Regime.UNCHANGED, {"b=1"}),
+        ("once a == 1", {"a=1"}),
+        ("once not a == 1", None),
+        ("once within 1s a == 1", {"a=1"}),
+        ("historically a == 1", None),
+        ("historically not a == 1", {"a=1"}),
+        ("historically for 1s strong a == 1", None),
+        ("historically for 1s strong not a == 1", {"a=1"}),
+        ("b == 1 since a == 1", {"a=1", "holds"}),
+        ("not b == 1 since a == 1", {"a=1", "b=1"}),
+        ("earlier a == 1", {"a=1"}),
+        ("previous a == 1", {"a=1"}),
+        ("count(a == 1) >= 2", {"a=1"}),
+        ("distinct(a where b == 1) > 2", {"b=1"}),
+        ("sum(a where not b == 1) > 2", {"a"}),
+        ("avg(a where b == 1) > 2", {"b=1"}),
     ],
 )
-def test_a_memory_changes_otherwise_than_its_regime_says_only_at_events_that_meet_these_triggers(
-    node: str, regime: Regime, expected: set[str] | None
+def test_a_memory_changes_only_at_events_that_meet_these_triggers(
+    node: str, expected: set[str] | None
 ) -> None:
     condition = parse(node)
-    assert triggers.regime_of(condition) is regime
-    assert said(Analysis(0, cost).of_memory(condition, ())) == expected
+    operator = operator_of(condition)
+    assert operator is not None
+    assert said(operator.memory(condition).changed_by(analysis_of(condition), ())) == expected
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda inner: OnceWithin(inner, 1), lambda inner: SinceWithin(inner, inner, 1)]
+)
+def test_triggers_are_found_by_one_look_at_each_part_however_deep_it_is(
+    wrapped: Callable[[Condition], Condition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def counted(self: Analysis, node: Condition, path: Path, true: Any = Analysis._true) -> Any:
+        looks.append(node)
+        return true(self, node, path)
+
+    monkeypatch.setattr(Analysis, "_true", counted)
+    nested: Condition = AnyOf(tuple(Leaf(f"f{number}", "eq", number) for number in range(100)))
+    for _ in range(9):
+        nested = wrapped(nested)
+    assert len(analysis_of(nested).true(nested, ()) or ()) == 109
+    assert len(looks) == 10 + 100
 
 
 @pytest.mark.parametrize("negated", [Not, lambda node: All((Not(node),))])
-def test_what_makes_a_node_false_is_looked_for_once(negated: Callable[[Condition], Condition]) -> None:
+def test_what_makes_a_node_false_is_looked_for_once(
+    negated: Callable[[Condition], Condition], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = []
 
-    class Counted(Analysis):
-        def _false(self, node: Condition, path: Path) -> Triggers | None:
-            looks.append(node)
-            return super()._false(node, path)
+    def counted(self: Analysis, node: Condition, path: Path, false: Any = Analysis._false) -> Any:
+        looks.append(node)
+        return false(self, node, path)
 
+    monkeypatch.setattr(Analysis, "_false", counted)
     nested = parse("not a == 1")
     for _ in range(12):
-        nested = Any((negated(nested), negated(nested)))
-    Counted(0, cost).of_rule(nested)
+        nested = AnyOf((negated(nested), negated(nested)))
+    analysis_of(nested).true(nested, ())
     assert len(looks) <= 50
