@@ -167,7 +167,7 @@ class Slices:
         self.root = self.blank[:]
         self.key: Hashable | None = None if path else ()
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
-        self.slice = self.root
+        self.slice = self.blank if path else self.root
         """Its slice, if there is a key; perhaps `blank`."""
         self.watched: dict[int, Remembered] = {}
         """The memories whose entries trigger something, by place, while rules are indexed."""
@@ -310,6 +310,8 @@ class Slices:
 
     def meet(self) -> list[Any]:
         """Return the buckets that the entries of the event's slice trigger."""
+        if self.key is None:
+            return []
         slice_, watched = self.slice, self.watched
         more = slice_[MORE] or ()
         if len(watched) <= len(more) + len(slice_):

@@ -6,7 +6,6 @@ from engine import Detector
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing import slices_finder
 from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
-from engine.evaluation.slices import histories
 from tests.audit import audit
 from tests.differential.modes import in_mode, index_from
 
@@ -47,17 +46,16 @@ def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pyte
 
 
 @MODES
-def test_keys_that_have_expired_go_while_others_have_events(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(histories, "SWEPT_FROM", 0)
+def test_a_key_counts_though_the_rule_has_gone_that_remembered_something_under_it(mode: str) -> None:
     with in_mode(mode):
         detector = Detector()
-        detector.add_rule("rule", "per k once within 1s a == 1")
-        detector.evaluate_many([({"k": key, "a": 1}, 0, None) for key in range(2_000)])
-        assert detector.histories.live == 2_000
-        detector.evaluate_many([({"k": 0, "a": 1}, 2_000, None)] * (300 * histories.SETTLED_EVERY))
-        assert detector.histories.live == 1
+        other = detector.add_rule("under k", "per k distinct(j) < 2")
+        for rule in ("per k a == 1", "per k per j once a == 1", "once (per k a == 1)"):
+            detector.add_rule(rule, rule)
+        assert len(names(detector, 0, k=1, j=1, a=1)) == 4
+        detector.remove_rule(other)
+        assert len(names(detector, 0, k=2, j=1, a=1)) == 3
+        assert names(detector, 0, j=1, a=1) == ["once (per k a == 1)"]
 
 
 @pytest.mark.parametrize("turns", [0, 1])
