@@ -24,8 +24,9 @@ MORE: Final = 1
 NUMBER: Final = 2
 FIRST: Final = 3
 
-SHARDS: Final = 256
-"""A dict that grows is copied in one piece, so the slices of a path are in many."""
+SHARDS: Final = 251
+"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number, so that whole
+numbers with a common factor are in all of them."""
 
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""
@@ -62,7 +63,18 @@ class Reader(NamedTuple):
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("_readers", "blank", "bucket", "commit", "has_place", "keep", "memory", "node", "place", "slices")
+    __slots__ = (
+        "_readers",
+        "blank",
+        "bucket",
+        "commit",
+        "has_place",
+        "keep",
+        "memory",
+        "node",
+        "place",
+        "slices",
+    )
 
     def __init__(
         self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool
@@ -155,7 +167,7 @@ class Slices:
         self.root = self.blank[:]
         self.key: Hashable | None = None if path else ()
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
-        self.slice = self.root
+        self.slice = self.blank if path else self.root
         """Its slice, if there is a key; perhaps `blank`."""
         self.watched: dict[int, Remembered] = {}
         """The memories whose entries trigger something, by place, while rules are indexed."""
@@ -230,6 +242,13 @@ class Slices:
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
 
+    def clear(self) -> None:
+        """Drop all slices: nothing is remembered any more."""
+        for shard in self.shards:
+            for key in list(shard):
+                self.drop(key)
+        self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
+
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""
         seen = slice_[SEEN]
@@ -302,6 +321,8 @@ class Slices:
 
     def meet(self) -> list[Any]:
         """Return the buckets that the entries of the event's slice trigger."""
+        if self.key is None:
+            return []
         slice_, watched = self.slice, self.watched
         more = slice_[MORE] or ()
         if len(watched) <= len(more) + len(slice_):
@@ -320,6 +341,7 @@ class Slices:
 
     def _all(self) -> Iterator[Slice]:
         yield self.blank
-        yield self.root
+        if not self.path:
+            yield self.root
         for shard in self.shards:
             yield from shard.values()

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from engine import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES
+
+from engine import Detector
 from engine.evaluation.explanation.between_events import holdings
 from engine.evaluation.explanation.between_events.holdings import (
     FIRST,
@@ -22,7 +23,6 @@ from engine.evaluation.explanation.between_events.holdings import (
 from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.rule_book import verdicts
-from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body

@@ -5,13 +5,13 @@ from array import array
 from typing import Any
 
 import pytest
+from engine.evaluation.state.aggregates import panes
 
 from engine.evaluation.explanation.past import tallies
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
 from engine.evaluation.explanation.past.tallies import Past, Tally, found_at, future_of, since_of, tally_of
-from engine.evaluation.times import NEVER, pane_us
 from engine.evaluation.kernel.selection.triggers import COMPARISONS, Comparison
-from engine.evaluation.state.aggregates import panes
+from engine.evaluation.times import NEVER, pane_us
 from engine.language.condition import Avg, Count, Distinct, ScaledFact, Sum
 from tests.worlds.shared_histories import P
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from engine.evaluation.dispatch import rule_set
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.explanation.timelines import (
     BURST_S,
     EVENTS_KEPT,
