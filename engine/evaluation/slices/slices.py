@@ -220,6 +220,13 @@ class Slices:
             return slice_[remembered.place]
         return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
 
+    def at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Slice:
+        """Return the slice of an event's keys, or `blank` if it has none."""
+        if not self.path:
+            return self.root
+        key = self._key_at(fields, sent)
+        return self.blank if key is None else self.shards[hash(key) % SHARDS].get(key, self.blank)
+
     def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
         entry = self.entry_in(slice_, remembered)
         if entry == remembered.blank:

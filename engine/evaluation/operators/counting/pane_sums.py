@@ -41,6 +41,12 @@ class PaneSums:
         self.partial: tuple[int, float, int] | None = None
         """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
 
+    def __copy__(self) -> "PaneSums":
+        copied = PaneSums(self.pane, 0.0)
+        copied.sum, copied.count, copied.number = self.sum, self.count, self.number
+        copied.older, copied.before = None if self.older is None else self.older[:], self.before
+        return copied
+
     def add(self, pane: int, number: float, oldest: int) -> int:
         """Add a number, drop the panes before the oldest that counts; return how many panes were added."""
         self.number += 1
