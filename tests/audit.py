@@ -10,9 +10,9 @@ from typing import Any
 
 from engine import Detector
 from engine.evaluation.key_sizes import key_bytes
-from engine.evaluation.memory import NEVER
-from engine.evaluation.plan.requirements import requirements_of, size_of
-from engine.evaluation.plan.triggers import Element, Found, Hit, Holding, Unstarted, may_meet_several
+from engine.evaluation.times import NEVER
+from engine.evaluation.requirements import requirements_of, size_of
+from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, Holding, Unstarted, may_meet_several
 from engine.evaluation.state.aggregates.entries import Entries
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.node_names import NodeName

@@ -1,7 +1,7 @@
 """Makes the parts of a detector's state by themselves, for tests that ask them directly."""
 
-from engine.evaluation.memory import Regime
-from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.times import Regime
+from engine.evaluation.requirements import TRAITS
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 

@@ -12,10 +12,9 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
-from engine.evaluation.memory import FOREVER
-from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
 from engine.evaluation.rules import Fired
+from engine.evaluation.times import FOREVER
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
@@ -98,7 +97,7 @@ class Detector(RuleBook):
                 for event in given:
                     append(self._acting(self._evaluate(*event), event))
             else:
-                self.rule_set.stream()(given, self, results)
+                self.rule_set.observe_many()(given, self, results)
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         finally:
@@ -168,7 +167,7 @@ class Detector(RuleBook):
             first, seen_before = len(fired), self.events_seen
             self._messages = outcomes
             try:
-                self.rule_set.stream()(left, self, fired)
+                self.rule_set.observe_many()(left, self, fired)
             except Refusal as refusal:
                 outcomes.refuse(refusal)
             finally:
@@ -242,10 +241,10 @@ class Detector(RuleBook):
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
     ) -> Fired:
         results: list[Fired] = []
-        self.rule_set.stream()(((fields, timestamp_ms, sent),), self, results)
+        self.rule_set.observe_many()(((fields, timestamp_ms, sent),), self, results)
         return results[0]
 
-    # The interface for the compiled function over many events: `compiler.Stream`.
+    # The interface for the compiled function over many events: `kernel.stream`.
 
     @property
     def latest_us(self) -> int:
@@ -254,7 +253,7 @@ class Detector(RuleBook):
 
     def settle(self, now_us: int, tick: int) -> None:
         """Expire memories after event `tick`, and evict keys beyond the limits."""
-        evicted = self.state.settle(now_us, tick)
+        evicted = self.histories.settle(now_us, tick)
         self.keys_evicted += evicted.by_number + evicted.by_bytes
         if self._messages is None:
             return
@@ -285,10 +284,12 @@ class Detector(RuleBook):
 
     # -- persistence ----------------------------------------------------------------------------------------
 
-    STATE_VERSION: ClassVar[int] = saved.STATE_VERSION
+    STATE_VERSION: ClassVar[int] = 11
 
     def dump(self) -> bytes:
         """Return the rules and the temporal state as bytes, in the format of STATE_VERSION."""
+        from engine.evaluation.persistence import saved
+
         return saved.dump(self)
 
     @classmethod
@@ -306,9 +307,10 @@ class Detector(RuleBook):
         Older versions are migrated. The caller must refuse newer ones.
         """
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
+        from engine.evaluation.persistence import saved
+
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
-        detector._settle_rules(loaded=True)
         return detector
 
     def fork(self, events: Sequence[Event]) -> Self:
@@ -316,8 +318,13 @@ class Detector(RuleBook):
 
         The events consist of JSON values. The copy has only their keys, so it cannot evict others.
         """
-        copied = saved.dump(self, events)
-        return self.load(copied, self.STATE_VERSION, limits=self.limits, now_us=self._now_us)
+        copied = type(self)(limits=self.limits, now_us=self._now_us)
+        copied.clock_us, copied.events_seen = self.clock_us, self.events_seen
+        for live in self.live.values():
+            copied.install(live.rule, live.birth, live.born)
+        copied.settle_rules(indexed=self.rule_set.indexed)
+        copied.histories.copy_from(self.histories, events)
+        return copied
 
     def live_at(self, now_us: Callable[[], int]) -> None:
         """Compare timestamps with the current time from now on, as with `now_us` of the constructor."""

@@ -118,3 +118,5 @@ class LiveRule:
     rule: Rule
     birth: int
     """The number of events that the detector had seen when the rule's history began."""
+    born: int
+    """The stamp of the last of them."""

@@ -2,80 +2,66 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from engine.evaluation.dispatch import combinations, rule_set
-from engine.evaluation.dispatch.compilation import fused_stream, memory_access
-from engine.evaluation.dispatch.indexing import indexed_stream
-from engine.evaluation.dispatch.selection import ranges
 from engine.evaluation.facts import lookups
-from engine.evaluation.plan import codegen
-from engine.evaluation.state import slices
-from engine.evaluation.state.removal import incremental_expiry
-from engine.evaluation.state.storage import columns, records
-from engine.evaluation.state.storage.slots import triggering
-from tests.differential import fused
+from engine.evaluation.kernel import combinations, rule_set, stream
+from engine.evaluation.kernel.code import predicates, uses
+from engine.evaluation.kernel.indexing import indexed_stream, slices_finder
+from engine.evaluation.kernel.selection import ranges
+from engine.evaluation.slices import histories, slices
+
+
+def up_to(nodes: int) -> tuple[tuple[Any, str, int], ...]:
+    """Have rules of more nodes than these indexed."""
+    return (rule_set, "INDEXED_FROM", nodes + 1), (rule_set, "FUSED_BELOW", nodes + 1)
+
+
+def in_turns(self: rule_set.RuleSet, *, indexed: bool | None = None) -> None:
+    """Stand in for `RuleSet.choose`: each change of a rule changes how rules are evaluated."""
+    _choose(self, indexed=not self.indexed if indexed is None else indexed)
+
+
+_choose = rule_set.RuleSet.choose
+
+INDEXED = (*up_to(-1), (ranges, "FEW_MAX", 0))
+IN_TURNS = ((rule_set.RuleSet, "choose", in_turns),)
 
 LOOKED_UP = (
-    (codegen, "WALKED_MAX", -1),
+    (predicates, "WALKED_MAX", -1),
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),
-    (indexed_stream, "VISITED_ALL_MAX", 0),
+    (slices_finder, "VISITED_ALL_MAX", 0),
 )
 """Values of any size are treated as large ones are."""
 
-UNITED = (
-    (triggering, "UNITED_FROM", 1),
-    (triggering, "CALM_EVENTS", 0),
-    (triggering, "COUNTED_FOR", 1),
-    (triggering, "DENSE_SHARE", 0.0),
+SWEPT = (
+    (histories, "SWEPT_FROM", -1),
+    *((module, "SETTLED_EVERY", 1) for module in (histories, stream, indexed_stream)),
+    (combinations, "KEPT_MAX", 1),
 )
-"""All buckets of memories are united at the first event, and all paged memories count as dense."""
+"""What has expired is looked for at every event."""
 
-MODES = {
-    "fused": (),
-    "indexed": ((rule_set, "index_pays", fused.up_to(0)), (ranges, "FEW_MAX", 0)),
-    "becoming indexed": (
-        (rule_set, "index_pays", fused.up_to(1)),
-        (ranges, "FEW_MAX", 2),
-        (triggering, "UNITED_FROM", 2),
-        (triggering, "CALM_EVENTS", 1),
-    ),
-    "in turns": ((rule_set, "index_pays", fused.in_turns),),
-    "in turns, in pages": (
-        (rule_set, "index_pays", fused.in_turns),
-        (columns, "PAGED_FROM", 1),
-        (columns, "SPARSE_SHARE", 1 << 62),
-        (records, "IN_ROW_MAX", 2),
-    ),
-    "indexed, in pages, looked up": (
+FEW_PLACES = ((slices, "PLACES_MAX", slices.FIRST + 2),)
+NO_PLACES = ((slices, "PLACES_MAX", 0),)
+
+MODES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+    "fused": up_to(1 << 62),
+    "indexed": INDEXED,
+    "becoming indexed": (*up_to(8), (ranges, "FEW_MAX", 2)),
+    "in turns": IN_TURNS,
+    "in turns, without places": (*IN_TURNS, *NO_PLACES),
+    "indexed, with few places, looked up": (*INDEXED, *FEW_PLACES, *LOOKED_UP),
+    "indexed, swept at every event": (*INDEXED, *SWEPT),
+    "fused, swept at every event, looked up": (
+        *up_to(1 << 62),
+        *FEW_PLACES,
         *LOOKED_UP,
-        *UNITED,
-        (rule_set, "index_pays", fused.up_to(0)),
-        (columns, "PAGED_FROM", 1),
-        (columns, "SPARSE_SHARE", 1 << 62),
-    ),
-    "indexed, tidied at every event": (
-        *UNITED,
-        (rule_set, "index_pays", fused.up_to(0)),
-        (fused_stream, "SETTLE_EVERY", 1),
-        (indexed_stream, "SETTLE_EVERY", 1),
-        (slices, "SWEPT_FROM", 0),
-        (slices, "SETTLE_EVERY", 1),
-        (incremental_expiry, "SHRUNK_FROM", 0),
-        (combinations, "KEPT_MAX", 1),
-    ),
-    "fused, tidied at every event, looked up": (
-        *LOOKED_UP,
-        (memory_access, "TESTED_ONCE_FROM", 1),
-        (combinations, "KEPT_MAX", 1),
-        (fused_stream, "SETTLE_EVERY", 1),
-        (indexed_stream, "SETTLE_EVERY", 1),
-        (slices, "SWEPT_FROM", 0),
-        (slices, "SETTLE_EVERY", 1),
-        (incremental_expiry, "SHRUNK_FROM", 0),
+        *SWEPT,
+        (uses, "DECIDED_ONCE_FROM", 1),
     ),
 }
 
@@ -86,14 +72,4 @@ def in_mode(mode: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in MODES[mode]:
             patch.setattr(module, name, value)
-        _forget_compiled()
-        try:
-            yield
-        finally:
-            _forget_compiled()
-
-
-def _forget_compiled() -> None:
-    """Have equal rules compiled again: their code depends on the mode."""
-    fused_stream.fuse_few.cache_clear()
-    fused_stream.fuse_many.cache_clear()
+        yield

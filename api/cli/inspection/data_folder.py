@@ -185,8 +185,8 @@ class _Reader:
         return Contents(
             clock_us=detector.clock_us,
             events_seen=detector.events_seen,
-            live_keys=detector.state.live,
-            temporal_nodes=len(detector.state.stores),
+            live_keys=detector.histories.live,
+            temporal_nodes=len(detector.histories.memories),
             rule_count=len(rules),
             rules_enabled=sum(rule.enabled for rule in rules),
             diverged=diverged,

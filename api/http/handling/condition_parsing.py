@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from api.schema.messages.rules import ConditionToParse
-from engine.evaluation.dispatch.weighing import estimate_of
+from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.rule_book.rule_messages import condition_messages
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.results import encode_entries

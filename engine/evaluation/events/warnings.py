@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from engine.evaluation.dispatch.rule_set import RuleSet
-from engine.evaluation.dispatch.warning_bounds import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.facts.values import Event
+from engine.evaluation.kernel.rule_set import RuleSet
+from engine.evaluation.kernel.warning_bounds import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 

@@ -10,7 +10,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import explain_clean
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.facts.values import equal, split_name, value_of
-from engine.evaluation.plan.requirements import is_temporal
+from engine.evaluation.requirements import is_temporal
 from engine.language.condition import Condition, Keyed, Keys, walk
 from engine.language.diagnostics import Entry, Refusal
 

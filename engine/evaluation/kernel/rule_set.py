@@ -1,104 +1,233 @@
-"""The enabled rules of a detector, and the function that evaluates events for them."""
+"""The enabled rules of a detector, and the functions that evaluate events for them.
 
-from typing import Any
+Few rules are all evaluated at every event, by one function that is generated for them. Many are *indexed*:
+rules and memories see only the events that meet their triggers. Both read and write the same slices, so
+changing from one to the other moves nothing.
+"""
 
-from engine.evaluation.dispatch.combinations import Combinations, rules_of_bits
-from engine.evaluation.dispatch.needs import Needs
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
+from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing.indexed_stream import IndexedStream
 from engine.evaluation.kernel.indexing.members import Members
+from engine.evaluation.kernel.indexing.sampling import Samples
+from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.kernel.stream import stream
-from engine.evaluation.plan.requirements import requirements_of
-from engine.evaluation.rules import Rule
+from engine.evaluation.kernel.stream import Functions, functions
+from engine.evaluation.requirements import requirements_of, size_of
+from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.stamps import NEVER, stamp_of
+from engine.evaluation.slices.slices import Remembered
 from engine.language.limits import Limits
+
+INDEXED_FROM: Final = 200
+"""With so many nodes, rules are indexed. One function takes 20 to 30 ns for each of them, and an index some
+microseconds for an event."""
+
+FUSED_BELOW: Final = 140
+"""Indexed rules stay so until they have fewer nodes than this: rules that come and go do not make each change
+expensive."""
+
+PATTERN_NODES: Final = 40
+"""A pattern takes the time of this many other nodes; an index tries all patterns of a fact together."""
+
+
+class EnabledRule(NamedTuple):
+    """An enabled rule with what its evaluation needs."""
+
+    rule: Rule
+    site: Site
+    memories: tuple[Remembered, ...]
+    """The memories of its temporal nodes, in the order of `requirements_of`."""
 
 
 class RuleSet(Needs):
-    """The enabled rules by priority, and what they remember."""
+    """The enabled rules by priority."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, histories: Histories) -> None:
         super().__init__(limits)
-        self.histories = Histories(limits.keys_max, limits.state_bytes_max)
-        self._enabled: dict[int, tuple[Rule, Site]] = {}
-        self._stream: Any = None
-        self.members: Members | None = None
-        """None unless the rules are indexed."""
+        self._histories = histories
+        self._enabled: dict[int, EnabledRule] = {}
         self._rules: dict[int, Rule] = {}
+        """The rules by priority, for a faster look-up of those that fire."""
+        self.uses: Counter[Remembered] = Counter()
+        """How many nodes of rules read each memory."""
+        self.nodes = 0
+        """The number of nodes in all conditions. Those of a memory that rules share count once."""
+        self._patterns = 0
+        self._action_bytes = 0
+        """The most bytes of the actions of all rules."""
+        self._functions: Functions | None = None
+        self.samples = Samples()
+        self._members: Members | None = None
+        """None unless rules are indexed."""
+        self._indexed: IndexedStream | None = None
+        """The same."""
 
-    def index(self) -> None:
-        """Have rules indexed. What they remember stays as it is."""
-        self.members = Members(self.histories, self)
-        self._indexed = IndexedStream(self.histories, self, self.members, self._rules)
-        for priority in self._enabled:
-            self._index_rule(priority)
+    @property
+    def indexed(self) -> bool:
+        """Whether rules are indexed."""
+        return self._members is not None
 
-    def fuse(self) -> None:
-        """Undo `index`."""
-        assert self.members is not None, "rules are indexed"
-        self.members.clear()
-        self.members = None
+    @property
+    def enabled(self) -> Mapping[int, EnabledRule]:
+        """The enabled rules by priority."""
+        return self._enabled
 
-    def _index_rule(self, priority: int) -> None:
-        assert self.members is not None
-        rule, site = self._enabled[priority]
-        parts = requirements_of(rule.condition, site.birth)
-        memories = [self.histories.of(node, path, site.birth) for node, path in parts.memories]
-        self.members.add_rule(priority, rule.condition, site, memories)
+    @property
+    def answer_bytes_worst(self) -> int:
+        """The most bytes of actions and warnings in the result of one event."""
+        return self._action_bytes + self.warning_bytes_worst
 
-    def add(self, rule: Rule, birth: int, tick: int, now_us: int) -> None:
-        """Add an enabled rule after event `tick`, whose time was `now_us`. Its history begins then."""
-        assert birth == tick, "the history of a new rule begins now"
+    # -- rules ----------------------------------------------------------------------------------------------
+
+    def add(self, rule: Rule, birth: int, born: int) -> None:
+        """Add an enabled rule, whose history began after event `birth`, which has the stamp `born`."""
         parts = requirements_of(rule.condition, birth)
-        born = stamp_of(now_us, tick) if tick else NEVER
         for node, path in parts.memories:
-            self.histories.acquire(node, path, birth, born)
+            remembered = self._histories.acquire(node, path, birth, born)
+            self.uses[remembered] += 1
+            if self.uses[remembered] > 1:
+                self.nodes -= size_of(node)
+        memories = tuple([self._histories.of(node, path, birth) for node, path in parts.memories])
         self.need(parts)
-        self._enabled[rule.priority] = rule, Site(self.histories, birth, born)
+        self.nodes += parts.size
+        self._patterns += len(parts.patterns)
+        self._action_bytes += rule.action_bytes_max
+        self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, birth, born), memories)
         self._rules[rule.priority] = rule
-        self._stream = None
-        if self.members is not None:
-            self._index_rule(rule.priority)
-            self._indexed.rules_changed()
+        self._index_rule(rule.priority)
+        self._rules_changed()
 
     def remove(self, priority: int) -> None:
         """Remove a rule, and the memories that only it uses."""
-        if self.members is not None:
-            self.members.remove_rule(priority)
-            self._indexed.rules_changed()
-        rule, site = self._enabled.pop(priority)
+        self._unindex_rule(priority)
+        rule, site, memories = self._enabled.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition, site.birth)
-        for node, path in parts.memories:
-            dropped = self.histories.release(node, path, site.birth, site.born)
-            if dropped is not None and self.members is not None:
-                self.members.remove_memory(dropped)
+        self.nodes -= parts.size
+        self._patterns -= len(parts.patterns)
+        self._action_bytes -= rule.action_bytes_max
+        for (node, path), remembered in zip(parts.memories, memories, strict=True):
+            if self.uses[remembered] > 1:
+                self.nodes += size_of(node)
+            self.uses[remembered] -= 1
+            if not self.uses[remembered]:
+                del self.uses[remembered]
+                if self._members is not None:
+                    self._members.remove_memory(remembered)
+            self._histories.release(node, path, site.birth, site.born)
         self.need_no_more(parts)
-        self._stream = None
+        self._rules_changed()
 
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
-        self._enabled[rule.priority] = rule, self._enabled[rule.priority][1]
+        before = self._enabled[rule.priority]
+        self._action_bytes += rule.action_bytes_max - before.rule.action_bytes_max
+        self._enabled[rule.priority] = before._replace(rule=rule)
         self._rules[rule.priority] = rule
-        if self.members is not None:
-            self._indexed.rules_changed()
-        self._stream = None
+        self._rules_changed()
 
-    def stream(self) -> Any:
+    def exchange(self, one: Rule, other: Rule) -> None:
+        """Replace two rules by two that have each other's conditions and histories."""
+        first, second, enabled = one.priority, other.priority, self._enabled
+        for priority in (first, second):
+            self._unindex_rule(priority)
+        enabled[first], enabled[second] = enabled[second], enabled[first]
+        for rule in (one, other):
+            self.rename(rule)
+            self._index_rule(rule.priority)
+
+    def _rules_changed(self) -> None:
+        self._functions = None
+        if self._indexed is not None:
+            self._indexed.rules_changed()
+
+    def choose(self, *, indexed: bool | None = None) -> None:
+        """Index rules, or cease to, by how many nodes they have; or as they were when they were saved."""
+        if indexed is None:
+            nodes = self.nodes + PATTERN_NODES * self._patterns
+            indexed = nodes >= (FUSED_BELOW if self.indexed else INDEXED_FROM)
+        if indexed and not self.indexed:
+            self._members = Members(self._histories, self, self.samples)
+            self._indexed = IndexedStream(self._histories, self, self._members, self._rules, self.samples)
+            for priority in self._enabled:
+                self._index_rule(priority)
+        elif self._members is not None and not indexed:
+            self._members.clear()
+            self._members = self._indexed = None
+
+    def _index_rule(self, priority: int) -> None:
+        if self._members is not None:
+            rule, site, memories = self._enabled[priority]
+            self._members.add_rule(priority, rule.condition, site, memories)
+
+    def _unindex_rule(self, priority: int) -> None:
+        if self._members is not None:
+            self._members.remove_rule(priority)
+
+    # -- what rules cost ------------------------------------------------------------------------------------
+
+    def time_ns(self, priority: int) -> float:
+        """Return the time that a rule took at the sampled events, with its part of the memories it shares.
+
+        As long as rules are not indexed, it is the estimated time at one event.
+        """
+        rule, _, memories = self._enabled[priority]
+        if self._members is None:
+            return estimate_of(rule.condition).event_ns
+        took_ns, numbers = self.samples.time_ns, self._members.memories
+        shared_ns = sum(took_ns.get(numbers[each], 0.0) / self.uses[each] for each in memories)
+        return took_ns.get(priority, 0.0) + shared_ns
+
+    def memory_ns(self) -> dict[Remembered, float]:
+        """Return the time that each indexed memory took at the sampled events."""
+        if self._members is None:
+            return {}
+        took_ns, numbers = self.samples.time_ns, self._members.memories
+        return {each: took_ns[number] for each, number in numbers.items() if number in took_ns}
+
+    def restore_samples(
+        self,
+        events: int,
+        ran: Mapping[int, int],
+        rule_ns: Mapping[int, float],
+        memory_ns: Mapping[Remembered, float],
+    ) -> None:
+        """Go on from earlier samples of the same rules, which are given by priority."""
+        numbers = {} if self._members is None else self._members.memories
+        of_memories = {numbers[each]: time_ns for each, time_ns in memory_ns.items() if each in numbers}
+        self.samples.restore(events, ran, {**rule_ns, **of_memories})
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def observe_many(self) -> Any:
         """Return the function that evaluates many events. Any change of the rules makes it invalid."""
-        if self.members is not None:
-            return self._indexed.observe_many
-        if self._stream is None:
+        return self._few().observe_many if self._indexed is None else self._indexed.observe_many
+
+    def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
+        """Return the rules that would fire at an event, given the stamp of its time and its number.
+
+        Nothing is committed.
+        """
+        if self._indexed is not None:
+            return self._indexed.decide(fields, sent, base, tick)
+        return self._few().decide(fields, sent, base, tick)  # type: ignore[no-any-return]  # generated
+
+    def _few(self) -> Functions:
+        if self._functions is None:
             enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
-            rules = [rule for rule, _ in enabled]
-            self._stream = stream(
-                [(rule.condition, site) for rule, site in enabled],
-                self.histories,
+            rules = [rule for rule, *_ in enabled]
+            self._functions = functions(
+                [(rule.condition, site) for rule, site, _ in enabled],
+                self._histories,
                 finder=self.patterns.finder,
                 lookup_of=self.lookups.of,
                 relations_of=self.lookups.relations,
                 begin=self.patterns.begin if self.patterns.bounded else None,
                 combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
             )
-        return self._stream
+        return self._functions

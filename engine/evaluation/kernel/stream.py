@@ -1,6 +1,6 @@
-"""One function that evaluates many events for a few rules: it decides each event, and then commits it."""
+"""The functions that evaluate events for a few rules: they decide an event, and then commit it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
@@ -11,7 +11,7 @@ from engine.evaluation.kernel.site import Site
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.language.condition import Condition
 
-_STREAM: Final = """\
+_OBSERVE_MANY: Final = """\
  def observe_many(events, detector, results):
   append = results.append
   clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
@@ -26,9 +26,7 @@ _STREAM: Final = """\
      base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
     clock = base
     tick += 1
-    {begin}
     {decided}
-    {fired}
     {written}
     if tick >= pause or histories.due:
      detector.settle(clock >> NUMBER_BITS, tick)
@@ -40,8 +38,36 @@ _STREAM: Final = """\
  return observe_many
 """
 
+_DECIDE: Final = """\
+ def decide(fields, vars, base, tick):
+  {decided}
+  return combinations[fired] if fired else ()
+ return decide
+"""
 
-def stream(
+
+class Functions:
+    """The functions for some rules. Both consist of the same code, but only one of them commits."""
+
+    def __init__(self, code: ConditionCode, fired: Sequence[str], tools: Mapping[str, Any]) -> None:
+        begin = [] if tools["begin"] is None else ["begin(fields, vars or NOTHING)"]
+        # The verdicts are read before anything is written.
+        self._decided = [*begin, *code.decided(), *fired]
+        self._given = [*code.given(), *code.tables(), *tools.items()]
+        written = indented(code.written(), 4)
+        source = _OBSERVE_MANY.format(decided=indented(self._decided, 4), written=written)
+        self.observe_many: Any = function(source, self._given)
+        """(events, detector, results): appends the rules that fire at each event to the results."""
+        self._decide: Any = None
+
+    def decide(self, *event: Any) -> Any:
+        """Return the rules that fire at an event: (fields, vars, the stamp of its time, its number)."""
+        if self._decide is None:
+            self._decide = function(_DECIDE.format(decided=indented(self._decided, 2)), self._given)
+        return self._decide(*event)
+
+
+def functions(
     rules: Sequence[tuple[Condition, Site]],
     histories: Histories,
     *,
@@ -50,22 +76,13 @@ def stream(
     relations_of: Callable[[Any], object],
     begin: Callable[[Any, Any], object] | None,
     combinations: Mapping[int, Any],
-) -> Any:
-    """Compile the function that evaluates many events for these rules.
+) -> Functions:
+    """Generate the functions for these rules.
 
-    It appends to its results what `combinations` gives for the bits of the rules that fire, the first rule's
-    the lowest. `begin` is called with each event before it is decided.
+    They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
+    `begin` is called with each event before it is decided.
     """
     code = ConditionCode(Uses(rules), finder, lookup_of)
-    verdicts = [code.truth(condition, site) for condition, site in rules]
-    fired = ["fired = 0", *(f"if {verdict}: fired |= {1 << place}" for place, verdict in enumerate(verdicts))]
-    source = _STREAM.format(
-        begin="pass" if begin is None else "begin(fields, vars or NOTHING)",
-        decided=indented(code.decided(), 4),
-        # The verdicts are read before anything is written.
-        fired=indented(fired, 4),
-        written=indented(code.written(), 4),
-    )
     tools = {
         "histories": histories,
         "combinations": combinations,
@@ -73,4 +90,10 @@ def stream(
         "relations_of": relations_of,
         "SETTLED_EVERY": SETTLED_EVERY,
     }
-    return function(source, [*code.given(), *code.tables(), *tools.items()])
+    return Functions(code, [*_fired(code, rules)], tools)
+
+
+def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:
+    yield "fired = 0"
+    for place, (condition, site) in enumerate(rules):
+        yield f"if {code.truth(condition, site)}: fired |= {1 << place}"

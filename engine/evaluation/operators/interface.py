@@ -166,6 +166,14 @@ class Memory(ABC):
         """Return how many stamps, values or sums a record has."""
         return len(entry)
 
+    def copy(self, entry: Any) -> Any:
+        """Return an entry that no event changes."""
+        return entry
+
+    def bytes_max(self, keep: int) -> int:  # noqa: ARG002 -- overridden
+        """Return the most that a record can take which is cut to `keep` stamps or values."""
+        return 0
+
     def resize(self, entry: Any, keep: int, weigh: Callable[[int], None]) -> None:
         """Weigh what a record has grown by, and cut it to what is needed, which is `keep` stamps or values.
 
@@ -224,6 +232,9 @@ class Operator(ABC, Generic[NodeT]):
     only_past: ClassVar[bool] = False
     """Whether the current event does not matter."""
 
+    cost_ns: ClassVar[int] = 60
+    """About how long a node takes at an event, without its operands."""
+
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:
         """Return what is remembered for a node."""
@@ -244,8 +255,13 @@ class Operator(ABC, Generic[NodeT]):
     def window_us(self, node: NodeT) -> int | None:
         """Return for how long an entry can matter to a node; None: for ever."""
 
+    def lookback_us(self, node: NodeT) -> int | None:
+        """Return how far back events can matter to a node's verdict at an event; None without a bound."""
+        window_us = self.window_us(node)
+        return None if window_us is None else max(0, window_us)
+
     def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
-        """Return how many entries of a record the node needs."""
+        """Return how many stamps, values or panes of a record the node needs at most."""
         return 1
 
     # -- explanations ---------------------------------------------------------------------------------------

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.facts.values import Event
-from engine.evaluation.memory import NEVER
+from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.rule_book.shadows import Shadows
@@ -25,6 +24,7 @@ from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.slots.starts import NO_BIRTH
 from engine.evaluation.state.storage.tables import Key
+from engine.evaluation.times import NEVER
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.evaluation.dispatch.rule_set import RuleSet
+from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
 from engine.evaluation.state.node_names import NodeName
 

@@ -4,9 +4,9 @@ from array import array
 from collections import Counter
 from typing import Any, Final
 
-from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.times import FOREVER, NEVER
 
 
 def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,6 @@ import msgpack
 import msgspec
 
 from engine.evaluation.facts.values import LONG_TEXT, Event, part_of_key, slice_key_of
-from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Captured, Saved, capture
 from engine.evaluation.persistence.figures import Figures, restore_figures
@@ -77,6 +76,7 @@ from engine.evaluation.state.storage.columns import PAGED_FROM, Column, ColumnTa
 from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.tables import Key
+from engine.evaluation.times import NEVER
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 

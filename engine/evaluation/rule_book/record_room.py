@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Final
 
-from engine.evaluation.plan.requirements import recorded_of, requirements_of
-from engine.evaluation.state.unkeyed import most_bytes
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.requirements import requirements_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 
@@ -58,8 +58,9 @@ class RecordRoom:
 
 def _records(condition: Condition, birth: int) -> dict[tuple[Condition, int], int]:
     """Return the most bytes that each record of a rule may take, by node and birth."""
-    return {
-        (node, birth): most_bytes(recorded)
-        for node, path in requirements_of(condition, birth).memories
-        if not path and (recorded := recorded_of(node)) is not None
-    }
+    found = {}
+    for node, path in requirements_of(condition, birth).memories:
+        operator = operator_of(node)
+        if operator is not None and not path and (memory := operator.memory(node)).is_record:
+            found[node, birth] = memory.bytes_max(operator.keep(node))
+    return found

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.evaluation.dispatch.rule_set import RuleSet
-from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rule_book.preparation import Preparation
 from engine.evaluation.rule_book.record_room import RecordRoom
 from engine.evaluation.rule_book.rule_room import RuleRoom
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
-from engine.evaluation.state.slices import State
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.stamps import NEVER, stamp_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -24,7 +24,7 @@ class RuleBook:
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
         self.limits = limits
-        self.state = State(limits.keys_max, limits.state_bytes_max, TRAITS)
+        self.histories = Histories(limits.keys_max, limits.state_bytes_max)
         self.clock_us: int | None = None
         """The time of the last event; None before the first."""
         self.events_seen = 0
@@ -34,7 +34,7 @@ class RuleBook:
         self.shadows = Shadows(self.live)
         self.verdicts = Verdicts()
         """The checksum of the events of `submit` and `submit_clean`."""
-        self.rule_set = RuleSet(self.state, limits)
+        self.rule_set = RuleSet(limits, self.histories)
         self.records = RecordRoom(limits.state_bytes_max)
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._preparation: Preparation | None = None
@@ -121,8 +121,11 @@ class RuleBook:
             live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
         )
         self.priority_highest = max(self.priority_highest, rule.priority)
-        self.install(rule, live.birth if live is not None and unchanged else self.events_seen)
-        self._settle_rules()
+        if live is not None and unchanged:
+            self.install(rule, live.birth, live.born)
+        else:
+            self.install(rule, self.events_seen, self._now)
+        self.settle_rules()
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
@@ -130,7 +133,7 @@ class RuleBook:
         draft = self.shadows.draft_of(rule_id)
         if draft is not None:
             # It goes on as a shadow rule that is compared with nothing.
-            self.install(replace(draft.rule, draft_of=None), draft.birth)
+            self.install(replace(draft.rule, draft_of=None), draft.birth, draft.born)
         del self.live[rule_id]
         if self._room is not None:
             self._room.put(None, live.rule)
@@ -139,9 +142,9 @@ class RuleBook:
         if self._preparation is not None:
             self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
-            self.rule_set.remove(live.rule.priority, self.clock_us or 0)
+            self.rule_set.remove(live.rule.priority)
             self.records.remove(live.rule.condition, live.birth)
-            self._settle_rules()
+            self.settle_rules()
 
     def rule(self, rule_id: str) -> Rule:
         """Return one rule. Raises Refusal 1201."""
@@ -166,16 +169,25 @@ class RuleBook:
         rule = replace(live.rule, condition=draft.rule.condition, source=draft.rule.source)
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
         self.rule_set.exchange(rule, other)
-        self.live[rule.id], self.live[other.id] = LiveRule(rule, draft.birth), LiveRule(other, live.birth)
+        self.live[rule.id] = replace(draft, rule=rule)
+        self.live[other.id] = replace(live, rule=other)
         self.shadows.exchange(comparison)
         return rule
 
     # -- inside ---------------------------------------------------------------------------------------------
 
-    def install(self, rule: Rule, birth: int) -> None:
-        """Add or replace a rule whose history began at `birth`. Memories since then are kept."""
+    @property
+    def _now(self) -> int:
+        """The stamp of the last event."""
+        return NEVER if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
+
+    def install(self, rule: Rule, birth: int, born: int) -> None:
+        """Add or replace a rule whose history began after event `birth`, which has the stamp `born`.
+
+        Memories since then are kept.
+        """
         before = self.live.get(rule.id)
-        self.live[rule.id] = after = LiveRule(rule, birth)
+        self.live[rule.id] = after = LiveRule(rule, birth, born)
         if self._room is not None:
             self._room.put(rule, None if before is None else before.rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
@@ -187,15 +199,18 @@ class RuleBook:
             if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
                 return
-            self.rule_set.remove(rule.priority, self.clock_us or 0)
+            self.rule_set.remove(rule.priority)
             self.records.remove(before.rule.condition, before.birth)
         if rule.enabled:
-            self.rule_set.add(rule, birth, self.events_seen, self.clock_us or 0)
+            self.rule_set.add(rule, birth, born)
             self.records.add(rule.condition, birth)
 
-    def _settle_rules(self, *, loaded: bool = False) -> None:
-        """Choose how the rules are evaluated, and compile what they search for, after they have changed."""
-        self.rule_set.choose(self.events_seen, self.clock_us or 0, loaded=loaded)
+    def settle_rules(self, *, indexed: bool | None = None) -> None:
+        """Choose how the rules are evaluated, and compile what they search for, after they have changed.
+
+        Rules that were just loaded are `indexed` if they were saved so.
+        """
+        self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 
     def _prepared(self) -> Preparation:

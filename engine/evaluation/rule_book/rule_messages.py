@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engine.evaluation.plan.requirements import is_temporal
+from engine.evaluation.requirements import is_temporal
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import Entry

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event, split_name, value_of
-from engine.evaluation.memory import FOREVER
-from engine.evaluation.plan.requirements import expiry_of, is_temporal, run_us_of
+from engine.evaluation.requirements import lookback_us
 from engine.evaluation.rules import Fired, LiveRule, Rule
-from engine.language.condition import Condition, Keyed, children, walk
+from engine.evaluation.times import FOREVER
+from engine.language.condition import Condition, walk
 from engine.language.diagnostics import Entry, Refusal
 
 _log = logging.getLogger(__name__)
@@ -321,22 +321,3 @@ def _exchange(of_kinds: dict[str, Any]) -> None:
 
 def _history(live: LiveRule) -> tuple[bool, int, Condition]:
     return live.rule.enabled, live.birth, live.rule.condition
-
-
-def lookback_us(condition: Condition) -> int | None:
-    """Return how far back events can matter for a condition, in microseconds; None without a bound."""
-    inner = [lookback_us(child) for child in children(condition)]
-    if None in inner:
-        return None
-    known = [each for each in inner if each is not None]
-    # `where` looks back from each event of the slices that the inner condition looks back at.
-    furthest = sum(known) if isinstance(condition, Keyed) else max(known, default=0)
-    if not is_temporal(condition):
-        return furthest
-    run_us = run_us_of(condition)
-    if run_us is not None:
-        # A run may have begun at any time, and a slice may have its first event after a birth at any time.
-        # For a window of 0, any run is long enough.
-        return None if run_us else furthest
-    expires_after_us = expiry_of(condition)
-    return None if expires_after_us is None else furthest + expires_after_us

@@ -1,13 +1,15 @@
 """What a detector remembers: its memories, each in the slices of a path, and which rules read them."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
 from engine.evaluation.slices.bounds.expiry import Expiry
-from engine.evaluation.slices.slices import Reader, Remembered, Slices
+from engine.evaluation.slices.slices import SEEN, Reader, Remembered, Slices
 from engine.language.condition import Condition, walk
 
 ANY_BIRTH: Final = -1
@@ -33,7 +35,8 @@ class Histories:
     def __init__(self, live_max: int, bytes_max: int) -> None:
         self.live_max, self.bytes_max = live_max, bytes_max
         self.slices: dict[Path, Slices] = {}
-        self._remembered: dict[MemoryName, Remembered] = {}
+        self.memories: dict[MemoryName, Remembered] = {}
+        """All memories that rules read."""
         self.keyed_bytes = self.unkeyed_bytes = 0
         """The estimated sizes of the slices with keys, and of that without."""
         self.live = 0
@@ -54,6 +57,30 @@ class Histories:
         self.due = False
         return self._eviction.hold(now_us)
 
+    def copy_from(self, other: "Histories", events: Sequence[Event]) -> None:
+        """Copy the slices of some events from histories that have the same memories."""
+        by_path: dict[Path, list[tuple[Remembered, Remembered]]] = {}
+        for name, theirs in other.memories.items():
+            by_path.setdefault(name.path, []).append((theirs, self.memories[name]))
+        for path, pairs in by_path.items():
+            slices, mine = other.slices[path], self.slices[path]
+            keys = {slices.key_at(fields, sent or {}) for fields, _, sent in events} if path else {()}
+            for key in keys - {None}:
+                slice_ = slices.find(key)
+                if slice_ is None:
+                    continue
+                copied = mine.admit(key) if path else mine.root
+                copied[SEEN] = slice_[SEEN]
+                for theirs, ours in pairs:
+                    entry = slices.entry_in(slice_, theirs)
+                    if entry != theirs.blank:
+                        mine.restore(copied, ours, theirs.memory.copy(entry))
+
+    @property
+    def bytes(self) -> int:
+        """The estimated size of all slices."""
+        return self.keyed_bytes + self.unkeyed_bytes
+
     def _weigh(self, more_bytes: int, more_slices: int = 0) -> None:
         self.keyed_bytes += more_bytes
         self.live += more_slices
@@ -65,34 +92,35 @@ class Histories:
 
     def of(self, node: Condition, path: Path, birth: int) -> Remembered:
         """Return the memory that a node of a rule reads, while the rule uses it."""
-        return self._remembered[_name_of_node(node, path, birth)]
+        return self.memories[_name_of_node(node, path, birth)]
 
     def remembered(self, memory: Memory, path: Path, birth: int) -> Remembered:
         """Return a memory that rules of a birth use."""
-        return self._remembered[name_of(memory, path, birth)]
+        return self.memories[name_of(memory, path, birth)]
 
-    def acquire(self, node: Condition, path: Path, birth: int, born: int) -> None:
+    def acquire(self, node: Condition, path: Path, birth: int, born: int) -> Remembered:
         """Have a node of a new rule remembered from now on: after event `birth`, whose stamp is `born`."""
         name = _name_of_node(node, path, birth)
-        if name not in self._remembered:
+        if name not in self.memories:
             if path not in self.slices:
                 self.slices[path] = Slices(path, self._weigh if path else self._weigh_unkeyed)
                 if path:
                     self._expiries[path] = Expiry(self.slices[path])
-            self._remembered[name] = self.slices[path].remember(name.memory)
-        operator, remembered = operator_of(node), self._remembered[name]
+            self.memories[name] = self.slices[path].remember(name.memory, node)
+        operator, remembered = operator_of(node), self.memories[name]
         assert operator is not None, node
         remembered.read_by(_reader(node, born))
         remembered.keep = max(remembered.keep, operator.keep(node))
+        return remembered
 
-    def release(self, node: Condition, path: Path, birth: int, born: int) -> Remembered | None:
-        """Undo `acquire`. Drop and return the memory if nobody uses it any more."""
+    def release(self, node: Condition, path: Path, birth: int, born: int) -> None:
+        """Undo `acquire`. Drop the memory if nobody uses it any more."""
         name = _name_of_node(node, path, birth)
-        remembered = self._remembered[name]
+        remembered = self.memories[name]
         self._eviction.renew()
         if not remembered.read_no_more(_reader(node, born)):
-            return None
-        del self._remembered[name]
+            return
+        del self.memories[name]
         slices = self.slices[path]
         slices.forget(remembered)
         if not slices.memories:
@@ -101,7 +129,6 @@ class Histories:
                     slices.drop(key)
             del self.slices[path]
             self._expiries.pop(path, None)
-        return remembered
 
 
 def _reader(node: Condition, born: int) -> Reader:

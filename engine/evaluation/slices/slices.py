@@ -10,11 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.key_sizes import key_bytes
-from engine.evaluation.memory import FOREVER
-from engine.evaluation.memory import NEVER as PAST
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.stamps import EVENT, NEVER
+from engine.evaluation.times import FOREVER
+from engine.evaluation.times import NEVER as PAST
+from engine.language.condition import Condition
 
 Slice = list[Any]
 
@@ -56,10 +57,14 @@ class Reader(NamedTuple):
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("_readers", "bucket", "commit", "has_place", "keep", "memory", "place", "slices")
+    __slots__ = ("_readers", "bucket", "commit", "has_place", "keep", "memory", "node", "place", "slices")
 
-    def __init__(self, memory: Memory, slices: "Slices", place: int, *, has_place: bool) -> None:
+    def __init__(
+        self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool
+    ) -> None:
         self.memory, self.slices = memory, slices
+        self.node = node
+        """The first node that reads it."""
         self.place = place
         """Where its entries are: in the list of a slice, if it `has_place`, else in the dict."""
         self.has_place = has_place
@@ -86,6 +91,11 @@ class Remembered:
         if not self._readers[reader]:
             del self._readers[reader]
         return not self._readers
+
+    @property
+    def born(self) -> int:
+        """The stamp up to which no node reads anything."""
+        return min(born for _, born, _ in self._readers)
 
     def until_us(self, entry: Any, seen: int) -> int:
         """Return the last time at which an entry can matter. Its slice has last seen event `seen`."""
@@ -145,8 +155,8 @@ class Slices:
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
         self.slice = self.root
         """Its slice, if there is a key; perhaps `blank`."""
-        self.watched: list[Remembered] = []
-        """The memories whose entries trigger something, while rules are indexed."""
+        self.watched: dict[int, Remembered] = {}
+        """The memories whose entries trigger something, by place, while rules are indexed."""
         self.runs: list[Remembered] = []
         """The memories that any event may begin; see `Memory.begins`."""
         self._names = [split_name(fact_of(step)) for step in path]
@@ -154,7 +164,7 @@ class Slices:
     def __len__(self) -> int:
         return sum(map(len, self.shards))
 
-    def remember(self, memory: Memory) -> Remembered:
+    def remember(self, memory: Memory, node: Condition) -> Remembered:
         """Have the slices remember one more thing, from now on."""
         place = FIRST
         while place in self.memories:
@@ -162,7 +172,7 @@ class Slices:
         has_place = place < PLACES_MAX and len(self) <= EXTENDED_MAX
         if not has_place:
             place = max([PLACES_MAX - 1, *self.memories]) + 1
-        remembered = self.memories[place] = Remembered(memory, self, place, has_place=has_place)
+        remembered = self.memories[place] = Remembered(memory, node, self, place, has_place=has_place)
         if has_place:
             for slice_ in self._all():
                 missing = place + 1 - len(slice_)
@@ -178,6 +188,10 @@ class Slices:
         for slice_ in self._all():
             self._leave_none(slice_, remembered)
 
+    def find(self, key: Hashable) -> Slice | None:
+        """Return the slice of a key, if there is one."""
+        return self.shards[hash(key) % SHARDS].get(key) if self.path else self.root
+
     def admit(self, key: Hashable) -> Slice:
         """Return a new slice, which remembers nothing yet, for a key that has none."""
         slice_ = self.shards[hash(key) % SHARDS][key] = self.blank[:]
@@ -185,34 +199,46 @@ class Slices:
         self.weigh(SLICE_BYTES + PLACE_BYTES * (len(slice_) - FIRST) + key_bytes(key), 1)
         return slice_
 
+    def restore(self, slice_: Slice, remembered: Remembered, entry: Any) -> None:
+        """Make an entry that something is remembered in that of a slice, which has none."""
+        if remembered.has_place:
+            slice_[remembered.place] = entry
+        else:
+            remembered.put(slice_, entry)
+        if remembered.memory.is_record:
+            remembered.opened(entry)
+
     def drop(self, key: Hashable) -> None:
         """Drop a slice. If its key comes again, its history begins anew."""
-        shard = self.shards[hash(key) % SHARDS]
-        slice_ = shard.pop(key)
-        for remembered in self.memories.values():
+        slice_ = self.shards[hash(key) % SHARDS].pop(key)
+        for remembered, _ in list(self.held_in(slice_)):
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
 
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""
-        until_us = PAST
-        for remembered in self.memories.values():
-            entry = self.entry_in(slice_, remembered)
-            if entry != remembered.blank:
-                until_us = max(until_us, remembered.until_us(entry, slice_[SEEN]))
-        return until_us
+        seen = slice_[SEEN]
+        return max([PAST, *(remembered.until_us(entry, seen) for remembered, entry in self.held_in(slice_))])
 
     def drop_expired(self, slice_: Slice, now_us: int) -> bool:
         """Drop the entries that cannot matter any more, and tell whether none remains."""
         remains = False
-        for remembered in self.memories.values():
-            entry = self.entry_in(slice_, remembered)
-            if entry != remembered.blank:
-                if remembered.until_us(entry, slice_[SEEN]) >= now_us:
-                    remains = True
-                else:
-                    self._leave_none(slice_, remembered)
+        for remembered, entry in list(self.held_in(slice_)):
+            if remembered.until_us(entry, slice_[SEEN]) >= now_us:
+                remains = True
+            else:
+                self._leave_none(slice_, remembered)
         return not remains
+
+    def held_in(self, slice_: Slice) -> Iterator[tuple[Remembered, Any]]:
+        """Yield the memories that remember something in a slice, each with its entry."""
+        memories = self.memories
+        for place in range(FIRST, len(slice_)):
+            remembered = memories.get(place)
+            if remembered is not None and slice_[place] != remembered.blank:
+                yield remembered, slice_[place]
+        for place, entry in (slice_[MORE] or {}).items():
+            yield memories[place], entry
 
     def entry_in(self, slice_: Slice, remembered: Remembered) -> Any:
         """Return what a slice remembers."""
@@ -224,8 +250,8 @@ class Slices:
         """Return the slice of an event's keys, or `blank` if it has none."""
         if not self.path:
             return self.root
-        key = self._key_at(fields, sent)
-        return self.blank if key is None else self.shards[hash(key) % SHARDS].get(key, self.blank)
+        key = self.key_at(fields, sent)
+        return self.blank if key is None else self.find(key) or self.blank
 
     def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
         entry = self.entry_in(slice_, remembered)
@@ -242,7 +268,7 @@ class Slices:
 
     def enter(self, fields: Mapping[str, Any], sent: Mapping[str, Any], *_: int) -> None:
         """Set the key and the slice of an event."""
-        key = self.key = self._key_at(fields, sent)
+        key = self.key = self.key_at(fields, sent)
         if key is not None:
             self.slice = self.shards[hash(key) % SHARDS].get(key, self.blank)
 
@@ -255,7 +281,8 @@ class Slices:
         """Set no key."""
         self.key = None
 
-    def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
+    def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
+        """Return the key of an event, if it has all facts of the path."""
         parts: tuple[Hashable, ...] = ()
         for name in self._names:
             value = value_of(name, fields, sent)
@@ -267,7 +294,20 @@ class Slices:
 
     def meet(self) -> list[Any]:
         """Return the buckets that the entries of the event's slice trigger."""
-        return [one.bucket for one in self.watched if self.entry_in(self.slice, one) != one.blank]
+        slice_, watched = self.slice, self.watched
+        more = slice_[MORE] or ()
+        if len(watched) <= len(more) + len(slice_):
+            return [
+                one.bucket
+                for place, one in watched.items()
+                if (slice_[place] != one.blank if one.has_place else place in more)
+            ]
+        met = [watched[place].bucket for place in more if place in watched]
+        for place in range(FIRST, len(slice_)):
+            one = watched.get(place)
+            if one is not None and slice_[place] != one.blank:
+                met.append(one.bucket)
+        return met
 
     def _all(self) -> Iterator[Slice]:
         yield self.blank

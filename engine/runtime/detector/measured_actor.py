@@ -87,8 +87,8 @@ class MeasuredActor(DetectorActor):
             active.detector_id,
             0,
             rules=len(detector.live),
-            keys=detector.state.live,
-            state_bytes=detector.state.bytes,
+            keys=detector.histories.live,
+            state_bytes=detector.histories.bytes,
             journal_bytes=active.store.journal_bytes,
             events=detector.events_seen,
         )

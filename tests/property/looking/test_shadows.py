@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine import Condition, Detector
-from engine.evaluation.memory import FOREVER
+from engine.evaluation.times import FOREVER
 from engine.evaluation.rule_book.shadows import lookback_us
 from engine.language.condition import Count, Keyed, Not, OnceWithin, SinceWithin, Sum
 from tests.differential.modes import MODES, in_mode

@@ -15,7 +15,7 @@ from engine.evaluation.explanation.between_events.holdings import KeyPlace
 from engine.evaluation.explanation.between_events.standing import standing, standing_node
 from engine.evaluation.explanation.between_events.true_keys import true_keys
 from engine.evaluation.paths import fact_of
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.language import condition as terms
 from engine.language.condition import Condition

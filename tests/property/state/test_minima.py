@@ -4,8 +4,8 @@ import random
 from array import array
 from collections.abc import Callable, Iterator
 
-from engine.evaluation.memory import FOREVER
-from engine.evaluation.state.removal.minima import Minima
+from engine.evaluation.times import FOREVER
+from engine.evaluation.slices.bounds.minima import Minima
 
 LENGTHS = (1, 127, 129, 2_048, 2_049, 33_000, 70_000)
 """One part, the parts of one entry, and up to three levels of entries."""

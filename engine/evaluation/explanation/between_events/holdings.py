@@ -4,7 +4,7 @@ Each call is bounded, so that it delays no event by more than a few milliseconds
 are read in several calls.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -13,38 +13,37 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import LONG_TEXT, scalar_of
-from engine.evaluation.memory import FOREVER, NEVER
-from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.paths import Path, fact_of, order_of
 from engine.evaluation.rules import LiveRule
-from engine.evaluation.state.slices import State
-from engine.evaluation.state.storage.columns import ColumnTable
-from engine.evaluation.state.storage.tables import NOT_SEEN
-from engine.evaluation.state.views import Store
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, SHARDS, Remembered, Slices
+from engine.evaluation.stamps import EVENT
+from engine.evaluation.times import FOREVER
 from engine.language.text.printer import format as format_condition
 
-SLOTS_AT_ONCE: Final = 4_096
+SLICES_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
-"""The most slots, and rules, that are read in one call."""
+"""About the most slices, and the most rules, that are read in one call."""
 PATHS_SHOWN: Final = 100
 USERS_SHOWN: Final = 20
 
 
 def overview(detector: Detector) -> dict[str, Any]:
     """Return the detector in numbers."""
-    state, rule_set = detector.state, detector.rule_set
-    tables = _tables(state)
+    histories, rule_set = detector.histories, detector.rule_set
+    keyed = keyed_slices(histories)
     return {
         **({} if detector.clock_us is None else {"clock_ms": milliseconds(detector.clock_us)}),
         "events": detector.events_seen,
         "rules": {"total": len(detector.live), "enabled": len(rule_set.enabled)},
-        "nodes": {"total": rule_set.nodes, "temporal": len(state.stores)},
-        "indexed": state.indexed,
+        "nodes": {"total": rule_set.nodes, "temporal": len(histories.memories)},
+        "indexed": rule_set.indexed,
         "keys": {
-            "live": state.live,
-            "max": state.live_max,
-            "paths": [{"per": _per(table.path), "live": table.live} for table in tables[:PATHS_SHOWN]],
+            "live": histories.live,
+            "max": histories.live_max,
+            "paths": [{"per": _per(one.path), "live": len(one)} for one in keyed[:PATHS_SHOWN]],
         },
-        "bytes": {"held": state.bytes, "max": state.bytes_max},
+        "bytes": {"held": histories.bytes, "max": histories.bytes_max},
         "samples": rule_set.samples.events,
         "counted_since": _counted_since(detector),
     }
@@ -60,7 +59,7 @@ def _counted_since(detector: Detector) -> dict[str, Any]:
 
 
 class KeyPlace(NamedTuple):
-    """Where reading the keys continues: the number of a path and a slot."""
+    """Where reading the keys continues: the number of a path, and of a shard of its slices or a key in it."""
 
     path: int = 0
     slot: int = 0
@@ -78,61 +77,70 @@ class SeenKey(NamedTuple):
 
 
 def seen_keys(
-    state: State, prefix: str, before: tuple[int, int], limit: int, place: KeyPlace
+    histories: Histories, prefix: str, before: tuple[int, int], limit: int, place: KeyPlace
 ) -> tuple[list[SeenKey], KeyPlace | None]:
     """Read some keys, from a place on. Return those seen most recently, and where to continue.
 
     `before` has the event and path of the last key on the previous page. A key has the prefix if the value of
     one of its facts begins with it.
     """
-    tables = _tables(state)
-    if place.path >= len(tables):
+    keyed = keyed_slices(histories)
+    if place.path >= len(keyed):
         return [], None
-    table = tables[place.path]
+    slices = keyed[place.path]
     # Of keys seen at one event, that of the lower path comes first.
-    end = min(before[0] + (place.path > before[1]), NOT_SEEN)
-    latest: list[tuple[int, int]] = []
-    lowest = -1
-    last = min(len(table.keys), place.slot + SLOTS_AT_ONCE)
-    for slot, event in enumerate(table.seen[place.slot : last], place.slot):
-        if lowest < event < end and fits(table, slot, prefix):
-            if len(latest) < limit:
-                heappush(latest, (event, slot))
-            else:
-                heappushpop(latest, (event, slot))
-            lowest = latest[0][0] if len(latest) == limit else -1
+    end = before[0] + (place.path > before[1])
+    latest: list[tuple[int, Hashable]] = []
+    lowest, shard, read = -1, place.slot, 0
+    while shard < SHARDS and read < SLICES_AT_ONCE:
+        read += len(slices.shards[shard])
+        for key, slice_ in slices.shards[shard].items():
+            event = slice_[SEEN]
+            if lowest < event < end and fits(slices, key, prefix):
+                # An event has one key of a path, so no two keys are compared.
+                if len(latest) < limit:
+                    heappush(latest, (event, key))
+                else:
+                    heappushpop(latest, (event, key))
+                lowest = latest[0][0] if len(latest) == limit else -1
+        shard += 1
     found = [
-        SeenKey(event, place.path, key_at(table, slot), table.held[slot])
-        for event, slot in sorted(latest, reverse=True)
+        seen_key(slices, place.path, key) for _, key in sorted(latest, key=lambda one: one[0], reverse=True)
     ]
-    after = KeyPlace(place.path, last) if last < len(table.keys) else KeyPlace(place.path + 1)
-    return found, after if after.path < len(tables) else None
+    after = KeyPlace(place.path, shard) if shard < SHARDS else KeyPlace(place.path + 1)
+    return found, after if after.path < len(keyed) else None
 
 
-def _tables(state: State) -> list[ColumnTable]:
-    return sorted(state.tables.values(), key=lambda table: table.order)
+def keyed_slices(histories: Histories) -> list[Slices]:
+    """Return the slices of each path with keys, in an order that is the same in every process."""
+    return sorted([one for path, one in histories.slices.items() if path], key=lambda one: order_of(one.path))
 
 
-def fits(table: ColumnTable, slot: int, prefix: str) -> bool:
-    """Return whether the value of one of the facts of a live key begins with a text."""
-    return not prefix or any(_text(part).startswith(prefix) for part in _parts(table, slot))
+def seen_key(slices: Slices, path: int, key: Hashable) -> SeenKey:
+    """Return a live key of the path with this number."""
+    slice_ = slices.find(key)
+    assert slice_ is not None, "the key is live"
+    return SeenKey(slice_[SEEN], path, key_of(slices, key), sum(1 for _ in slices.held_in(slice_)))
 
 
-def _parts(table: ColumnTable, slot: int) -> tuple[Any, ...]:
-    key = table.keys[slot]
-    assert key is not None, "the slot is taken"
-    return key if len(table.path) > 1 else (key,)
+def fits(slices: Slices, key: Hashable, prefix: str) -> bool:
+    """Return whether the value of one of the facts of a key begins with a text."""
+    return not prefix or any(_text(part).startswith(prefix) for part in _parts(slices, key))
 
 
-def is_known(table: ColumnTable, slot: int) -> bool:
-    """Return whether a slot has a live key, and not only the digest of a long text."""
-    return table.keys[slot] is not None and not any(map(_is_digest, _parts(table, slot)))
+def _parts(slices: Slices, key: Any) -> tuple[Any, ...]:
+    return key if len(slices.path) > 1 else (key,)
 
 
-def key_at(table: ColumnTable, slot: int) -> dict[str, Any]:
-    """Return the values of a live key by name."""
-    parts = _parts(table, slot)
-    return {fact_of(step): _value(part) for step, part in zip(table.path, parts, strict=True)}
+def is_known(slices: Slices, key: Hashable) -> bool:
+    """Return whether all values of a key are known, and not only the digest of a long text."""
+    return not any(map(_is_digest, _parts(slices, key)))
+
+
+def key_of(slices: Slices, key: Hashable) -> dict[str, Any]:
+    """Return the values of a key by name."""
+    parts = _parts(slices, key)
+    return {fact_of(step): _value(part) for step, part in zip(slices.path, parts, strict=True)}
 
 
 def _value(part: Any) -> Any:
@@ -154,35 +162,49 @@ def _text(part: Any) -> str:
 
 
 def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return memories of distinct temporal nodes, without the first `after`, and the rules that read them.
+    """Return memories, without the first `after`, and the rules that read them.
 
-    Rules are searched for among the first RULES_AT_ONCE.
+    Each has the text of the first node that reads it. The numbers of keys and bytes are those of about
+    SLICES_AT_ONCE keys, and beyond that an estimate from these. Rules are searched for among the first
+    RULES_AT_ONCE.
     """
-    state, uses = detector.state, detector.rule_set.uses
-    page = list(islice(state.stores.items(), after, after + limit))
-    users = {name: list[str]() for name, _ in page}
-    for enabled in islice(detector.rule_set.enabled.values(), RULES_AT_ONCE):
-        for name in enabled.memories:
-            of_memory = users.get(state.memory_of(name))
+    rule_set = detector.rule_set
+    page = list(islice(detector.histories.memories.values(), after, after + limit))
+    users = {remembered: list[str]() for remembered in page}
+    for enabled in islice(rule_set.enabled.values(), RULES_AT_ONCE):
+        for remembered in dict.fromkeys(enabled.memories):
+            of_memory = users.get(remembered)
             if of_memory is not None and len(of_memory) < USERS_SHOWN:
                 of_memory.append(enabled.rule.id)
     return [
         {
-            "text": format_condition(name.condition),
-            "per": _per(name.path),
-            "since_event": name.birth,
-            "entries": _entries(state, store),
-            "bytes": 0 if isinstance(store, int) else store.bytes,
-            "uses": sum(uses[each] for each in (name, *state.readers.get(name, ()))),
-            "ruleIds": users[name],
+            "text": format_condition(remembered.node),
+            "per": _per(remembered.slices.path),
+            "since_event": remembered.born & EVENT,
+            **_held(remembered),
+            "uses": rule_set.uses[remembered],
+            "ruleIds": users[remembered],
         }
-        for name, store in page
+        for remembered in page
     ]
 
 
-def _entries(state: State, store: Store) -> int:
-    """Return the number of keys for which a memory holds something; without keys, 1 if it holds anything."""
-    return int(state.globals.cells[store] != NEVER) if isinstance(store, int) else store.held
+def _held(remembered: Remembered) -> dict[str, int]:
+    """Return for how many keys a memory holds something, and its bytes; without keys, for 1 if it does."""
+    slices, memory = remembered.slices, remembered.memory
+    read = entries = size = 0
+    for some in [[slices.root]] if not slices.path else map(dict.values, slices.shards):
+        for slice_ in some:
+            entry = slices.entry_in(slice_, remembered)
+            if entry != remembered.blank:
+                entries += 1
+                size += memory.bytes_of(entry) + (PLACE_BYTES if remembered.has_place else ENTRY_BYTES)
+        read += len(some)
+        if read >= SLICES_AT_ONCE:
+            break
+    if slices.path and read < len(slices):
+        entries, size = round(entries * len(slices) / read), round(size * len(slices) / read)
+    return {"entries": entries, "bytes": size}
 
 
 def _per(path: Path) -> list[str]:
@@ -242,7 +264,7 @@ class _Costs:
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
-        self._indexed, self._samples = detector.state.indexed, detector.rule_set.samples
+        self._indexed, self._samples = detector.rule_set.indexed, detector.rule_set.samples
         self._total_ns = sum(self._samples.time_ns.values()) if self._indexed else _estimated_ns(detector)
 
     def time_share(self, live: LiveRule) -> float | None:

@@ -8,7 +8,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.explaining import reading_at
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.plan.requirements import is_temporal
+from engine.evaluation.requirements import is_temporal
 from engine.evaluation.rules import LiveRule
 from engine.language.condition import Condition, Keyed, children
 

@@ -1,13 +1,9 @@
 """What slices remember as one event finds it, read without changing anything."""
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.paths import Path
-from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import SEEN, Remembered, Slice
-from engine.language.condition import Condition
+from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
 from engine.language.diagnostics import Entry, Refusal
 
 ENTRIES_MAX: Final = 1_000_000
@@ -25,19 +21,16 @@ class Before(NamedTuple):
 class Entries:
     """The entries of the slices of one event, which has a number."""
 
-    def __init__(
-        self, histories: Histories, number: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, number: int, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
         self.number = number
-        self._histories, self._fields, self._sent = histories, fields, sent
-        self._slices: dict[Path, Slice] = {}
-        self._kept: dict[Remembered, Before] | None = None
+        self._fields, self._sent = fields, sent
+        self._slices: dict[Slices, Slice] = {}
+        self._kept: dict[Remembered, Before] = {}
         self._left = ENTRIES_MAX
 
-    def of(self, node: Condition, path: Path, birth: int) -> Before:
-        """Return what a node reads. Raises Refusal 1400 after too many times, values and sums."""
-        remembered = self._histories.of(node, path, birth)
-        before = self._read(remembered) if self._kept is None else self._kept[remembered]
+    def of(self, remembered: Remembered) -> Before:
+        """Return what a memory had. Raises Refusal 1400 after too many times, values and sums."""
+        before = self._kept.get(remembered) or self._read(remembered)
         if before.entry and remembered.memory.is_record:
             self._left -= remembered.memory.length(before.entry)
             if self._left < 0:
@@ -46,13 +39,14 @@ class Entries:
         return before
 
     def keep(self, memories: Iterable[Remembered]) -> None:
-        """Copy the entries of these memories. Later events do not change what is given; there is no other."""
-        kept = {one: self._read(one) for one in memories}
-        self._kept = {one: Before(copy(entry), seen) for one, (entry, seen) in kept.items()}
+        """Copy what these memories have now. Later events do not change what is given."""
+        for one in memories:
+            entry, seen = self._read(one)
+            self._kept[one] = Before(one.memory.copy(entry) if entry else entry, seen)
 
     def _read(self, remembered: Remembered) -> Before:
         slices = remembered.slices
-        slice_ = self._slices.get(slices.path)
+        slice_ = self._slices.get(slices)
         if slice_ is None:
-            slice_ = self._slices[slices.path] = slices.at(self._fields, self._sent)
+            slice_ = self._slices[slices] = slices.at(self._fields, self._sent)
         return Before(slices.entry_in(slice_, remembered), slice_[SEEN])

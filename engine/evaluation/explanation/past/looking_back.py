@@ -4,13 +4,12 @@ The operator's own code decides: at the event, with other truths of the members,
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from typing import Any, NamedTuple
 
 from engine.evaluation.explanation.past.entries import Before
 from engine.evaluation.explanation.past.futures import LATEST_US, Future
 from engine.evaluation.kernel.code.node_code import OperatorCode
-from engine.evaluation.operators.interface import Operator, Settled
+from engine.evaluation.operators.interface import Memory, Operator, Settled
 from engine.evaluation.stamps import NUMBER_BITS, stamp_of
 from engine.language.condition import Condition
 
@@ -20,6 +19,7 @@ class LookingBack(NamedTuple):
 
     node: Condition
     operator: Operator[Any]
+    memory: Memory
     code: OperatorCode
     before: Before
     born: int
@@ -40,7 +40,8 @@ class LookingBack(NamedTuple):
         outcome, entry = self.code.outcome_of(truths, self.values), self.before.entry
         if not self.operator.only_past:
             stamp = stamp_of(self.now_us, self.number)
-            entry = self.code.write(outcome, copy(entry), stamp, self.values)
+            copied = self.memory.copy(entry) if entry else entry
+            entry = self.code.write(outcome, copied, stamp, self.values)
         return Settled(entry, self.born, self.now_us, outcome, self.verdict(truths))
 
     def future(self, at: Settled) -> Future:

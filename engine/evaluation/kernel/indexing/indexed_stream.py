@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from engine.evaluation.dispatch.combinations import Combinations
-from engine.evaluation.dispatch.indexing.buckets import run
-from engine.evaluation.dispatch.needs import Needs
 from engine.evaluation.facts.values import Event
+from engine.evaluation.kernel.buckets.buckets import run
+from engine.evaluation.kernel.combinations import Combinations
 from engine.evaluation.kernel.indexing.members import Members
+from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
+from engine.evaluation.kernel.indexing.slices_finder import SlicesFinder
+from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.paths import is_filtered
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
-from engine.evaluation.slices.slices import SEEN
+from engine.evaluation.slices.slices import SEEN, Slices
 from engine.evaluation.stamps import NEVER, NUMBER_BITS
 from engine.language.microseconds import microseconds
 
@@ -20,31 +22,42 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class IndexedStream:
-    """Evaluates events for the rules of one detector, while they are indexed."""
+    """Evaluates events for the rules of one detector, while they are indexed. `rules` are by priority."""
 
     def __init__(
-        self, histories: Histories, needs: Needs, members: Members, rules: Mapping[int, Rule]
+        self,
+        histories: Histories,
+        needs: Needs,
+        members: Members,
+        rules: Mapping[int, Rule],
+        samples: Samples,
     ) -> None:
         self._histories, self._needs, self._members = histories, needs, members
+        self._samples = samples
         self._combinations: Combinations[tuple[int, ...]] = Combinations(
             lambda priorities: tuple([rules[priority] for priority in priorities])
         )
+        self._finders: tuple[SlicesFinder, SlicesFinder] | None = None
+        self._entered: list[Slices] = []
+        """The slices that the event may have entered."""
 
     def rules_changed(self) -> None:
         """Forget what depends on the rules."""
         self._combinations.clear()
+        self._finders = None
+
+    def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
+        """Return the rules that would fire at an event, and commit nothing."""
+        try:
+            return self._decide(fields, sent, base, tick)
+        finally:
+            self._members.outcomes.clear()
 
     def observe_many(self, events: Iterable[Event], detector: Any, results: list[Fired]) -> None:
         """Append the rules that fire at each event to the results."""
-        needs, members = self._needs, self._members
-        outcomes, met_by = members.outcomes, members.index.met_by
-        begin = needs.patterns.begin if needs.patterns.bounded else None
-        plain = [one for path, one in self._histories.slices.items() if path and not is_filtered(path)]
-        late = [one for path, one in self._histories.slices.items() if is_filtered(path)]
-        root = self._histories.slices.get(())
+        histories, outcomes = self._histories, self._members.outcomes
         clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
         latest, tick = detector.latest_us << NUMBER_BITS, detector.events_seen
-        relations: Any = None
         try:
             for fields, timestamp_ms, sent in events:
                 base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
@@ -52,43 +65,71 @@ class IndexedStream:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
                 clock = base
                 tick += 1
-                sent = sent or _NOTHING  # noqa: PLW2901 -- None stands for no vars
-                if begin is not None:
-                    begin(fields, sent)
-                if needs.relations:
-                    relations = needs.lookups.relations(sent)
-                met = met_by(fields, sent)
-                for slices in plain:
-                    slices.enter(fields, sent)
-                    if slices.watched and slices.key is not None:
-                        met += slices.meet()
-                if root is not None and root.watched:
-                    met += root.meet()
-                tests = sorted([members.slice_test(one) for one in late], key=_stage)
-                fired: list[int] = []
-                if met or tests:
-                    run(met, tests, fields, sent, base, tick, relations, fired.append)
-                for remembered, outcome in outcomes.items():
-                    remembered.commit(outcome, base, tick)
-                for slices in self._histories.slices.values():
-                    if slices.key is None:
-                        continue
-                    for remembered in slices.runs:
-                        if remembered not in outcomes:
-                            remembered.commit(True, base, tick)
-                    slices.slice[SEEN] = tick
-                    if self._histories.tracking:
-                        slices.touched.append(slices.key)
-                outcomes.clear()
-                if self._histories.due or not tick % SETTLED_EVERY:
+                fired = self._decide(fields, sent or _NOTHING, base, tick)
+                self._commit(base, tick)
+                if histories.due or not tick % SETTLED_EVERY:
+                    # Messages belong to the event whose result comes next.
                     detector.settle(clock >> NUMBER_BITS, tick)
-                if len(fired) > 1:
-                    fired.sort()
-                results.append(self._combinations[*fired,] if fired else ())
+                results.append(fired)
         finally:
             outcomes.clear()
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
+
+    def _decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
+        """Return the rules that fire, and leave the outcomes of the event with the members."""
+        needs, members = self._needs, self._members
+        if needs.patterns.bounded:
+            needs.patterns.begin(fields, sent)
+        relations = needs.lookups.relations(sent) if needs.relations else None
+        plain, filtered = self._finders or self._find_slices()
+        met: list[Any] = members.index.met_by(fields, sent)
+        entered = self._entered = list(plain.switch_to(fields, sent))
+        for slices in entered:
+            slices.enter(fields, sent)
+            if slices.watched and slices.key is not None:
+                met += slices.meet()
+        root = self._histories.slices.get(())
+        if root is not None:
+            entered.append(root)
+            if root.watched:
+                met += root.meet()
+        late = filtered.switch_to(fields, sent)
+        tests = sorted([members.slice_test(one) for one in late], key=_stage) if late else []
+        entered += late
+        if not met and not tests:
+            return ()
+        if not tick % SAMPLED_EVERY:
+            met, tests = self._samples.timed(met, tests)
+        fired: list[int] = []
+        run(met, tests, fields, sent, base, tick, relations, fired.append)
+        if not fired:
+            return ()
+        if len(fired) > 1:
+            fired.sort()
+        return self._combinations[*fired,]
+
+    def _commit(self, base: int, tick: int) -> None:
+        """Write the outcomes of the event."""
+        outcomes, tracking = self._members.outcomes, self._histories.tracking
+        for remembered, outcome in outcomes.items():
+            remembered.commit(outcome, base, tick)
+        for slices in self._entered:
+            if slices.key is None:
+                continue
+            for remembered in slices.runs:
+                if remembered not in outcomes:
+                    remembered.commit(True, base, tick)
+            slices.slice[SEEN] = tick
+            if tracking and slices.path:
+                slices.touched.append(slices.key)
+        outcomes.clear()
+
+    def _find_slices(self) -> tuple[SlicesFinder, SlicesFinder]:
+        keyed = [one for path, one in self._histories.slices.items() if path]
+        plain = SlicesFinder([one for one in keyed if not is_filtered(one.path)])
+        self._finders = plain, SlicesFinder([one for one in keyed if is_filtered(one.path)])
+        return self._finders
 
 
 _stage: Final = attrgetter("stage")

@@ -1,23 +1,28 @@
 """The members of the index: rules, and the memories that they read, in the buckets of their triggers."""
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from engine.evaluation.dispatch.compilation.compiler import Row
-from engine.evaluation.dispatch.indexing.buckets import Bucket, SliceTest
-from engine.evaluation.dispatch.indexing.index import Index
-from engine.evaluation.dispatch.needs import Needs
-from engine.evaluation.dispatch.selection.selected_rows import SelectedRow, SelectedRows
+from engine.evaluation.kernel.buckets.buckets import Bucket, SliceTest
+from engine.evaluation.kernel.buckets.index import Index
 from engine.evaluation.kernel.code.commits import committing
+from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
-from engine.evaluation.kernel.indexing.triggers import Holding, Triggers
+from engine.evaluation.kernel.indexing.sampling import Samples
+from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.kernel.selection.known import Known
+from engine.evaluation.kernel.selection.row import Row
+from engine.evaluation.kernel.selection.selected_rows import SelectedRow, SelectedRows
+from engine.evaluation.kernel.selection.triggers import may_meet_several
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import membership_of
-from engine.evaluation.plan.known import Known
-from engine.evaluation.plan.requirements import RULE_STAGE, path_depth, temporal_depth
-from engine.evaluation.plan.triggers import may_meet_several
+from engine.evaluation.requirements import path_depth, temporal_depth
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
+
+RULE_STAGE: Final = 1 << 30
+"""The stage at which rules are evaluated, after all memories."""
 
 
 class Member(NamedTuple):
@@ -33,22 +38,25 @@ class Member(NamedTuple):
 class Members:
     """The members of one detector by number: that of a rule is its priority, that of a memory is below 0."""
 
-    def __init__(self, histories: Histories, needs: Needs) -> None:
-        self._histories = histories
+    def __init__(self, histories: Histories, needs: Needs, samples: Samples) -> None:
+        self._samples = samples
         self.outcomes: Outcomes = {}
         self.rows = Rows(histories, needs, self.outcomes)
         self._members: dict[int, Member] = {}
-        self._memories: dict[Remembered, int] = {}
+        self.memories: dict[Remembered, int] = {}
+        """The number of each memory."""
         self._made = 0
         self.selected = SelectedRows(self._selected_row)
         self.index = Index(self._new_bucket, self.selected, needs.patterns.of, needs.lookups)
         self._tests: dict[Slices, SliceTest] = {}
 
-    def add_rule(self, priority: int, condition: Condition, site: Site, memories: list[Remembered]) -> None:
+    def add_rule(
+        self, priority: int, condition: Condition, site: Site, memories: Iterable[Remembered]
+    ) -> None:
         """Add a rule, and its memories unless others have brought them."""
-        triggers = Triggers(site, self.index.cost)
+        triggers = Analysis(site, self.index.cost)
         for remembered in memories:
-            if remembered not in self._memories:
+            if remembered not in self.memories:
                 self._add_memory(remembered, site, triggers)
         self._add(priority, Member(RULE_STAGE, site, condition, triggers.true(condition, ())))
 
@@ -58,16 +66,16 @@ class Members:
 
     def remove_memory(self, remembered: Remembered) -> None:
         """Remove a memory that no rule reads any more."""
-        if remembered in self._memories:
-            self._remove(self._memories.pop(remembered))
+        if remembered in self.memories:
+            self._remove(self.memories.pop(remembered))
             if remembered in remembered.slices.runs:
                 remembered.slices.runs.remove(remembered)
             self._tests.pop(remembered.slices, None)
 
     def clear(self) -> None:
         """Have no entry trigger anything."""
-        for remembered in self._memories:
-            remembered.bucket = None
+        for remembered in self.memories:
+            remembered.bucket = remembered.commit = None
             remembered.slices.watched.clear()
             remembered.slices.runs.clear()
 
@@ -84,7 +92,7 @@ class Members:
             self._tests[slices] = SliceTest.of(path_depth(slices.path), slices, row)
         return self._tests[slices]
 
-    def _add_memory(self, remembered: Remembered, site: Site, triggers: Triggers) -> None:
+    def _add_memory(self, remembered: Remembered, site: Site, triggers: Analysis) -> None:
         self._made += 1
         path = remembered.slices.path
         depth = max(map(temporal_depth, remembered.memory.operands), default=0)
@@ -92,7 +100,7 @@ class Members:
         remembered.commit = committing(remembered)
         if remembered.memory.begins:
             remembered.slices.runs.append(remembered)
-        self._memories[remembered] = -self._made
+        self.memories[remembered] = -self._made
         self._add(-self._made, Member(stage, site, remembered, remembered.memory.changed_by(triggers, path)))
 
     def _add(self, number: int, member: Member) -> None:
@@ -104,10 +112,11 @@ class Members:
         for remembered in _held(member):
             if remembered.bucket is None:
                 remembered.bucket = self._new_bucket(None)
-                remembered.slices.watched.append(remembered)
+                remembered.slices.watched[remembered.place] = remembered
             remembered.bucket.add(number, member.stage, several=several)
 
     def _remove(self, number: int) -> None:
+        self._samples.forget(number)
         member = self._members[number]
         several = may_meet_several(member.triggers)
         self.index.remove(number, member.triggers, member.stage, several=several)
@@ -115,7 +124,7 @@ class Members:
             remembered.bucket.remove(number, member.stage, several=several)
             if not remembered.bucket.size:
                 remembered.bucket = None
-                remembered.slices.watched.remove(remembered)
+                del remembered.slices.watched[remembered.place]
         if several:
             self.selected.remove(number)
         del self._members[number]

@@ -12,9 +12,9 @@ from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.kernel.selection.known import Known, truth
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import Path, fact_of, step_of
-from engine.evaluation.plan.known import Known, truth
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.dispatch.compilation.compiler import Row
-from engine.evaluation.dispatch.needs import Needs
 from engine.evaluation.kernel.code.generated import function, indented
 from engine.evaluation.kernel.indexing.row_code import RowCode
+from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.kernel.selection.known import Known
+from engine.evaluation.kernel.selection.row import Row
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.plan.known import Known
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
 from engine.language.condition import Condition

@@ -41,6 +41,12 @@ class Stamps(MemoryOfTruth):
     def bytes_of(self, entry: list[int]) -> int:
         return RECORD_BYTES + STEP_BYTES * (len(entry) >> 3)
 
+    def copy(self, entry: list[int]) -> list[int]:
+        return entry[:]
+
+    def bytes_max(self, keep: int) -> int:
+        return RECORD_BYTES + STEP_BYTES * (keep + max(SPARE_MIN, keep >> 2) >> 3)
+
     def resize(self, entry: list[int], keep: int, weigh: Callable[[int], None]) -> None:
         steps = (len(entry) >> 3) - 1
         if len(entry) >= keep + max(SPARE_MIN, keep >> 2):
@@ -53,6 +59,8 @@ class CountOperator(Counting[Count]):
 
     There are at least n if the n-th latest is inside.
     """
+
+    cost_ns = 200
 
     def memory(self, node: Count) -> Memory:
         return Stamps(node.inner)

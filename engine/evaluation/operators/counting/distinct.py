@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from engine.evaluation.key_sizes import key_bytes
+from engine.evaluation.key_sizes import KEY_BYTES_MAX, key_bytes
 from engine.evaluation.operators.counting.comparison import Counting, compared
 from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
 from engine.evaluation.paths import Path
@@ -60,6 +60,12 @@ class Values(Memory):
     def bytes_of(self, entry: dict[Any, int]) -> int:
         return RECORD_BYTES + VALUE_BYTES * len(entry) + sum(map(key_bytes, entry))
 
+    def copy(self, entry: dict[Any, int]) -> dict[Any, int]:
+        return entry.copy()
+
+    def bytes_max(self, keep: int) -> int:
+        return RECORD_BYTES + (VALUE_BYTES + KEY_BYTES_MAX) * keep
+
     def resize(self, entry: dict[Any, int], keep: int, weigh: Callable[[int], None]) -> None:
         weigh(VALUE_BYTES + key_bytes(next(reversed(entry))))
         while len(entry) > keep:
@@ -88,6 +94,8 @@ class DistinctOperator(Counting[Distinct]):
 
     There are at least n if the n-th latest is inside.
     """
+
+    cost_ns = 200
 
     def memory(self, node: Distinct) -> Memory:
         return Values(node.fact, node.where)

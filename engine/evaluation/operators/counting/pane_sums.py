@@ -41,10 +41,12 @@ class PaneSums:
         self.partial: tuple[int, float, int] | None = None
         """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
 
-    def __copy__(self) -> "PaneSums":
+    def copy(self) -> "PaneSums":
+        """Return a copy that shares nothing that changes."""
         copied = PaneSums(self.pane, 0.0)
-        copied.sum, copied.count, copied.number = self.sum, self.count, self.number
-        copied.older, copied.before = None if self.older is None else self.older[:], self.before
+        for name in self.__slots__:
+            setattr(copied, name, getattr(self, name))
+        copied.older = None if self.older is None else self.older[:]
         return copied
 
     def add(self, pane: int, number: float, oldest: int) -> int:

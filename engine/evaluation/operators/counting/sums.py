@@ -7,6 +7,7 @@ from typing import ClassVar
 from engine.evaluation.operators.counting.comparison import Comparing, some_counted
 from engine.evaluation.operators.counting.pane_sums import (
     PANE_BYTES,
+    PANES,
     RECORD_BYTES,
     PaneSums,
     mean,
@@ -69,6 +70,12 @@ class Panes(Memory):
     def bytes_of(self, entry: PaneSums) -> int:
         return RECORD_BYTES + PANE_BYTES * len(entry.older or ())
 
+    def copy(self, entry: PaneSums) -> PaneSums:
+        return entry.copy()
+
+    def bytes_max(self, keep: int) -> int:
+        return RECORD_BYTES + PANE_BYTES * keep
+
     def write(self, to: Writing) -> list[str]:
         pane, oldest = places(self.window_us, to)
         return [
@@ -91,6 +98,7 @@ def places(window_us: int | None, names: Constants) -> tuple[str, str]:
 class SumOperator(Comparing[Sum | Avg]):
     """Compares the sum with a number, or with a fact of the event times a number."""
 
+    cost_ns = 350
     function: ClassVar[str] = "total"
     """The name of the function that gives the number from a record."""
 
@@ -140,6 +148,14 @@ class SumOperator(Comparing[Sum | Avg]):
 
     def found(self, node: Sum | Avg, at: Settled) -> float | None:
         return total(at.entry, 0, None, _oldest(node, at.now_us))
+
+    def lookback_us(self, node: Sum | Avg) -> int | None:
+        # The oldest pane counts whole.
+        return None if node.window_us is None else node.window_us + pane_us(node.window_us)
+
+    def keep(self, node: Sum | Avg) -> int:
+        # The panes of the window, and one at either end that it covers in part.
+        return 1 if node.window_us is None else PANES + 2
 
 
 class AvgOperator(SumOperator):

@@ -7,10 +7,10 @@ minima. Far from the bounds nothing is tracked, and this costs nothing.
 from array import array
 from collections.abc import Hashable, Iterable
 
-from engine.evaluation.memory import FOREVER
 from engine.evaluation.paths import order_of
+from engine.evaluation.slices.bounds.minima import Minima
 from engine.evaluation.slices.slices import NUMBER, SEEN, SHARDS, Slices
-from engine.evaluation.state.removal.minima import Minima
+from engine.evaluation.times import FOREVER
 
 
 class Tracked:

@@ -9,8 +9,8 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds, node_document
 from engine.evaluation.explanation.differences import Difference, watch
-from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
+from engine.evaluation.times import FOREVER
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import encoded
 

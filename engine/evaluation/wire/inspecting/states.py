@@ -63,7 +63,7 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
             return overview(detector)
         case "keys":
             before = asked.after or FIRST
-            return _keys(*seen_keys(detector.state, asked.prefix, before, asked.limit, asked.place))
+            return _keys(*seen_keys(detector.histories, asked.prefix, before, asked.limit, asked.place))
         case "true":
             return _keys(*true_keys(detector, asked.rule_id, asked.prefix, asked.limit, asked.place))
         case "nodes":

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.evaluation.dispatch.weighing import weight_of
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.requirements import requirements_of
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from tests.api.caller import Caller

@@ -6,7 +6,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import combinations, rule_set
-from engine.evaluation.dispatch.combinations import Combinations, rules_of_bits
+from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
 from tests.differential import fused
 
 

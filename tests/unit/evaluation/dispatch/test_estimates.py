@@ -8,8 +8,8 @@ import pytest
 from engine.evaluation.dispatch import index_choice, weighing
 from engine.evaluation.dispatch.index_choice import index_pays, indexed_ns
 from engine.evaluation.dispatch.weighing import Member, Weight, estimate_of, weight_of
-from engine.evaluation.plan.requirements import requirements_of
-from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Holding, Range, Trigger, Triggers
+from engine.evaluation.requirements import requirements_of
+from engine.evaluation.kernel.selection.triggers import PRESENT, Element, Found, Hit, Holding, Range, Trigger, Triggers
 from engine.language.condition import Condition
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.operators import LARGEST

@@ -10,7 +10,7 @@ from engine import Detector, Limits, Refusal
 from engine.evaluation.events import frames
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation.explaining import explain
-from engine.evaluation.memory import FOREVER
+from engine.evaluation.times import FOREVER
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.language.diagnostics import Entry
 from tests.differential.modes import in_mode

@@ -8,7 +8,7 @@ import pytest
 
 from engine import Detector, Limits, parse
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.times import FOREVER, NEVER
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.migrations import migrated
 from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked

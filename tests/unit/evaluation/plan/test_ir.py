@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from engine import parse
-from engine.evaluation.memory import Regime
+from engine.evaluation.times import Regime
 from engine.evaluation.plan.ir import Abstraction
-from engine.evaluation.plan.known import Known, Value
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.kernel.selection.known import Known, Value
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.plan.shapes import TRUE, Aggregate, Junction, Memory, Negation, Predicate, Slice
 from engine.language.condition import Condition, FactArg, InRelation, OnceWithin, Ref
 

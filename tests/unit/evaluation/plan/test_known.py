@@ -4,8 +4,8 @@ import pytest
 
 from engine import parse
 from engine.evaluation.paths import Filter, is_filtered, membership_of, on, order_of, step_of
-from engine.evaluation.plan.known import Known, Value, Within, truth
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.kernel.selection.known import Known, Value, Within, truth
+from engine.evaluation.requirements import requirements_of
 from engine.language.condition import FilteredKey, Keyed
 
 TWO, WITHIN, BETWEEN = Value("a", 2), Within("a", 2.0, 5.0), Within("a", "b", "d")

@@ -4,8 +4,8 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.plan.ir import Abstraction
-from engine.evaluation.plan.requirements import requirements_of
-from engine.evaluation.plan.triggers import Analysis
+from engine.evaluation.requirements import requirements_of
+from engine.evaluation.kernel.selection.triggers import Analysis
 from engine.language.condition import Any, Condition, FactArg, InRelation, Leaf, OnceWithin, SinceWithin
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from engine import parse
-from engine.evaluation.memory import Kind, Recorded, Sharing
+from engine.evaluation.times import Kind, Recorded, Sharing
 from engine.evaluation.paths import Filter
-from engine.evaluation.plan.requirements import (
+from engine.evaluation.requirements import (
     RULE_STAGE,
     TRAITS,
     operands_of,

@@ -8,9 +8,9 @@ import pytest
 
 from engine import parse
 from engine.evaluation.dispatch.compilation.memory_access import RowWriter
-from engine.evaluation.memory import Regime
+from engine.evaluation.times import Regime
 from engine.evaluation.plan.ir import Abstraction
-from engine.evaluation.plan.requirements import OPERATORS, requirements_of
+from engine.evaluation.requirements import OPERATORS, requirements_of
 from engine.evaluation.plan.shapes import Predicate, Shape, Test
 from engine.language.condition import Condition
 from engine.language.operators import COMPARISONS

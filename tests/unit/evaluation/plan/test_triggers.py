@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from engine import parse
-from engine.evaluation.memory import Regime
+from engine.evaluation.times import Regime
 from engine.evaluation.paths import Path
 from engine.evaluation.plan import triggers
-from engine.evaluation.plan.triggers import (
+from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
     Analysis,
     Element,

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch.compilation.compiler import Row
-from engine.evaluation.dispatch.indexing.buckets import Bucket, Group, run
-from engine.evaluation.dispatch.selection.selected_rows import PENDING_MAX, Selected, SelectedRows
-from engine.evaluation.plan.known import Known, Value
+from engine.evaluation.kernel.selection.row import Row
+from engine.evaluation.kernel.buckets.buckets import Bucket, Group, run
+from engine.evaluation.kernel.selection.selected_rows import PENDING_MAX, Selected, SelectedRows
+from engine.evaluation.kernel.selection.known import Known, Value
 from tests.differential.modes import in_mode
 
 LARGE = (1 << 63) - 1

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from engine import Limits
-from engine.evaluation.dispatch.compilation.compiler import Row
-from engine.evaluation.dispatch.indexing.buckets import Bucket, run
-from engine.evaluation.dispatch.indexing.index import Index
-from engine.evaluation.dispatch.selection.selected_rows import SelectedRows
+from engine.evaluation.kernel.selection.row import Row
+from engine.evaluation.kernel.buckets.buckets import Bucket, run
+from engine.evaluation.kernel.buckets.index import Index
+from engine.evaluation.kernel.selection.selected_rows import SelectedRows
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.plan.known import Known, Value
-from engine.evaluation.plan.triggers import (
+from engine.evaluation.kernel.selection.known import Known, Value
+from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
     Element,
     Found,

@@ -10,11 +10,11 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.selection import ranges
-from engine.evaluation.dispatch.selection.intervals import Intervals
-from engine.evaluation.dispatch.selection.ranges import Ranges, ordinal
-from engine.evaluation.dispatch.selection.selected_rows import SelectedRows
-from engine.evaluation.plan.triggers import Range
+from engine.evaluation.kernel.selection import ranges
+from engine.evaluation.kernel.selection.intervals import Intervals
+from engine.evaluation.kernel.selection.ranges import Ranges, ordinal
+from engine.evaluation.kernel.selection.selected_rows import SelectedRows
+from engine.evaluation.kernel.selection.triggers import Range
 from engine.language.condition import Leaf
 from engine.language.operators import LARGEST
 from tests.differential import fused

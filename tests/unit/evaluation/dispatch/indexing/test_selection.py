@@ -1,6 +1,6 @@
 """The members that an event selects one by one: when they are compiled, and how each is run once."""
 
-from engine.evaluation.dispatch.selection.selected_rows import SelectedRows, each_once
+from engine.evaluation.kernel.selection.selected_rows import SelectedRows, each_once
 
 
 def test_members_with_several_triggers_are_compiled_sixteen_at_a_time() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.evaluation.dispatch.selection.selectivity import Selectivity
-from engine.evaluation.plan.triggers import PRESENT, Hit, Range
+from engine.evaluation.kernel.selection.selectivity import Selectivity
+from engine.evaluation.kernel.selection.triggers import PRESENT, Hit, Range
 from engine.language.operators import LARGEST
 
 

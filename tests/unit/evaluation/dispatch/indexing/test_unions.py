@@ -9,8 +9,8 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.selection import selected_rows
-from engine.evaluation.dispatch.selection.selected_rows import Unions
+from engine.evaluation.kernel.selection import selected_rows
+from engine.evaluation.kernel.selection.selected_rows import Unions
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.slots import triggering

@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from engine import Detector
-from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.times import FOREVER, NEVER
 from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.aggregates.panes import Panes, PaneSums
 from engine.evaluation.state.aggregates.times import Times

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.memory import FOREVER, NEVER, Regime
-from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.times import FOREVER, NEVER, Regime
+from engine.evaluation.requirements import TRAITS
 from engine.evaluation.state.removal import incremental_expiry
 from engine.evaluation.state.removal.eviction import DROPPED_AT_ONCE, Evicted
 from engine.evaluation.state.removal.expiry import (
@@ -18,7 +18,7 @@ from engine.evaluation.state.removal.expiry import (
     until_us,
 )
 from engine.evaluation.state.removal.incremental_expiry import bloated, expire_some
-from engine.evaluation.state.removal.minima import Minima
+from engine.evaluation.slices.bounds.minima import Minima
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import Column, ColumnTable

@@ -10,10 +10,10 @@ import pytest
 
 from engine import Detector, Limits, explain
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing.buckets import Group
+from engine.evaluation.kernel.buckets.buckets import Group
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.saved import version_of
-from engine.evaluation.plan.requirements import RULE_STAGE
+from engine.evaluation.requirements import RULE_STAGE
 from engine.evaluation.state import joining
 from engine.evaluation.state.removal import eviction
 from tests.differential import fused

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.memory import FOREVER, NEVER, Regime
+from engine.evaluation.times import FOREVER, NEVER, Regime
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.columns import Column, ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT

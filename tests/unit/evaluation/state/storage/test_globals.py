@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.key_sizes import KEY_BYTES_MAX
-from engine.evaluation.memory import NEVER, Kind, Recorded, Regime
+from engine.evaluation.times import NEVER, Kind, Recorded, Regime
 from engine.evaluation.state.aggregates.panes import Panes
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values

@@ -1,6 +1,6 @@
 """The first events of slices after births: which are kept, where a run begins for a rule, what they weigh."""
 
-from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.times import FOREVER, NEVER
 from engine.evaluation.state.storage.slots.starts import NO_BIRTH, Starts
 
 STARTS_BYTES, START_BYTES = 150, 40

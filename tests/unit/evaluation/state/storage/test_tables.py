@@ -9,8 +9,8 @@ import pytest
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.key_sizes import key_bytes
-from engine.evaluation.memory import NEVER, Regime
-from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.times import NEVER, Regime
+from engine.evaluation.requirements import TRAITS
 from engine.evaluation.state.slices import State
 from engine.evaluation.state.storage.columns import ColumnTable
 from engine.evaluation.state.storage.pages import NO_SLOT

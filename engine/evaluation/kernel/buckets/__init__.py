@@ -1,0 +1,1 @@
+"""The buckets of rules and memories that an event meets."""

@@ -1,0 +1,147 @@
+"""Finds the triggers of rules and memories: which events each must see, by what its operators say.
+
+A rule may skip an event at which its condition is false, and a memory one whose outcome is `idle`. Every
+other event meets at least one trigger. If no triggers ensure that, no event is skipped. Triggers are the
+access predicates of content-based publish/subscribe (Fabret et al., "Filtering Algorithms and Implementation
+for Very Fast Publish/Subscribe Systems", 2001).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from engine.evaluation.facts.values import key_of
+from engine.evaluation.kernel.selection.triggers import PRESENT, Element, Found, Hit, Range, Triggers
+from engine.evaluation.kernel.site import Site
+from engine.evaluation.operators.interface import Memory
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.paths import Path, step_of
+from engine.evaluation.slices.slices import Remembered
+from engine.language import condition as language
+from engine.language.condition import Condition, FactArg
+
+Cost = Callable[[Triggers], float]
+"""Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
+
+
+class Holding(NamedTuple):
+    """Met if a memory has an entry in the event's slice."""
+
+    remembered: Remembered
+    kind: str = "holding"
+
+
+class Analysis:
+    """Finds the triggers of the rules and memories of one site.
+
+    It looks at each part of the condition once, however deep temporal nodes are nested in one another.
+    """
+
+    def __init__(self, site: Site, cost: Cost) -> None:
+        self._site, self._cost = site, cost
+        self._found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
+        """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
+        is in them. The node is kept, so that its id remains its own."""
+
+    def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
+        """Return the triggers of all parts, for an event that meets at least one; None if one part is."""
+        whole: set[Any] = set()
+        for part in parts:
+            if part is None:
+                return None
+            whole |= part
+        return frozenset(whole)
+
+    def best(self, parts: Iterable[Triggers | None]) -> Triggers | None:
+        """Return the triggers of the cheapest part, for an event that meets every part."""
+        known = [part for part in parts if part is not None]
+        return min(known, key=self._cost) if known else None
+
+    def present(self, fact: str) -> Triggers:
+        """Return triggers for the events that have a fact."""
+        return frozenset({Hit(fact, PRESENT)})
+
+    def holding(self, memory: Memory, path: Path) -> Triggers:
+        """Return triggers for the events in whose slice a memory has an entry."""
+        return frozenset({Holding(self._site.histories.remembered(memory, path, self._site.birth))})
+
+    def true(self, node: Condition, path: Path) -> Triggers | None:
+        """Return triggers such that any event at which the node is true meets one."""
+        found, name = self._found, (id(node), path, True)
+        if name not in found:
+            found[name] = node, self._true(node, path)
+        return found[name][1]
+
+    def false(self, node: Condition, path: Path) -> Triggers | None:
+        """Return triggers such that any event at which the node is false meets one."""
+        found, name = self._found, (id(node), path, False)
+        if name not in found:
+            found[name] = node, self._false(node, path)
+        return found[name][1]
+
+    def _true(self, node: Condition, path: Path) -> Triggers | None:
+        match node:
+            case language.Leaf(fact, "eq", value) if not isinstance(value, tuple):
+                return frozenset({Hit(fact, key_of(value))})
+            case language.Leaf(fact, "in", value) if isinstance(value, tuple):
+                return frozenset(Hit(fact, key_of(element)) for element in value)
+            case language.Leaf(fact, "matches", value):
+                return frozenset({Found(fact, str(value))})
+            case language.Leaf(fact, "contains", value) if value != "" and not isinstance(value, tuple):
+                return frozenset({Element(fact, key_of(value))})
+            case language.Leaf(fact, "between"):
+                return _within([node])
+            case language.Leaf(fact):
+                return self.present(fact)
+            case language.Ref(fact, _, reference):
+                return self.best([self.present(fact), self.present(reference)])
+            case language.InRelation(_, args):
+                return self.best([self.present(one.fact) for one in args if isinstance(one, FactArg)])
+            case language.All(members):
+                return self.best([*_ranges(node), *(self.true(member, path) for member in members)])
+            case language.Any(members):
+                return self.union([self.true(member, path) for member in members])
+            case language.Not(inner):
+                return self.false(inner, path)
+            case language.Keyed(inner, key, where):
+                parts = [self.true(inner, (*path, step_of(node, self._site.birth))), self.present(key)]
+                return self.best(parts if where is None else [*parts, self.true(where, path)])
+            case _:
+                operator = operator_of(node)
+                assert operator is not None, node
+                return operator.true_at(node, self, path)
+
+    def _false(self, node: Condition, path: Path) -> Triggers | None:
+        match node:
+            case language.Not(inner):
+                return self.true(inner, path)
+            case language.All(members):
+                return self.union([self.false(member, path) for member in members])
+            case language.Any(members):
+                return self.best([self.false(member, path) for member in members])
+            case _:
+                operator = operator_of(node)
+                # A predicate is false if its fact is missing, and no trigger is met by a missing fact.
+                return None if operator is None else operator.false_at(node, self, path)
+
+
+def _ranges(node: language.All) -> list[Triggers]:
+    """Return one trigger for all `between` on one fact, where there are several: `x > 1 and x < 5`."""
+    by_fact: dict[str, list[language.Leaf]] = {}
+    pending = [node]
+    while pending:
+        for member in pending.pop().members:
+            if isinstance(member, language.All):
+                pending.append(member)
+            elif isinstance(member, language.Leaf) and member.op == "between":
+                by_fact.setdefault(member.fact, []).append(member)
+    return [_within(leaves) for leaves in by_fact.values() if len(leaves) > 1]
+
+
+def _within(leaves: list[language.Leaf]) -> Triggers:
+    """Return the trigger for events at which all of these `between` on one fact are true, or none."""
+    values: list[Any] = [leaf.value for leaf in leaves]
+    if len({isinstance(low, str) for low, _ in values}) > 1:
+        return frozenset()
+    low = max(low for low, _ in values)
+    high = min(high for _, high in values)
+    return frozenset({Range(leaves[0].fact, low, high)} if low <= high else ())

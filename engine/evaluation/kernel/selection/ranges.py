@@ -1,0 +1,163 @@
+"""The members of one fact that are selected by ranges of its value."""
+
+import math
+import struct
+from typing import Any, Final
+
+from engine.evaluation.kernel.selection.intervals import Intervals
+from engine.evaluation.kernel.selection.known import Within
+from engine.evaluation.kernel.selection.selected_rows import (
+    PENDING_MAX,
+    Place,
+    RowsByPlace,
+    SelectedRow,
+    SelectedRows,
+    member_of,
+)
+from engine.evaluation.kernel.selection.triggers import Range
+from engine.language.operators import LARGEST
+
+_TEXT_BYTES: Final = 32
+"""This many first bytes tell a text from others. A range may select too much, but never too little."""
+
+_NUMBER_BITS: Final = 64
+FEW_MAX: Final = 16
+"""Comparing a value with so many ranges takes about as long as finding those that contain it."""
+_EXACT_MAX: Final = (1 << 53) - 1
+"""The largest whole number up to which no two have the same ordinal."""
+
+_HALF: Final = 1 << 63
+_MOST: Final = int(LARGEST)
+
+_pack = struct.Struct("<d").pack
+_unpack = struct.Struct("<q").unpack
+_pack_text = struct.Struct(f"{_TEXT_BYTES}sB").pack
+
+
+class Ranges:
+    """The ranges of one fact, each with the member that it selects."""
+
+    __slots__ = ("_numbers", "_pending", "_rows", "_texts")
+
+    def __init__(self, rows: SelectedRows) -> None:
+        self._rows = rows
+        self._numbers = _OfKind(_NUMBER_BITS)
+        self._texts = _OfKind(8 * (_TEXT_BYTES + 1))
+        self._pending: dict[int, tuple[list[Range], Place]] = {}
+        """The ranges and places of members that are not compiled yet."""
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers or self._texts or self._pending)
+
+    def add(self, ranges: list[Range], member: int, place: Place) -> None:
+        """Add all ranges of a member."""
+        self._pending[member] = ranges, place
+        if len(self._pending) >= PENDING_MAX:
+            self._compile_pending()
+
+    def remove(self, ranges: list[Range], member: int, place: Place) -> None:
+        """Undo `add`."""
+        if self._pending.pop(member, None) is not None:
+            return
+        for trigger in ranges:
+            self._of_kind(trigger).remove(trigger, member, place)
+
+    def select(self, value: Any, found: RowsByPlace) -> None:
+        """Add what an event with this value of the fact selects."""
+        if self._pending:
+            self._compile_pending()
+        kind = type(value)
+        if kind is str:
+            self._texts.select(value, found)
+        elif kind is float or (kind is int and -_MOST <= value <= _MOST):
+            self._numbers.select(value, found)
+
+    def _of_kind(self, trigger: Range) -> "_OfKind":
+        return self._texts if isinstance(trigger.low, str) else self._numbers
+
+    def _compile_pending(self) -> None:
+        """Compile the members that are pending."""
+        for member, (ranges, place) in self._pending.items():
+            (trigger, *_) = ranges
+            exact = _is_exact(trigger.low, -LARGEST) and _is_exact(trigger.high, LARGEST)
+            row = self._rows.row(member, Within(*trigger[:3]) if exact else None)
+            for trigger in ranges:
+                self._of_kind(trigger).add(trigger, place, row)
+        self._pending.clear()
+
+
+class _OfKind:
+    """The ranges of numbers or those of texts: one by one while there are few, otherwise as intervals."""
+
+    __slots__ = ("_bits", "_few", "_many")
+
+    def __init__(self, bits: int) -> None:
+        """`bits` is the most bits that an ordinal has."""
+        self._bits = bits
+        self._few: list[tuple[Any, Any, Place, SelectedRow]] = []
+        self._many: dict[Place, Intervals] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._few or self._many)
+
+    def add(self, trigger: Range, place: Place, row: SelectedRow) -> None:
+        self._few.append((trigger.low, trigger.high, place, row))
+        if self._many or len(self._few) > FEW_MAX:
+            for low, high, its_place, its_row in self._few:
+                if its_place not in self._many:
+                    self._many[its_place] = Intervals(self._bits)
+                self._many[its_place].add(ordinal(low), ordinal(high), its_row)
+            self._few.clear()
+
+    def remove(self, trigger: Range, member: int, place: Place) -> None:
+        for number, (*_, row) in enumerate(self._few):
+            if member_of(row) == member:
+                del self._few[number]
+                return
+        self._many[place].remove(ordinal(trigger.low), ordinal(trigger.high), member)
+        if not self._many[place]:
+            del self._many[place]
+
+    def select(self, value: Any, found: RowsByPlace) -> None:
+        for low, high, place, row in self._few:
+            if low <= value <= high:
+                rows = found.get(place)
+                if rows is None:
+                    found[place] = [row]
+                else:
+                    rows.append(row)
+        if self._many:
+            number = ordinal(value)
+            for place, intervals in self._many.items():
+                if rows := intervals.containing(number):
+                    found[place] = found[place] + rows if place in found else rows
+
+
+def _is_exact(end: str | float, open_end: float) -> bool:
+    """Return whether ordinals tell exactly on which side of this end of a range a value is."""
+    if isinstance(end, str):
+        return len(_encoded(end)) <= _TEXT_BYTES
+    return -_EXACT_MAX <= end <= _EXACT_MAX or end == open_end
+
+
+def _encoded(text: str) -> bytes:
+    """Return the first bytes of a text, and one more if it is longer."""
+    return text[: _TEXT_BYTES + 1].encode("utf-8", "surrogatepass")[: _TEXT_BYTES + 1]
+
+
+def ordinal(value: str | float) -> int:
+    """Return a whole number that sorts like the number or text. Neighbours may have the same one.
+
+    For a number, it is made from the 64 bits of the nearest double. For a text, it is made from the first
+    bytes in UTF-8, which sort like the code points, and from how many bytes these are.
+    """
+    if isinstance(value, str):
+        encoded = _encoded(value)
+        return int.from_bytes(_pack_text(encoded, len(encoded)))
+    try:
+        # The sum of -0.0 and 0.0 is 0.0.
+        (bits,) = _unpack(_pack(value + 0.0))
+    except OverflowError:
+        # An integer beyond the doubles counts as infinite.
+        (bits,) = _unpack(_pack(math.inf if value > 0 else -math.inf))
+    return int(bits + _HALF if bits >= 0 else -1 - bits)

@@ -1,1 +1,0 @@
-"""The memories of a detector: storage by key, sizes, expiry, eviction."""

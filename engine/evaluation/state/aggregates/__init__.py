@@ -1,1 +1,0 @@
-"""What `count`, `distinct`, `sum` and `avg` keep of the past: times, values, and sums by panes."""

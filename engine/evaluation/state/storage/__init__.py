@@ -1,1 +1,0 @@
-"""Memory by key: the keys of a path, and for each node a column of times or of records."""

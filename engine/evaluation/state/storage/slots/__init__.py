@@ -1,1 +1,0 @@
-"""What a key table keeps of its slots besides their columns."""
