@@ -23,15 +23,15 @@ from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
 from engine.language.limits import Limits
 
-INDEXED_FROM: Final = 200
+INDEXED_FROM: Final = 1_000
 """With so many nodes, rules are indexed. One function takes 20 to 30 ns for each of them, and an index some
 microseconds for an event."""
 
-FUSED_BELOW: Final = 140
+FUSED_BELOW: Final = 700
 """Indexed rules stay so until they have fewer nodes than this: rules that come and go do not make each change
 expensive."""
 
-PATTERN_NODES: Final = 40
+PATTERN_NODES: Final = 150
 """A pattern takes the time of this many other nodes; an index tries all patterns of a fact together."""
 
 

@@ -43,6 +43,11 @@ EXTENDED_MAX: Final = 10_000
 """With more slices, a new memory gets no place either, so that adding a rule takes no longer."""
 
 
+TRIGGERS_MAX: Final = 8
+"""If a slice has more entries that trigger something, and most of those that it may have, an event meets what
+any entry triggers. One large bucket takes less time than many small ones."""
+
+
 class Reader(NamedTuple):
     """How a node reads a memory."""
 
@@ -57,7 +62,7 @@ class Reader(NamedTuple):
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("_readers", "bucket", "commit", "has_place", "keep", "memory", "node", "place", "slices")
+    __slots__ = ("_readers", "blank", "bucket", "commit", "has_place", "keep", "memory", "node", "place", "slices")
 
     def __init__(
         self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool
@@ -68,6 +73,8 @@ class Remembered:
         self.place = place
         """Where its entries are: in the list of a slice, if it `has_place`, else in the dict."""
         self.has_place = has_place
+        self.blank: Any = () if memory.is_record else NEVER
+        """The entry of a slice that remembers nothing."""
         self.bucket: Any = None
         """The members of the index that an entry triggers, while rules are indexed."""
         self.commit: Any = None
@@ -75,11 +82,6 @@ class Remembered:
         self.keep = 1
         """The most entries of a record that any node needs."""
         self._readers: Counter[Reader] = Counter()
-
-    @property
-    def blank(self) -> Any:
-        """The entry of a slice that remembers nothing."""
-        return () if self.memory.is_record else NEVER
 
     def read_by(self, reader: Reader) -> None:
         """Have one more node read it."""
@@ -157,6 +159,8 @@ class Slices:
         """Its slice, if there is a key; perhaps `blank`."""
         self.watched: dict[int, Remembered] = {}
         """The memories whose entries trigger something, by place, while rules are indexed."""
+        self.triggered: Any = None
+        """The members of the index that any of these trigger, in one bucket."""
         self.runs: list[Remembered] = []
         """The memories that any event may begin; see `Memory.begins`."""
         self._names = [split_name(fact_of(step)) for step in path]
@@ -297,17 +301,18 @@ class Slices:
         slice_, watched = self.slice, self.watched
         more = slice_[MORE] or ()
         if len(watched) <= len(more) + len(slice_):
-            return [
+            met = [
                 one.bucket
                 for place, one in watched.items()
                 if (slice_[place] != one.blank if one.has_place else place in more)
             ]
-        met = [watched[place].bucket for place in more if place in watched]
-        for place in range(FIRST, len(slice_)):
-            one = watched.get(place)
-            if one is not None and slice_[place] != one.blank:
-                met.append(one.bucket)
-        return met
+        else:
+            met = [watched[place].bucket for place in more if place in watched]
+            for place in range(FIRST, len(slice_)):
+                one = watched.get(place)
+                if one is not None and slice_[place] != one.blank:
+                    met.append(one.bucket)
+        return [self.triggered] if len(met) > TRIGGERS_MAX and 2 * len(met) > len(watched) else met
 
     def _all(self) -> Iterator[Slice]:
         yield self.blank

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine import Detector
-from engine.evaluation.times import pane_us
+from engine.evaluation.operators.counting.pane_sums import pane_us
 from engine.runtime.process.collector import collect_seldom
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.fresh import call, resident_bytes

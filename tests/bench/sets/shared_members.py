@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from engine.evaluation.times import pane_us
+from engine.evaluation.operators.counting.pane_sums import pane_us
 from tests.bench.measuring.race import Event
 
 COUNTRIES = ("DE", "FR", "US", "CN", "BR", "IN", "GB", "JP")

@@ -1,7 +1,7 @@
 """Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
@@ -10,7 +10,6 @@ from engine.evaluation.kernel.selection.known import Known
 from engine.evaluation.kernel.selection.row import Fire, Observe, Row
 from engine.evaluation.kernel.selection.selected_rows import (
     PENDING_MAX,
-    Keeper,
     Loop,
     Selected,
     SelectedRow,
@@ -62,20 +61,6 @@ class Group(NamedTuple):
             column.append(value)
         self.rest.extend(rest)
 
-    def take_over(self, other: "Group") -> None:
-        """Add the rows of another group of the same shape."""
-        for place, column in enumerate(other.constants):
-            mine = self.constants[place]
-            if not mine:
-                self.constants[place] = column[:]
-            elif isinstance(mine, array) and isinstance(column, array) and mine.typecode == column.typecode:
-                mine += column  # type: ignore[operator]  # of one kind
-            else:
-                if isinstance(mine, array):
-                    mine = self.constants[place] = list(mine)
-                mine.extend(column)
-        self.rest.extend(other.rest)
-
     def remove(self, priority: int) -> bool:
         """Remove the row of a member. Tell whether there was one."""
         priorities = self.rest[self.width - 1 :: self.width]
@@ -120,7 +105,6 @@ class Bucket:
 
         `several` tells whether an event may meet more than one bucket of this member.
         """
-        self._selected.unions.drop()
         self.size += 1
         self.pending.append((member, stage, several))
         if len(self.pending) >= PENDING_MAX:
@@ -128,7 +112,6 @@ class Bucket:
 
     def remove(self, member: int, stage: int, *, several: bool = False) -> None:
         """Undo `add`."""
-        self._selected.unions.drop()
         self.size -= 1
         if (member, stage, several) in self.pending:
             self.pending.remove((member, stage, several))
@@ -151,51 +134,6 @@ class Bucket:
             del shapes[observe]
             if not shapes:
                 del self.several[stage]
-
-    def take_over(self, other: "Bucket") -> None:
-        """Add all members of another bucket."""
-        self._selected.unions.drop()
-        other.take_in()
-        for name, group in other.groups.items():
-            if name not in self.groups:
-                self.groups[name] = group._replace(constants=[[] for _ in group.constants], rest=[])
-            self.groups[name].take_over(group)
-        for stage, shapes in other.several.items():
-            mine = self.several.setdefault(stage, {})
-            for observe, rows in shapes.items():
-                mine.setdefault(observe, {}).update(rows)
-        self.size += other.size
-
-    def members(self) -> Iterator[int]:
-        """Yield the members."""
-        for member, _, _ in self.pending:
-            yield member
-        for group in self.groups.values():
-            yield from group.rest[group.width - 1 :: group.width]
-        for shapes in self.several.values():
-            for rows in shapes.values():
-                yield from rows
-
-    def unite(self, buckets: "Iterable[Bucket]", keeper: Keeper) -> Selected | None:
-        """Return the members of some buckets, of which this is one, until one of them changes.
-
-        Return None if there is no room for a union.
-        """
-        if not self._selected.unions.make_room():
-            return None
-        groups: dict[Any, Group] = {}
-        several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
-        for bucket in buckets:
-            bucket.take_in()
-            for group in bucket.groups.values():
-                groups[len(groups)] = group
-            for stage, shapes in bucket.several.items():
-                mine = several.setdefault(stage, {})
-                for observe, rows in shapes.items():
-                    mine.setdefault(observe, {}).update(rows)
-        selected = sum(len(rows) for shapes in several.values() for rows in shapes.values())
-        self._selected.unions.add(keeper, len(groups) + selected)
-        return Selected(several, groups)
 
     def take_in(self) -> None:
         """Compile the members that are pending."""

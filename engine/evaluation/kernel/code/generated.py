@@ -63,10 +63,9 @@ def function(source: str, given: Iterable[tuple[str, Any]]) -> Any:
     for name, value in given:
         names.append(name)
         values.append(value)
-    arguments = "".join(f"{name}, " for name in names)
     made: dict[str, Any] = {}
-    exec(_compiled(f"def bind(given):\n {arguments}*_, = given\n{source}"), _GLOBALS, made)  # noqa: S102 -- our own
-    return made["bind"](values)
+    exec(_compiled(f"def bind({', '.join(names)}):\n{source}"), _GLOBALS, made)  # noqa: S102 -- our own
+    return made["bind"](*values)
 
 
 @lru_cache(maxsize=256)

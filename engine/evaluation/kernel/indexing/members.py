@@ -77,6 +77,7 @@ class Members:
         for remembered in self.memories:
             remembered.bucket = remembered.commit = None
             remembered.slices.watched.clear()
+            remembered.slices.triggered = None
             remembered.slices.runs.clear()
 
     def slice_test(self, slices: Slices) -> SliceTest:
@@ -114,6 +115,10 @@ class Members:
                 remembered.bucket = self._new_bucket(None)
                 remembered.slices.watched[remembered.place] = remembered
             remembered.bucket.add(number, member.stage, several=several)
+        for slices in {remembered.slices for remembered in _held(member)}:
+            if slices.triggered is None:
+                slices.triggered = self._new_bucket(None)
+            slices.triggered.add(number, member.stage, several=several)
 
     def _remove(self, number: int) -> None:
         self._samples.forget(number)
@@ -125,6 +130,8 @@ class Members:
             if not remembered.bucket.size:
                 remembered.bucket = None
                 del remembered.slices.watched[remembered.place]
+        for slices in {remembered.slices for remembered in _held(member)}:
+            slices.triggered.remove(number, member.stage, several=several)
         if several:
             self.selected.remove(number)
         del self._members[number]

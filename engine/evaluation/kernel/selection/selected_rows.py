@@ -4,9 +4,9 @@ A member with several triggers is in several buckets, and an event may meet more
 kept here, as a tuple. The members that an event selects are collected first and then run by shape.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.kernel.selection.known import Known
 from engine.evaluation.kernel.selection.row import Observe
@@ -41,79 +41,16 @@ member_of: Final = itemgetter(-2)
 PENDING_MAX: Final = 16
 """The most members that wait for the next event to compile them, which takes half a millisecond."""
 
-UNITED_MAX: Final = 1 << 17
-"""The most rows in unions of buckets, which take some 60 bytes each."""
-
-UNION_ROWS: Final = 16
-"""A union takes as much memory as this many rows besides its own."""
-
-
-REPLACED_EVERY: Final = 64
-"""Once there is no room, only one new union in this many replaces an older one. Otherwise a union would
-seldom be met again before it is replaced."""
-
-
-class Keeper(Protocol):
-    """What keeps a union of buckets."""
-
-    union: Any
-    """The union, or None."""
-
-    def disturb(self) -> None:
-        """Drop the union."""
-
-
-class Unions:
-    """The unions of buckets. Once they have `UNITED_MAX` rows, hardly any new ones are made."""
-
-    __slots__ = ("_made", "_refused", "_rows")
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[Keeper, int]] = {}
-        """The keeper of each union and its number of rows, `UNION_ROWS` included, by the keeper's id."""
-        self._rows = 0
-        self._refused = 0
-
-    def make_room(self) -> bool:
-        """Make room for a union. Return whether there is room."""
-        while self._rows >= UNITED_MAX:
-            place = next(iter(self._made))
-            keeper, rows = self._made.pop(place)
-            if keeper.union is not None:
-                self._refused += 1
-                if self._refused % REPLACED_EVERY:
-                    # It goes to the end, so the next call looks at another one.
-                    self._made[place] = keeper, rows
-                    return False
-                keeper.disturb()
-            self._rows -= rows
-        return True
-
-    def add(self, keeper: Keeper, rows: int) -> None:
-        """Add a new union of this many rows, in place of the keeper's last one."""
-        rows += UNION_ROWS
-        _, before = self._made.pop(id(keeper), (keeper, 0))
-        self._made[id(keeper)] = keeper, rows
-        self._rows += rows - before
-
-    def drop(self) -> None:
-        """Drop all unions, as a bucket changes."""
-        for keeper, _ in self._made.values():
-            keeper.disturb()
-        self._made.clear()
-        self._rows = 0
-
 
 class SelectedRows:
     """The rows of members with several triggers. Those of other members are compiled when asked for."""
 
-    __slots__ = ("_compile", "_pending", "_rows", "unions")
+    __slots__ = ("_compile", "_pending", "_rows")
 
     def __init__(self, compile_member: CompileSelected) -> None:
         self._compile = compile_member
         self._rows: dict[int, SelectedRow] = {}
         self._pending: dict[int, None] = {}
-        self.unions = Unions()
 
     def add(self, member: int) -> None:
         """Add a member with several triggers."""
@@ -146,14 +83,6 @@ class Selected(NamedTuple):
     several: Selection
     groups: Mapping[Any, Loop]
     pending: tuple[()] = ()
-
-    def members(self) -> Iterator[int]:
-        """Yield the members."""
-        for shapes in self.several.values():
-            for rows in shapes.values():
-                yield from map(member_of, rows if isinstance(rows, list) else rows.values())
-        for _, _, _, rest, _ in self.groups.values():
-            yield from [member_of(row) for row in rest]
 
     @classmethod
     def of(cls, found: RowsByPlace) -> Self:
