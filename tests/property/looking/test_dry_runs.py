@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from engine.evaluation.explanation.past.remembered import KEPT_BYTES, Remembered
+from engine.evaluation.state import joining
+from engine.evaluation.state.node_names import NodeName
 
 from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation import firings
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
-from engine.evaluation.explanation.past.remembered import KEPT_BYTES, Remembered
-from engine.evaluation.state import joining
-from engine.evaluation.state.node_names import NodeName
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
