@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining, firings, trimming
+from engine.evaluation.explanation import explaining, trimming
+from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
-from engine.evaluation.explanation.past import remembered
-from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
+from engine.evaluation.explanation.past import entries
+from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, some
 from engine.evaluation.explanation.turning import why_not
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
@@ -43,7 +44,7 @@ def future_and_verdicts(drawn: random.Random, depth: int) -> tuple[Future, list[
     times = range(10)
     if not depth:
         verdict, last = drawn.random() < 0.5, drawn.choice(times)
-        return settled_until(verdict, last), [verdict is (time <= last) for time in times]
+        return Future(verdict, (last,)), [verdict is (time <= last) for time in times]
     members = [future_and_verdicts(drawn, depth - 1) for _ in range(drawn.choice((1, 2, 3)))]
     futures, verdicts = (
         [future for future, _ in members],
@@ -74,9 +75,9 @@ def test_a_future_flips_exactly_where_its_verdict_does(seed: int) -> None:
 
 
 def test_no_verdict_changes_after_the_latest_time_of_an_event() -> None:
-    assert settled_until(True, LATEST_US - 1).until_us == LATEST_US - 1
-    assert settled_until(True, LATEST_US).until_us is None
-    assert node_of("once within 1e300 a == 1", {"a": 1}).until_us is None
+    for window_secs, until_us in ((1.999999, LATEST_US - 1), (2, None), (1e300, None)):
+        node = node_of(f"once within {window_secs} a == 1", {"a": 1}, LATEST_US / 1_000 - 2_000)
+        assert node.until_us == until_us
 
 
 def test_a_verdict_can_return_and_the_first_change_counts() -> None:
@@ -396,15 +397,16 @@ def test_nodes_of_one_rule_are_left_out_where_the_answer_is_full(monkeypatch: py
 
 
 def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert firings.KEPT_BYTES_MAX // 8 < remembered.ENTRIES_MAX, "no evaluation is refused for what is kept"
     detector = Detector()
     for op in (">=", ">"):
         detector.add_rule("rule", f"count(a == 1) {op} 5")
     for _ in range(5):
         detector.evaluate({"a": 1}, 0)
-    monkeypatch.setattr(remembered, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(entries, "ENTRIES_MAX", 10)
     assert len(explain(detector, {"a": 1}, 0).rules) == 2
-    monkeypatch.setattr(remembered, "ENTRIES_MAX", 9)
+    monkeypatch.setattr(entries, "ENTRIES_MAX", 9)
+    fires = dry_run(detector, {"a": 1}, 0, {})
+    assert (len(fires.rules), len(fires.nodes)) == (2, 1)
     with pytest.raises(Refusal, match="more than 9 times and values") as refused:
         explain(detector, {"a": 1}, 0)
     assert refused.value.code == 1400
