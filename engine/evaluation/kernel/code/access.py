@@ -2,6 +2,7 @@
 
 from engine.evaluation.kernel.code.event_code import EventCode
 from engine.evaluation.slices.slices import MORE, SEEN, Remembered
+from engine.evaluation.stamps import NEVER
 
 
 class Entry:
@@ -28,7 +29,12 @@ class Entry:
         if self._remembered.has_place:
             return f"{self._slice}[{self._place}]"
         blank = "()" if self._remembered.memory.is_record else "NEVER"
-        return f"({self._slice}[{MORE}] or NOTHING).get({self._place}, {blank})"
+        return f"{self._placeless}({self._place}, {blank})"
+
+    @property
+    def _placeless(self) -> str:
+        """The function that gives what a slice remembers without a place."""
+        return f"({self._slice}[{MORE}] or NOTHING).get"
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
@@ -85,7 +91,7 @@ class Access(Entry):
     @property
     def born(self) -> str:
         """The variable of the rule's birth, as a stamp."""
-        return self._code.shared_constant(self._born)
+        return "NEVER" if self._born == NEVER else self._code.shared_constant(self._born)
 
     @property
     def seen(self) -> str:

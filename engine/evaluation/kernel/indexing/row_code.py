@@ -15,7 +15,7 @@ from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.selection.known import Known, truth
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import Path, fact_of, step_of
-from engine.evaluation.slices.slices import Remembered, Slices
+from engine.evaluation.slices.slices import MORE, Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition
@@ -34,6 +34,14 @@ class EverythingRepeats(Uses):
     def repeats_number(self, name: str) -> bool:  # noqa: ARG002 -- the same
         """Return True."""
         return True
+
+
+class _Access(Access):
+    """Reads the same slice for many rows."""
+
+    @property
+    def _placeless(self) -> str:
+        return f"placeless{self.path}"
 
 
 class RowCode(ConditionCode):
@@ -97,8 +105,8 @@ class RowCode(ConditionCode):
         memory = self.shared_constant(remembered)
         place = self.constant(remembered.place)
         idle = remembered.memory.idle
-        outcome = f"outcomes.get({memory})" if idle == "None" else f"outcomes.get({memory}, {idle})"
-        return Access(self, remembered, outcome=outcome, path=number, born=site.born, place=place)
+        outcome = f"outcome_of({memory})" if idle == "None" else f"outcome_of({memory}, {idle})"
+        return _Access(self, remembered, outcome=outcome, path=number, born=site.born, place=place)
 
     def outcome(self, remembered: Remembered, site: Site) -> str:
         """Return the expression for the outcome of a memory."""
@@ -109,7 +117,11 @@ class RowCode(ConditionCode):
 
     def entered(self) -> list[str]:
         """Return the statements that look up the keys and slices of the event."""
-        return [f"k{number}, s{number} = table{number}.key, table{number}.slice" for number in self._slices]
+        lines = ["outcome_of = outcomes.get"]
+        for number in self._slices:
+            lines.append(f"k{number}, s{number} = table{number}.key, table{number}.slice")
+            lines.append(f"placeless{number} = (s{number}[{MORE}] or NOTHING).get")
+        return lines
 
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, with a constant of the row."""
