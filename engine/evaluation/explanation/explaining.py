@@ -259,20 +259,12 @@ class _Explaining:
         )
 
     def _looking_back(self, node: Condition, path: Path) -> Node:
-        operator, event = operator_of(node), self._event
-        assert operator is not None, node
         nodes = tuple(self.node(child, path) for child in language.children(node))
-        memory = operator.memory(node)
-        code = operator_code(operator, memory, node)
-        values = (*map(self._predicates.value, code.facts), *code.constants)
-        before = event.entries.of(self._memories[node, path])
-        looking = LookingBack(
-            *(node, operator, memory, code, before, self._site.born, event.now_us),
-            *(event.entries.number, values),
-        )
+        looking = self._looking(node, path)
+        operator, facts = looking.operator, looking.code.facts
         at = looking.settled(tuple([each.verdict for each in nodes]))
         found = operator.found(node, at)
-        shown = self._predicates.shown(code.facts)
+        shown = self._predicates.shown(facts)
         notes = _cut(shown)
         if found is not None and not isfinite(found):
             notes.append(_PAST_RANGE)
@@ -283,9 +275,25 @@ class _Explaining:
             values={name: shown.value for name, shown in shown.items()},
             witness_us=operator.witness_us(node, at),
             found=found,
-            since_us=looking.since_us(at) if event.tells_since else None,
+            since_us=looking.since_us(at) if self._event.tells_since else None,
             note="; ".join(notes) or None,
             decide=looking.verdict if nodes else None,
+        )
+
+    def _looking(self, node: Condition, path: Path) -> LookingBack:
+        operator, event = operator_of(node), self._event
+        assert operator is not None, node
+        code, remembered = operator_code(node), self._memories[node, path]
+        return LookingBack(
+            node=node,
+            operator=operator,
+            memory=remembered.memory,
+            code=code,
+            before=event.entries.of(remembered),
+            born=self._site.born,
+            now_us=event.now_us,
+            number=event.entries.number,
+            values=(*map(self._predicates.value, code.facts), *code.constants),
         )
 
 

@@ -12,7 +12,7 @@ from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
 from engine.evaluation.kernel.code.generated import function, indented
 from engine.evaluation.kernel.code.predicates import predicate
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.operators.interface import Memory, Operator
+from engine.evaluation.operators.table import operator_of
 from engine.language import condition as language
 from engine.language.condition import Condition, children
 
@@ -43,6 +43,8 @@ _OPERATOR: Final = """\
 """
 
 SHAPES_KEPT: Final = 256
+NODES_KEPT: Final = 256
+"""The most shapes, and nodes, whose functions are kept for the next explanation."""
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
@@ -98,9 +100,12 @@ def predicate_code(
     return PredicateCode(code.facts, tuple(code.constants), _functions(source))
 
 
-def operator_code(operator: Operator[Any], memory: Memory, node: Condition) -> OperatorCode:
+@lru_cache(maxsize=NODES_KEPT)
+def operator_code(node: Condition) -> OperatorCode:
     """Return a node that looks back as functions."""
-    code = _OperatorCode()
+    operator = operator_of(node)
+    assert operator is not None, node
+    code, memory = _OperatorCode(), operator.memory(node)
     members = children(node)
     outcome = memory.outcome([_truth(operand, members) for operand in memory.operands], code)
     verdict, write = operator.verdict(node, code), indented(memory.write(code), 2)
