@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from engine.evaluation.explanation import explaining, trimming
 from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
 from engine.evaluation.explanation.past import entries
-from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, some
 from engine.evaluation.explanation.turning import why_not
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
@@ -34,59 +32,6 @@ def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None 
     detector.add_rule("rule", text)
     (explained,) = explain(detector, fields, timestamp_ms, sent).rules
     return explained.node
-
-
-# -- how verdicts change with time ------------------------------------------------------------------------
-
-
-def future_and_verdicts(drawn: random.Random, depth: int) -> tuple[Future, list[bool]]:
-    """Give a random future, and its verdicts at the times from 0, worked out one by one."""
-    times = range(10)
-    if not depth:
-        verdict, last = drawn.random() < 0.5, drawn.choice(times)
-        return Future(verdict, (last,)), [verdict is (time <= last) for time in times]
-    members = [future_and_verdicts(drawn, depth - 1) for _ in range(drawn.choice((1, 2, 3)))]
-    futures, verdicts = (
-        [future for future, _ in members],
-        list(zip(*(each for _, each in members), strict=True)),
-    )
-    match drawn.choice("aon"):
-        case "a":
-            return every(futures), list(map(all, verdicts))
-        case "o":
-            return some(futures), list(map(any, verdicts))
-        case _:
-            return negated(futures[0]), [not each[0] for each in verdicts]
-
-
-def test_a_future_flips_exactly_where_its_verdict_does(seed: int) -> None:
-    drawn = random.Random(seed)
-    most = 0
-    for _ in range(3_000):
-        future, verdicts = future_and_verdicts(drawn, drawn.choice((1, 2, 3)))
-        assert future.verdict is verdicts[0]
-        # A flip at the last time shows in a time after it.
-        flips = [
-            time for time, (one, next_one) in enumerate(itertools.pairwise(verdicts)) if one is not next_one
-        ]
-        assert [time for time in future.flips if time < len(verdicts) - 1] == flips
-        most = max(most, len(flips))
-    assert most > 2
-
-
-def test_no_verdict_changes_after_the_latest_time_of_an_event() -> None:
-    for window_secs, until_us in ((1.999999, LATEST_US - 1), (2, None), (1e300, None)):
-        node = node_of(f"once within {window_secs} a == 1", {"a": 1}, LATEST_US / 1_000 - 2_000)
-        assert node.until_us == until_us
-
-
-def test_a_verdict_can_return_and_the_first_change_counts() -> None:
-    detector = Detector()
-    detector.add_rule("rule", "once within 5s a == 1 or not once within 9s a == 1")
-    detector.evaluate({"a": 1}, 0)
-    (explained,) = explain(detector, {}, 1_000).rules
-    assert explained.node.future.flips == (5_000_000, 9_000_000)
-    assert (explained.verdict, explained.node.until_us) == (True, 5_000_000)
 
 
 # -- values and notes ---------------------------------------------------------------------------------------
@@ -462,5 +407,5 @@ def test_the_page_about_inspecting_names_the_bounds() -> None:
     mebibytes = explanations.BYTES_MAX / 2**20
     assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words
     nodes = f"{DRY_BATCH_NODES_MAX:,}".replace(",", " ")
-    assert f"The batch is refused if the rules have more than {nodes} nodes." in words
+    assert f"The batch is refused with 1400 if the rules have more than {nodes} nodes." in words
     assert f"A page has at most `limit` entries (default {PAGE})." in words

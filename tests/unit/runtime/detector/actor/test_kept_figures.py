@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-
-from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
+
+from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.holdings import overview
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.figures import figures_of, restore_figures

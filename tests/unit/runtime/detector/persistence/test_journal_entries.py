@@ -8,10 +8,10 @@ from typing import Any
 
 import msgpack
 import pytest
+from engine.evaluation.dispatch import rule_set
 from hypothesis import settings
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
