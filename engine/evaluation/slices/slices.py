@@ -210,10 +210,17 @@ class Slices:
                 self.blank[place] = self.root[place] = remembered.blank
 
     def forget(self, remembered: Remembered) -> None:
-        """Undo `remember`."""
-        del self.memories[remembered.place]
-        for slice_ in self._all():
+        """Undo `remember`. Drop the slices in which nothing else is remembered; without memories, all end."""
+        for slice_ in (self.blank, self.root):
             self._leave_none(slice_, remembered)
+        for shard in self.shards:
+            for key, slice_ in list(shard.items()):
+                self._leave_none(slice_, remembered)
+                if not any(self.held_in(slice_)):
+                    self.drop(key)
+        del self.memories[remembered.place]
+        if not self.memories:
+            self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
 
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""
@@ -279,6 +286,13 @@ class Slices:
         if remembered.has_place:
             return slice_[remembered.place]
         return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
+
+    def at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Slice:
+        """Return the slice of an event's keys, or `blank` if it has none."""
+        if not self.path:
+            return self.root
+        key = self.key_at(fields, sent)
+        return self.blank if key is None else self.find(key) or self.blank
 
     def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
         entry = self.entry_in(slice_, remembered)

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any, Final
 
 from engine.evaluation.key_sizes import KEY_BYTES_MAX, key_bytes
-from engine.evaluation.operators.counting.count import compared, needed, some_counted
-from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.counting.comparison import Counting, compared
+from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
 
@@ -96,7 +96,7 @@ def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int |
     return next(islice((stamp for value, stamp in ordered if value != current), place, None))
 
 
-class DistinctOperator(Operator[Distinct]):
+class DistinctOperator(Counting[Distinct]):
     """Compares how many values have a stamp inside the window, that of the current event included.
 
     There are at least n if the n-th latest is inside.
@@ -120,11 +120,8 @@ class DistinctOperator(Operator[Distinct]):
 
         return compared(node.op, node.value, reached)
 
-    def true_at(self, node: Distinct, triggers: Triggers, path: Path) -> Found:
-        return some_counted(node.op, node.value, self.memory(node), triggers, path)
+    def nth_latest(self, entry: dict[Any, int], n: int) -> int | None:
+        return nth_latest(entry, n, None)
 
-    def window_us(self, node: Distinct) -> int | None:
-        return node.window_us
-
-    def keep(self, node: Distinct) -> int:
-        return needed(node.op, node.value)
+    def number_since(self, entry: dict[Any, int], first: int) -> int:
+        return sum(map(first.__le__, entry.values())) if entry else 0
