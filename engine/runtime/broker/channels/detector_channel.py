@@ -228,14 +228,19 @@ class DetectorChannel:
 
     async def _check_route(self) -> None:
         client, number, epoch = self._client, self._number, self._epoch
-        while client is not None and self._in_flight and self._number == number:
+
+        def waits() -> bool:
+            # The batch in flight in another worker may have the same number.
+            return bool(self._in_flight) and (self._epoch, self._number) == (epoch, number)
+
+        while client is not None and waits():
             try:
                 route = await self._locate(self.detector_id, epoch)
             except (Refusal, DetectorUnavailable):
                 return
             if route.epoch != epoch:
                 await asyncio.sleep(_NOTE_S)
-                if self._in_flight and self._number == number:
+                if waits():
                     # Whatever else is in flight there is lost as well.
                     client.link.abort()
                 return
