@@ -1,4 +1,4 @@
-"""How a channel checks the route of its detector."""
+"""How a channel asks for the route of its detector, and checks the one that it has."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.broker.channels.detector_channel import DetectorChannel
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.routes import Address, Route
@@ -49,6 +49,7 @@ class Placed:
     def __init__(self) -> None:
         self.epoch = 1
         self.workers = [Worker(), Worker()]
+        self.asked_large: list[bool] = []
         self.answers = asyncio.Event()
         self.answers.set()
         settings, memory = RuntimeSettings(data=Path("unused")), MemoryBudget(1 << 30)
@@ -61,7 +62,8 @@ class Placed:
             waiting_for_slots=lambda: 0,
         )
 
-    async def _locate(self, _detector_id: str, _left_epoch: int) -> Route:
+    async def _locate(self, _detector_id: str, _left_epoch: int, large: bool = False) -> Route:
+        self.asked_large.append(large)
         await self.answers.wait()
         return Route(f"worker {self.epoch}", ADDRESS, self.epoch)
 
@@ -78,6 +80,19 @@ class Placed:
         self.answers.clear()
         self.channel.check_route(float("inf"))
         await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("bytes_", "large"), [(10, False), (SMALL_BYTES_MAX, False), (1_000_000, True)])
+async def test_whoever_asks_for_a_route_says_whether_what_waits_or_is_in_flight_is_large(bytes_, large):
+    placed = Placed()
+    await placed.send(bytes_)
+    assert placed.asked_large == [large]
+    placed.channel.left(1)
+    await asyncio.sleep(0.01)
+    assert placed.asked_large == [large] * 2
+    if bytes_ != SMALL_BYTES_MAX:
+        await placed.begin_check()
+        assert placed.asked_large == [large] * 3
 
 
 async def test_a_worker_that_does_not_tell_that_the_detector_has_left_is_given_up():
