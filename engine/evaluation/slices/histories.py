@@ -124,9 +124,7 @@ class Histories:
         slices = self.slices[path]
         slices.forget(remembered)
         if not slices.memories:
-            for shard in slices.shards:
-                for key in list(shard):
-                    slices.drop(key)
+            slices.clear()
             del self.slices[path]
             self._expiries.pop(path, None)
 

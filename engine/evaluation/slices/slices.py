@@ -230,6 +230,13 @@ class Slices:
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
 
+    def clear(self) -> None:
+        """Drop everything, when the path itself is dropped."""
+        for shard in self.shards:
+            for key in list(shard):
+                self.drop(key)
+        self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
+
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""
         seen = slice_[SEEN]
