@@ -5,7 +5,7 @@ a number that `bounds` gives it, and then the entries by place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
@@ -25,8 +25,8 @@ NUMBER: Final = 2
 FIRST: Final = 3
 
 SHARDS: Final = 251
-"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number, so that whole
-numbers with a common factor are in all of them."""
+"""A dict that grows is copied in one piece, so the slices of a path are in many. The number is a prime, so that
+whole numbers with a common factor are in all of them."""
 
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""
@@ -159,7 +159,7 @@ class Slices:
         """Called with how many more bytes there are, and how many more slices."""
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
-        self.shards: list[dict[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
         self.blank: Slice = [0, {}, -1]
         """What a key without a slice reads. Only an event number that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
@@ -198,11 +198,29 @@ class Slices:
                     self.weigh(missing * PLACE_BYTES)
         return remembered
 
+    def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
+        """Give all memories the places that they had in lists of some width, before there are slices."""
+        self.memories = dict(places)
+        self.weigh(PLACE_BYTES * (width - len(self.root)))
+        for slice_ in (self.blank, self.root):
+            slice_[FIRST:] = [None] * (width - FIRST)
+        for place, remembered in places.items():
+            remembered.place, remembered.has_place = place, FIRST <= place < width
+            if remembered.has_place:
+                self.blank[place] = self.root[place] = remembered.blank
+
     def forget(self, remembered: Remembered) -> None:
-        """Undo `remember`."""
-        del self.memories[remembered.place]
-        for slice_ in self._all():
+        """Undo `remember`. Drop the slices in which nothing else is remembered; without memories, all end."""
+        for slice_ in (self.blank, self.root):
             self._leave_none(slice_, remembered)
+        for shard in self.shards:
+            for key, slice_ in list(shard.items()):
+                self._leave_none(slice_, remembered)
+                if not any(self.held_in(slice_)):
+                    self.drop(key)
+        del self.memories[remembered.place]
+        if not self.memories:
+            self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
 
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""
@@ -268,6 +286,13 @@ class Slices:
         if remembered.has_place:
             return slice_[remembered.place]
         return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
+
+    def at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Slice:
+        """Return the slice of an event's keys, or `blank` if it has none."""
+        if not self.path:
+            return self.root
+        key = self.key_at(fields, sent)
+        return self.blank if key is None else self.find(key) or self.blank
 
     def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
         entry = self.entry_in(slice_, remembered)

@@ -59,7 +59,7 @@ def _counted_since(detector: Detector) -> dict[str, Any]:
 
 
 class KeyPlace(NamedTuple):
-    """Where reading the keys continues: the number of a path and of a shard of its slices."""
+    """Where reading the keys continues: the number of a path, and of a shard of its slices or a key in it."""
 
     path: int = 0
     slot: int = 0
@@ -193,7 +193,8 @@ def _held(remembered: Remembered) -> dict[str, int]:
     """Return for how many keys a memory holds something, and its bytes; without keys, for 1 if it does."""
     slices, memory = remembered.slices, remembered.memory
     read = entries = size = 0
-    for some in [[slices.root]] if not slices.path else map(dict.values, slices.shards):
+    shards = [shard.values() for shard in slices.shards] if slices.path else [[slices.root]]
+    for some in shards:
         for slice_ in some:
             entry = slices.entry_in(slice_, remembered)
             if entry != remembered.blank:

@@ -9,6 +9,8 @@ from engine.language.condition import Earlier, EarlierWithin
 class EarlierOperator(Operator[Earlier | EarlierWithin]):
     """Remembered inside the window, whatever the current event is."""
 
+    only_past = True
+
     def memory(self, node: Earlier | EarlierWithin) -> Memory:
         return Latest(node.inner)
 

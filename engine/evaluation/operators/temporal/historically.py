@@ -1,5 +1,6 @@
 """`historically` and `historically for`: a condition was true at every event, or for at least a while."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.evaluation.operators.interface import (
@@ -8,11 +9,13 @@ from engine.evaluation.operators.interface import (
     MemoryOfTruth,
     Operator,
     Reading,
+    Settled,
     Triggers,
     Writing,
 )
 from engine.evaluation.operators.temporal.latest import latest_failure
 from engine.evaluation.paths import Path
+from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
 
 
@@ -48,6 +51,7 @@ class Run(MemoryOfTruth):
     splits = False
     idle = "True"
     begins = True
+    lasting = "outcome"
 
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
         return triggers.false(self.inner, path)
@@ -82,3 +86,10 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
     def window_us(self, node: HistoricallyFor) -> int | None:
         # A longer run satisfies the window too. For one without length, no run matters.
         return None if node.window_us else -1
+
+    def turns_us(self, node: HistoricallyFor, entry: int) -> Iterable[int]:
+        return (time_of(entry) + node.window_us - 1,)
+
+    def witness_us(self, node: HistoricallyFor, at: Settled) -> int | None:
+        # The event that broke the run, or began it.
+        return time_of(at.entry) if at.outcome and node.window_us else at.now_us

@@ -7,18 +7,18 @@ from typing import Final
 from engine.evaluation.slices.slices import SHARDS, Slices
 
 LOOKED_AT: Final = 128
-"""How many slices are looked at in a row, if the first of them has expired, or at every fourth call.
+"""How many slices are looked at in a row, if the first of them has expired, or at every sixteenth call.
 
-At one call for 32 events, that is one slice an event at least: more than events can add for ever.
+There is a call for 32 events. Where every event adds a slice that expires, half of the slices have expired:
+then four are looked at for each event.
 """
 
-_EVERY: Final = 4
+_EVERY: Final = 16
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
 
 _SPARSE_BYTES: Final = 250
-"""A dict takes less than half of this for each entry, unless it has had many more. It never shrinks by itself.
-"""
+"""A dict takes less than half of this for each entry, unless it has had many more: it never shrinks."""
 
 
 class Expiry:
@@ -36,7 +36,7 @@ class Expiry:
             self._shrink()
             self._place = (self._place + _SHARD_STEP) % SHARDS
             # The oldest come last, and are looked at first.
-            self._keys = list(reversed(self._slices.shards[self._place]))
+            self._keys = list(self._slices.shards[self._place])[::-1]
         keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
         if self._calls % _EVERY and keys and not self._drop_expired(keys.pop(), now_us):
             return
@@ -46,6 +46,7 @@ class Expiry:
     def _shrink(self) -> None:
         """Give back the room of the entries that the shard has lost."""
         shard = self._slices.shards[self._place]
+        # While a snapshot is taken, a guard stands in its place, which is small.
         if getsizeof(shard) > _SPARSE_BYTES * (len(shard) + 1):
             self._slices.shards[self._place] = dict(shard)
 
