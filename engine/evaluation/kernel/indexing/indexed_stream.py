@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from engine.evaluation.facts.values import Event
-from engine.evaluation.kernel.buckets.buckets import run
+from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.combinations import Combinations
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
