@@ -6,7 +6,7 @@ Then the event is committed: each outcome is written.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -119,6 +119,9 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
+    columns: ClassVar[tuple[str, ...]] = ("stamps",)
+    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `integers` or `doubles`."""
+
     idle: ClassVar[str] = "None"
     """The outcome of an event that meets none of the triggers."""
 
@@ -169,6 +172,14 @@ class Memory(ABC):
     def copy(self, entry: Any) -> Any:
         """Return an entry that no event changes."""
         return entry
+
+    def parts(self, entry: Any) -> tuple[Collection[Any], ...]:
+        """Return what an entry has in each of the `columns`, equally much in all."""
+        return ((entry,),)
+
+    def entry_of(self, *parts: Sequence[Any]) -> Any:
+        """Return the entry of some `parts`."""
+        return parts[0][0]
 
     def bytes_max(self, keep: int) -> int:  # noqa: ARG002 -- overridden
         """Return the most that a record can take which is cut to `keep` stamps or values."""

@@ -1,7 +1,7 @@
 """`count`: how many events there were at which a condition was true."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +43,12 @@ class Stamps(MemoryOfTruth):
 
     def copy(self, entry: list[int]) -> list[int]:
         return entry[:]
+
+    def parts(self, entry: list[int]) -> tuple[Collection[int]]:
+        return (entry,)
+
+    def entry_of(self, *parts: Sequence[int]) -> list[int]:
+        return list(parts[0])
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + STEP_BYTES * (keep + max(SPARE_MIN, keep >> 2) >> 3)

@@ -1,6 +1,6 @@
 """`distinct`: how many different values a fact had."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -27,6 +27,7 @@ class Values(Memory):
     """
 
     is_record = True
+    columns = ("keys", "stamps")
     fact: str
     where: Condition | None
 
@@ -62,6 +63,12 @@ class Values(Memory):
 
     def copy(self, entry: dict[Any, int]) -> dict[Any, int]:
         return entry.copy()
+
+    def parts(self, entry: dict[Any, int]) -> tuple[Collection[Any], ...]:
+        return entry.keys(), entry.values()
+
+    def entry_of(self, *parts: Sequence[Any]) -> dict[Any, int]:
+        return dict(zip(*parts, strict=True))
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + (VALUE_BYTES + KEY_BYTES_MAX) * keep

@@ -1,8 +1,8 @@
 """`sum` and `avg`: the sum and the mean of a fact, kept by panes of time, so that they take little memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.evaluation.operators.counting.comparison import Comparing, some_counted
 from engine.evaluation.operators.counting.pane_sums import (
@@ -40,6 +40,7 @@ class Panes(Memory):
 
     is_record = True
     splits = False
+    columns = ("integers", "doubles", "integers")
     fact: str
     where: Condition | None
     window_us: int | None
@@ -72,6 +73,13 @@ class Panes(Memory):
 
     def copy(self, entry: PaneSums) -> PaneSums:
         return entry.copy()
+
+    def parts(self, entry: PaneSums) -> tuple[Collection[Any], ...]:
+        panes, sums, counts = zip(*entry.panes(), strict=True)
+        return panes, sums, counts
+
+    def entry_of(self, *parts: Sequence[Any]) -> PaneSums:
+        return PaneSums.of(zip(*parts, strict=True))
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + PANE_BYTES * keep
