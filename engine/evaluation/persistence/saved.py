@@ -45,6 +45,9 @@ from engine.evaluation.stamps import NEVER, stamp_of
 
 STATE_VERSION: Final = 11
 
+OLDEST_VERSION: Final = 7
+"""Documents of older versions cannot be read."""
+
 unpack: Final = columns.unpack
 
 
@@ -54,7 +57,7 @@ def dump(detector: Saved) -> bytes:
 
 
 def load(detector: Saved, document: Any, version: int) -> None:
-    """Restore an empty detector from a document of this version or an older one."""
+    """Restore an empty detector from a document of a version from OLDEST_VERSION on."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
     if version < STATE_VERSION:
