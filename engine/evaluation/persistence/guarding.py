@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, MutableMapping
 from typing import Any
 from weakref import ref
 
-from engine.evaluation.slices.slices import FIRST, MORE, Slice, Slices
+from engine.evaluation.slices.slices import MORE, Slice, Slices
 
 
 class Kept(dict[Hashable, Slice | None]):
@@ -107,14 +107,12 @@ def guard(slices: Slices) -> list[tuple[Guard, Kept]]:
 
 def copy_of(slice_: Slice) -> Slice:
     """Return a copy that shares nothing that changes."""
-    copied = slice_[:]
-    for place in range(FIRST, len(copied)):
-        copied[place] = _copy_of_entry(copied[place])
+    copied = [_copy_of_entry(entry) for entry in slice_]
     if copied[MORE] is not None:
-        copied[MORE] = {place: _copy_of_entry(entry) for place, entry in copied[MORE].copy().items()}
+        copied[MORE] = {place: _copy_of_entry(entry) for place, entry in slice_[MORE].copy().items()}
     return copied
 
 
 def _copy_of_entry(entry: Any) -> Any:
     """Return a copy of an entry: a record, if it is not a stamp or empty."""
-    return entry.copy() if entry and type(entry) is not int else entry
+    return entry if type(entry) is int or not entry else entry.copy()

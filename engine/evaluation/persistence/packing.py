@@ -20,11 +20,11 @@ from engine.evaluation.stamps import NEVER, time_of
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
 
-_COPIED: Final = 512
+_COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
-_ADDED: Final = 2048
-"""After adding this many entries, or stamps or values of records, a piece ends."""
+_ADDED: Final = 1024
+"""After adding this many slices, entries, and stamps or values of records, a piece ends."""
 
 
 def packed(captured: Captured) -> Iterator[bytes]:
@@ -103,6 +103,7 @@ def _portion(slices: CapturedSlices, portion: Mapping[Any, Slice]) -> Iterator[b
         return of_memory[place].add(number, entry)
 
     for number, slice_ in enumerate(portion.values()):
+        added += 1
         for place in range(FIRST, slices.width):
             entry = slice_[place]
             if entry and entry != NEVER and place in by_place:

@@ -44,6 +44,8 @@ from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import NEVER, stamp_of
 
 STATE_VERSION: Final = 11
+_MIGRATED_FROM: Final = 7
+"""The first version that was released."""
 
 unpack: Final = columns.unpack
 
@@ -57,6 +59,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     """Restore an empty detector from a document of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
+    assert version >= _MIGRATED_FROM, f"state of version {version}, which was never released"
     if version < STATE_VERSION:
         document = migrated(document)
     detector.clock_us = document["clock_us"]

@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence import journal_entries
-from engine.runtime.detector.persistence.detector_snapshot import (
-    LIMITS_STORED_FROM,
-    SNAPSHOT_VERSION,
-    detector_from,
-)
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, detector_from
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
 from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
@@ -57,7 +53,8 @@ def restore(
                 f"the detector was saved by a newer program, with version {snapshot.version}; "
                 f"this one knows versions up to {SNAPSHOT_VERSION}"
             )
-        detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
+        assert snapshot.version == SNAPSHOT_VERSION, f"a body of version {snapshot.version}, which is unknown"
+        detector = detector_from(snapshot.body)
     for page in recovered.pages:
         if page.version > PAGE_VERSION:
             raise NewerFormat(
@@ -68,7 +65,7 @@ def restore(
     replay = Replay(detector, answers)
     records = 0
     diverged = _Diverged()
-    tells_limits = snapshot is not None and snapshot.version >= LIMITS_STORED_FROM
+    tells_limits = snapshot is not None
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(

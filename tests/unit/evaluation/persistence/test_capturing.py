@@ -130,7 +130,7 @@ def test_two_captures_at_a_time_each_have_their_own_moment() -> None:
         fed(detector, drawn, 200, begin_ms)
         captures.append((contents(detector.dump()), packed(capture(detector)), []))
         for _, pieces, made in captures:
-            made += islice(pieces, 50)
+            made.extend(islice(pieces, 50))
     for expected, pieces, made in captures:
         fed(detector, drawn, 20, 90_000)
         assert contents(b"".join([*made, *pieces])) == expected

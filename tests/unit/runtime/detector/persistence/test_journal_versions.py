@@ -85,7 +85,7 @@ def test_limits_that_changed_hold_for_what_comes_after() -> None:
         see(key, 1)
     other = journaled.restored()
     assert other.detector.limits == fewer
-    assert other.detector.state.live == journaled.detector.state.live == 2
+    assert other.detector.histories.live == journaled.detector.histories.live == 2
 
 
 def test_a_record_is_arrays_within_arrays() -> None:
@@ -119,15 +119,6 @@ def test_what_a_newer_program_wrote_is_refused() -> None:
         restore(
             Recovered(Snapshot(1, 1, SNAPSHOT_VERSION + 1, b""), iter(()), ()), IdempotencyCache(1, 1), LIMITS
         )
-
-
-def test_a_snapshot_of_a_detector_alone_takes_the_limits_that_are_set() -> None:
-    # As they were before there was a journal.
-    golden = Path(__file__).parents[3] / "evaluation" / "persistence" / "golden" / "state_2_few.msgpack"
-    recovered = Recovered(Snapshot(1, 1, 2, golden.read_bytes()), iter(()), ())
-    detector = restore(recovered, IdempotencyCache(1, 1), LIMITS).detector
-    assert detector.limits == LIMITS
-    assert len(detector.rules()) > 5
 
 
 @pytest.mark.parametrize("operation", [ops.evaluate, ops.evaluate_batch])
