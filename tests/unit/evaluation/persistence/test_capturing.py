@@ -71,7 +71,12 @@ def _cut(parts: list[Any], first: int, end: int) -> list[Any]:
 
 @pytest.fixture
 def _in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((packing, "_COPIED"), (packing, "_ADDED"), (columns, "AT_ONCE")):
+    for module, name in (
+        (packing, "_COPIED"),
+        (packing, "_ADDED"),
+        (packing, "_SLICES"),
+        (columns, "AT_ONCE"),
+    ):
         monkeypatch.setattr(module, name, 3)
 
 
