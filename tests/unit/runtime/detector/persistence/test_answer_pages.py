@@ -21,8 +21,6 @@ from tests.local_runtime.directories import newborn
 ONE = "1" * 32
 KEPT_US = 600_000_000
 
-GOLDEN = Path(__file__).parent / "golden" / "folder_3"
-
 
 class World:
     """A data folder with one detector, its clock, and the answers that were given in it."""
