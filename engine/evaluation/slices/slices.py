@@ -216,14 +216,12 @@ class Slices:
                 self.blank[place] = self.root[place] = remembered.blank
 
     def forget(self, remembered: Remembered) -> None:
-        """Undo `remember`. Drop the slices in which nothing else is remembered; without memories, all end."""
-        for slice_ in (self.blank, self.root):
+        """Undo `remember`. Drop the slices in which nothing else is remembered."""
+        for slice_ in self._all():
             self._leave_none(slice_, remembered)
         for shard in self.shards:
-            for key, slice_ in list(shard.items()):
-                self._leave_none(slice_, remembered)
-                if not any(self.held_in(slice_)):
-                    self.drop(key)
+            for key in [key for key, slice_ in shard.items() if not any(self.held_in(slice_))]:
+                self.drop(key)
         del self.memories[remembered.place]
         if not self.memories:
             self.weigh(-self._root_bytes)

@@ -75,7 +75,8 @@ class Members:
 
     def clear(self) -> None:
         """Have no entry trigger anything."""
-        for remembered in self.memories:
+        for remembered, number in self.memories.items():
+            self._samples.forget(number)
             remembered.bucket = remembered.commit = None
             remembered.slices.watched.clear()
             remembered.slices.triggered = None
