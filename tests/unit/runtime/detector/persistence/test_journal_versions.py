@@ -85,7 +85,7 @@ def test_limits_that_changed_hold_for_what_comes_after() -> None:
         see(key, 1)
     other = journaled.restored()
     assert other.detector.limits == fewer
-    assert other.detector.state.live == journaled.detector.state.live == 2
+    assert other.detector.histories.live == journaled.detector.histories.live == 2
 
 
 def test_a_record_is_arrays_within_arrays() -> None:
