@@ -210,6 +210,13 @@ class Operator(ABC, Generic[NodeT]):
     cost_ns: ClassVar[int] = 60
     """About how long a node takes at an event, without its operands."""
 
+    calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    """What the code of its memory and of its verdicts calls by its name."""
+
+    def for_node(self, node: NodeT) -> "Operator[NodeT]":  # noqa: ARG002 -- overridden
+        """Return the operator of a node of its types. Most nodes have this one."""
+        return self
+
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:
         """Return what is remembered for a node."""

@@ -5,8 +5,10 @@ from typing import Any, TypeVar
 
 from engine.language.condition import Condition, FactArg, Scalar, ScaledFact
 from engine.language.diagnostics import ConditionError, Source, did_you_mean, json_type
+from engine.language.form_table import FORMS
+from engine.language.forms import SCALED_FACT, Content
 from engine.language.limits import Limits
-from engine.language.operators import COMPARISONS, FORMS, OPERATORS, SCALED_FACT, Content
+from engine.language.operators import COMPARISONS, OPERATORS
 from engine.language.validation.size import check_size
 from engine.language.validation.values import ValueValidator, is_array
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed

@@ -14,8 +14,10 @@ from engine.evaluation.operators.interface import (
     Triggers,
     Writing,
 )
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Count
+from engine.language.forms import Content, call_of_condition
 
 SPARE_MIN: Final = 8
 """A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""
@@ -62,6 +64,15 @@ class Stamps(MemoryOfTruth):
         weigh(STEP_BYTES * ((len(entry) >> 3) - steps))
 
 
+@evaluates(
+    call_of_condition(
+        Count,
+        "count",
+        Content.COUNT,
+        text="The number of events at which inner was true, compared with a number.",
+        is_addition=True,
+    )
+)
 class CountOperator(Operator[Count]):
     """Compares how many stamps are inside the window, the current event included, with a constant.
 
