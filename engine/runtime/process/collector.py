@@ -19,9 +19,10 @@ import threading
 from typing import Final
 
 _YOUNG_OBJECTS: Final = 50_000
-_YOUNG_ROUNDS: Final = 20
-_OLD_ROUNDS: Final = 1_000
-"""Thresholds of the three generations; they make full collections rare."""
+_YOUNG_ROUNDS: Final = 4
+_OLD_ROUNDS: Final = 5_000
+"""Thresholds of the three generations. Full collections become rare, and one of the middle generation takes
+some 30 ms: a detector that meets a million new keys makes as many objects."""
 
 
 _LARGE_OBJECTS: Final = 100_000

@@ -5,7 +5,7 @@ looks back. Outcomes become statements, inner ones first, so that no short-circu
 side effects and becomes an expression. What is written comes after everything that is read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from engine.evaluation.kernel.code.access import Access
@@ -36,6 +36,19 @@ class Block:
         self._path = path
 
 
+def dearest_last(members: Sequence[Condition]) -> list[Condition]:
+    """Return members with relations and patterns last, in this order: often the others decide."""
+    return sorted(members, key=_dearness)
+
+
+def _dearness(node: Condition) -> int:
+    while isinstance(node, language.Not):
+        node = node.inner
+    if isinstance(node, language.InRelation):
+        return 1
+    return 2 if isinstance(node, language.Leaf) and node.op == "matches" else 0
+
+
 class ConditionCode(EventCode):
     """The code of some conditions, which share what they look up and decide."""
 
@@ -58,7 +71,7 @@ class ConditionCode(EventCode):
                 return test
             case language.All(members) | language.Any(members):
                 word = " and " if isinstance(node, language.All) else " or "
-                return f"({word.join([self.truth(member, site, path) for member in members])})"
+                return f"({word.join([self.truth(member, site, path) for member in dearest_last(members)])})"
             case language.Not(inner):
                 return f"(not {self.truth(inner, site, path)})"
             case language.Keyed():

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.access import Access
-from engine.evaluation.kernel.code.condition_code import ConditionCode
+from engine.evaluation.kernel.code.condition_code import ConditionCode, dearest_last
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.selection.known import Known, truth
@@ -77,7 +77,7 @@ class RowCode(ConditionCode):
         if whole is not None:
             yield whole
             return
-        for member in members:
+        for member in dearest_last(members):
             text = self.truth(member, site)
             if text != "True":
                 yield text

@@ -105,9 +105,9 @@ def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):
 
 def test_the_collector_comes_seldom_but_comes():
     collect_seldom()
-    assert all(
-        threshold > before for threshold, before in zip(gc.get_threshold(), (700, 10, 10), strict=True)
-    )
+    young, _, old = gc.get_threshold()
+    assert young > 700
+    assert old > 10
     assert gc.isenabled()
 
 
