@@ -9,6 +9,8 @@ actions = detector.evaluate({"user": "ada", "ok": False}, 1_700_000_000_000)
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused, Outcome
+from engine.evaluation.explanation.explaining import explain, explain_row
+from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, Refusal

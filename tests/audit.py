@@ -1,4 +1,4 @@
-"""Counts anew what a detector's state keeps twice: sizes, counts, and which memories trigger.
+"""Counts anew what a detector keeps twice: sizes, numbers of uses, and what triggers what.
 
 Answers seldom depend on it at once, so a mistake in it would be noticed late: as memory that is never given
 back, or as an event that reaches rules it need not.
@@ -9,358 +9,202 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine import Detector
+from engine.evaluation.kernel.indexing.analysis import Holding
+from engine.evaluation.kernel.indexing.members import Members
+from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, may_meet_several
 from engine.evaluation.key_sizes import key_bytes
-from engine.evaluation.times import NEVER
+from engine.evaluation.operators.counting.pane_sums import PaneSums
+from engine.evaluation.operators.table import operator_of
 from engine.evaluation.requirements import requirements_of, size_of
-from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, Holding, Unstarted, may_meet_several
-from engine.evaluation.state.aggregates.entries import Entries
-from engine.evaluation.state.aggregates.values import Values
-from engine.evaluation.state.node_names import NodeName
-from engine.evaluation.state.removal.expiry import until_us
-from engine.evaluation.state.slices import State
-from engine.evaluation.state.storage.columns import Column, ColumnTable
-from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.records import Records
-from engine.evaluation.state.storage.sizes import (
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import (
     ENTRY_BYTES,
-    INTERNED_BYTES,
-    PAGE_BYTES,
-    RECORD_BYTES,
-    SLOT_BYTES,
-    START_BYTES,
-    STARTS_BYTES,
-    TICK_BYTES,
+    FIRST,
+    MORE,
+    NUMBER,
+    PLACE_BYTES,
+    SEEN,
+    SHARDS,
+    SLICE_BYTES,
+    Reader,
+    Slice,
+    Slices,
 )
-from engine.evaluation.state.storage.slots.starts import Starts
-from engine.evaluation.state.storage.tables import NOT_SEEN
+from engine.evaluation.stamps import EVENT
 from engine.patterns.compiled_pattern import compile_pattern
 
 
 def audit(detector: Detector) -> None:
     """Assert that all counts are right, between two events."""
-    state = detector.state
-    for path, table in state.tables.items():
-        assert table.path == path
-        assert table.columns, "a table goes with its last column"
-        _audit_keys(table)
-        _audit_columns(table)
-        _audit_clocks(table)
-        for column in table.columns:
-            _audit_column(column)
-    assert state.live == sum(table.live for table in state.tables.values())
-    assert state.keyed_bytes == keyed_bytes(state)
-    _audit_globals(state)
-    _audit_names(state)
+    histories = detector.histories
+    audit_sizes(histories)
+    for path, slices in histories.slices.items():
+        assert slices.path == path
+        assert slices.memories, "slices go with their last memory"
+        _audit_slices(slices, detector.events_seen)
+    remembered = [one for slices in histories.slices.values() for one in slices.memories.values()]
+    assert set(histories.memories.values()) == set(remembered)
+    assert len(histories.memories) == len(remembered)
     _audit_rules(detector)
-    if state.indexed:
-        _audit_index(detector)
-    _audit_eviction(state)
+    _audit_index(detector)
+    _audit_eviction(histories)
 
 
-def keyed_bytes(state: State) -> int:
-    """Compute the size of all keys and their memories anew."""
-    return sum(
-        sum(SLOT_BYTES + key_bytes(key) for key in table.keys if key is not None)
-        + starts_bytes(table.starts)
-        + sum(map(column_bytes, table.columns))
-        for table in state.tables.values()
+def audit_sizes(histories: Histories) -> None:
+    """Assert that the slices are counted and weighed as they are."""
+    keyed = {path: slices for path, slices in histories.slices.items() if path}
+    assert histories.live == sum(map(len, keyed.values()))
+    assert histories.keyed_bytes == sum(
+        SLICE_BYTES + key_bytes(key) + _bytes_of(slices, slice_)
+        for slices in keyed.values()
+        for key, slice_ in _by_key(slices)
     )
+    unkeyed = histories.slices.get(())
+    assert histories.unkeyed_bytes == (0 if unkeyed is None else _bytes_of(unkeyed, unkeyed.root))
 
 
-def column_bytes(column: Column) -> int:
-    """Compute the size of a column anew."""
-    pages = sum(map(bool, column.counts))
-    total = TICK_BYTES * len(column.ticks) + PAGE_BYTES * pages + ENTRY_BYTES * len(column.few or ())
-    if isinstance(column, Records):
-        total += column._page_bytes * pages
-        total += sum(RECORD_BYTES + column.bytes_of(record) for record in column.long.values())
-    if isinstance(column, Values) and column._interned is not None:
-        values = [value for shard in column._interned.shards for value in shard]
-        total += sum(INTERNED_BYTES + key_bytes(value) for value in values)
-    return total
+def _by_key(slices: Slices) -> Iterable[tuple[Any, Slice]]:
+    for number, shard in enumerate(slices.shards):
+        for key, slice_ in shard.items():
+            assert hash(key) % SHARDS == number
+            yield key, slice_
 
 
-def starts_bytes(starts: Starts) -> int:
-    """Compute the size of the first events after births anew."""
-    return sum(STARTS_BYTES + START_BYTES * len(times) for times in starts.times.values())
+def _bytes_of(slices: Slices, slice_: Slice) -> int:
+    """Compute the size of what is in a slice anew."""
+    records = sum(one.memory.bytes_of(entry) for one, entry in slices.held_in(slice_) if one.memory.is_record)
+    return PLACE_BYTES * (len(slice_) - FIRST) + ENTRY_BYTES * len(slice_[MORE] or ()) + records
 
 
-def _audit_keys(table: ColumnTable) -> None:
-    slots = {slot: key for slot, key in enumerate(table.keys) if key is not None}
-    found = {slot: key for shard in table.shards for key, slot in shard.items()}
-    assert found.keys() == slots.keys()
-    assert all(found[slot] is key or found[slot] == key for slot, key in slots.items())
-    assert table.live == len(slots)
-    assert len(table.seen) == len(table.held) == len(table.keys) == len(table.free_slots.taken)
-    assert [slot for slot, taken in enumerate(table.free_slots.taken) if taken] == list(slots)
-    assert [slot for slot, seen in enumerate(table.seen) if seen != NOT_SEEN] == list(slots)
-    free = [
-        table.keys[first : first + PAGE_SLOTS].count(None) for first in range(0, len(table.keys), PAGE_SLOTS)
-    ]
-    assert list(table.free_slots.room) == free
-    assert list(table.free_slots._roomy) == [bool(each) for each in free]
-    assert table.starts.times.keys() <= slots.keys()
-
-
-def _audit_columns(table: ColumnTable) -> None:
-    """Assert what a table knows of its columns."""
-    entries = {column: set(column.slots()) for column in table.columns}
-    held = Counter(slot for slots in entries.values() for slot in slots)
-    assert list(table.held) == [held[slot] for slot in range(len(table.keys))]
-    sparse: dict[int, set[Column]] = {}
-    triggering: dict[int, set[Column]] = {}
-    for column in table.columns:
-        for slot in {**(column.few or {}), **column.ticks}:
-            sparse.setdefault(slot, set()).add(column)
-        for slot in triggering_slots(column):
-            triggering.setdefault(slot, set()).add(column)
-    assert table.sparse.keys() == sparse.keys()
-    assert all(sorted_ids(table.sparse.at(slot)) == sorted_ids(columns) for slot, columns in sparse.items())
-    assert table.triggering.keys() == triggering.keys()
-    for slot, columns in triggering.items():
-        assert sorted_ids(table.triggering[slot]) == sorted_ids(columns)
-    paged = [column for column in table.columns if column.few is None]
-    assert sorted_ids(table.dense) == sorted_ids(paged)
-    watched = [column for column in paged if column.bucket is not None and not column.begun]
-    assert sorted_ids(table.watched) == sorted_ids(watched)
-
-
-def triggering_slots(column: Column) -> Iterable[int]:
-    """Give the slots whose events meet the bucket of a column that is a dict, or of any that is BEGUN."""
-    if column.bucket is None:
-        return ()
-    if column.begun:
-        return column.ticks
-    if column.few is None:
-        return ()
-    if isinstance(column, Entries) and column.needed > 1:
-        return [slot for slot, record in column.long.items() if len(record) >= column.needed]
-    return column.few
-
-
-def _audit_clocks(table: ColumnTable) -> None:
-    clocked = [column for column in table.columns if column.clocked]
-    begun = [column for column in clocked if column.begun]
-    windows = [column.expires_after_us for column in table.stamped]
-    unbounded = windows.count(None)
-    lasting = [window for window in windows if window is not None]
-    assert windows == [None] * unbounded + sorted(lasting, reverse=True)
-    # Before rules are indexed, nothing is read with a clock, whatever regimes were before.
-    if table.stamped:
-        assert sorted_ids(table.stamped) == sorted_ids(clocked)
-        assert sorted_ids(table.begun) == sorted_ids(begun)
-        assert table.begun_at >= max((column.complete_at for column in begun), default=0)
-    assert len(table.times) == (len(table.keys) if table.stamped else 0)
-    for firsts in (table.first_ticks, table.first_times):
-        assert len(firsts) == (len(table.keys) if table.begun else 0)
-
-
-def _audit_column(column: Column) -> None:
-    table = column.table
-    slots = column.slots()
-    assert column.held == len(slots)
-    assert all(table.free_slots.taken[slot] for slot in [*slots, *column.ticks])
-    assert column.bytes == column_bytes(column)
-    assert column.clocked or not column.ticks
-    if column.bucket is not None:
-        assert column.bucket.size > 0, "a bucket without members is watched no longer"
-    if column.few is not None:
-        assert (len(column.pages), column.counts) == (1, [])
-    else:
-        assert slots, "a column without entries is a dict"
-        assert len(column.counts) == (len(table.keys) + IN_PAGE) >> PAGE_BITS
-        by_page = Counter(slot >> PAGE_BITS for slot in slots)
-        assert column.counts == [by_page[number] for number in range(len(column.counts))]
-        blank = column.pages[-1]
-        assert blank.count(NEVER) == len(blank) == PAGE_SLOTS
-        for page, count in zip(column.pages, [*column.counts, 0], strict=True):
-            assert (page is blank) is not bool(count), "only a page with entries is its own"
-    if isinstance(column, Records):
-        _audit_records(column)
-
-
-def _audit_records(records: Records[Any]) -> None:
-    for slot in records.slots():
-        record = records.record(slot)
-        assert record is not None
-        assert records.latest_us(record) == records.at(slot)
-    assert records.long.keys() <= set(records.slots())
-    if records.few is not None:
-        assert records.rows == []
-        assert not isinstance(records, Values) or records._interned is None
-        assert records.long.keys() == records.few.keys()
-        return
-    assert len(records.rows) == len(records.pages)
-    for rows, count in zip(records.rows, [*records.counts, 0], strict=True):
-        assert (rows is records._blank) is not bool(count)
-        assert _lengths(rows) == _lengths(records._blank)
-    for slot in range(len(records.table.keys)):
-        in_row = (
-            records._read_row(records.rows[slot >> PAGE_BITS], slot & IN_PAGE)
-            if slot not in records.long
-            else None
-        )
-        assert (in_row is not None) is (records.at(slot) != NEVER and slot not in records.long)
-    if isinstance(records, Values):
-        _audit_interned(records)
-
-
-def _lengths(rows: Any) -> list[int]:
-    return [len(part) for part in rows] if isinstance(rows, tuple) else [len(rows)]
-
-
-def _audit_interned(values: Values) -> None:
-    interned = values._interned
-    assert interned is not None
-    uses = Counter[Any]()
-    for slot in values.slots():
-        if slot not in values.long:
-            record = values.record(slot)
-            assert record is not None
-            uses.update((type(value), value) for value in record)
-    numbers = {value: number for shard in interned.shards for value, number in shard.items()}
-    assert {(type(value), value): interned.uses[number] for value, number in numbers.items()} == uses
-    assert len(interned.uses) == len(interned.values) == len(numbers) + len(interned._free)
-    assert all(interned.values[number] == value for value, number in numbers.items())
-    assert all(interned.values[number] is None and not interned.uses[number] for number in interned._free)
-
-
-def _audit_globals(state: State) -> None:
-    cells = state.globals
-    stores = list(state.stores.values())
-    used = {store for store in stores if isinstance(store, int)}
-    assert used | set(cells.free) == set(range(len(cells.cells)))
-    assert len(used) + len(cells.free) == len(cells.cells) == len(cells.ticks)
-    assert all(cells.cells[cell] == NEVER for cell in cells.free)
-    assert cells.regimes.keys() == (used if state.indexed else set())
-    assert cells.unstarted <= cells.buckets.keys() <= used
-    records = [store for name, store in state.stores.items() if isinstance(store, Records) and not name.path]
-    triggering = {
-        cell: cells.buckets[cell]
-        for cell in cells.buckets
-        if (cells.cells[cell] == NEVER) is (cell in cells.unstarted)
-    }
-    for record in records:
-        _audit_column(record)
-        if list(triggering_slots(record)):
-            triggering[record] = record.bucket
-    assert dict(cells.triggering) == triggering
-    assert all(bucket.size > 0 for bucket in cells.buckets.values())
-    assert state.unkeyed_bytes == sum(record.bytes for record in records) + starts_bytes(cells.starts)
-
-
-def _audit_names(state: State) -> None:
-    assert state.stores.keys() | state.joined.keys() == state.users.keys()
-    assert not state.stores.keys() & state.joined.keys()
-    assert all(uses > 0 for uses in state.users.values())
-    readers: dict[Any, set[Any]] = {}
-    for name, joined in state.joined.items():
-        assert joined.name in state.stores
-        readers.setdefault(joined.name, set()).add(name)
-    assert {name: set(names) for name, names in state.readers.items()} == readers
-    assert all(len(names) == len(readers[name]) for name, names in state.readers.items())
-    assert state.inner.keys() <= readers.keys()
-    assert state.views.keys() >= state.joined.keys()
-    for name, view in state.views.items():
-        assert view.store is state.store_of(name) or view.store == state.store_of(name)
-    shared = [name for names in state._shared.values() for name in names]
-    assert len(shared) == len(set(shared))
-    assert set(shared) == state.views.keys() - state.joined.keys()
-    columns = [store for name, store in state.stores.items() if name.path]
-    assert sorted_ids(columns) == sorted_ids(
-        column for table in state.tables.values() for column in table.columns
-    )
+def _audit_slices(slices: Slices, events_seen: int) -> None:
+    for place, one in slices.memories.items():
+        assert (one.place, one.slices) == (place, slices)
+    apart = {place for place, one in slices.memories.items() if not one.has_place}
+    assert list(slices.held_in(slices.blank)) == [] or not slices.path
+    for key, slice_ in _by_key(slices) if slices.path else [((), slices.root)]:
+        assert len(slice_) == len(slices.blank), key
+        assert set(slice_[MORE] or ()) <= apart
+        assert slice_[SEEN] <= events_seen
+        for one, entry in slices.held_in(slice_):
+            assert one.memory.bytes_of(entry) <= one.memory.bytes_max(one.keep)
+            if isinstance(entry, PaneSums):
+                older = entry.older or []
+                assert [pane for pane, *_ in older] == sorted({pane for pane, *_ in older} - {entry.pane})
+                assert entry.number == entry.count + sum(count for *_, count in older)
+                continue
+            stamps = (
+                [*entry.values()] if isinstance(entry, dict) else entry if one.memory.is_record else [entry]
+            )
+            assert stamps == sorted(stamps)
+            assert one.memory.latest(entry) == stamps[-1]
+            assert stamps[-1] & EVENT <= (slice_[SEEN] if slices.path else events_seen)
 
 
 def _audit_rules(detector: Detector) -> None:
-    rules, state = detector.rule_set, detector.state
-    live = [(each.rule, each.birth) for each in detector.live.values() if each.rule.enabled]
-    enabled = {rule.priority: (rule, birth) for rule, birth in live}
-    assert {priority: (each.rule, each.birth) for priority, each in rules.enabled.items()} == enabled
-    assert rules._rules == {rule.priority: rule for rule, _ in live}
-    uses, relations, bounds, nodes = Counter[Any](), Counter[str](), Counter[Any](), 0
-    for rule, birth in live:
+    rules, histories = detector.rule_set, detector.histories
+    live = [each for each in detector.live.values() if each.rule.enabled]
+    sites = {each.rule.priority: (each.rule, each.birth, each.born) for each in live}
+    assert {
+        priority: (rule, site.birth, site.born) for priority, (rule, site, _) in rules.enabled.items()
+    } == sites
+    assert rules._rules == {priority: rule for priority, (rule, *_) in sites.items()}
+    uses, readers = Counter[Any](), {one: Counter[Reader]() for one in histories.memories.values()}
+    relations, bounds, nodes, patterns = Counter[str](), Counter[Any](), 0, 0
+    for rule, birth, born in sites.values():
         parts = requirements_of(rule.condition, birth)
-        uses.update(NodeName(*memory, birth) for memory in parts.memories)
+        memories = tuple(histories.of(node, path, birth) for node, path in parts.memories)
+        assert rules.enabled[rule.priority].memories == memories
+        for one, (node, path) in zip(memories, parts.memories, strict=True):
+            operator = operator_of(node)
+            assert operator is not None
+            assert (one.memory, one.slices.path) == (operator.memory(node), path)
+            assert one.keep >= operator.keep(node)
+            operands = [size_of(each) for each in one.memory.operands if not operator_of(each)]
+            nodes -= size_of(node) - (not uses[one]) * (1 + sum(operands))
+            uses[one] += 1
+            readers[one][Reader(operator.window_us(node), born, operator.only_next)] += 1
         relations.update(parts.relations)
-        nodes += parts.size
+        nodes, patterns = nodes + parts.size, patterns + len(parts.patterns)
         for fact, pattern in parts.patterns:
             bounds[fact, compile_pattern(pattern, detector.limits).text_bytes_max] += 1
-    shared = sum((count - 1) * size_of(name.condition) for name, count in uses.items())
+    assert {one: one._readers for one in readers} == readers
     assert (rules.uses, rules.relations, rules._bounds) == (uses, relations, bounds)
-    assert rules.nodes == nodes - shared
-    assert rules._action_bytes == sum(rule.action_bytes_max for rule, _ in live)
-    users = Counter[Any](uses)
-    users.update(joined.name for joined in state.joined.values())
-    users.update(name for inner in state.inner.values() for name in inner)
-    assert state.users == users
+    assert (rules.nodes, rules._patterns) == (nodes, patterns)
+    assert rules._action_bytes == sum(each.rule.action_bytes_max for each in live)
 
 
 def _audit_index(detector: Detector) -> None:
     """Assert that each member is in the buckets of its triggers, and that nothing else is indexed."""
-    rules, state = detector.rule_set, detector.state
-    members, selected = rules._members, rules._members._selected
-    index = members._index
-    assert members._updater_of.keys() == state.stores.keys()
-    assert {number: name for name, number in members._updater_of.items()} == {
-        number: updater.name for number, updater in members._updaters.items()
-    }
-    triggers = {priority: (each.triggers, each.birth) for priority, each in rules.enabled.items()}
-    triggers |= {number: (each.triggers, each.name.birth) for number, each in members._updaters.items()}
+    memories = set(detector.histories.memories.values())
+    members = detector.rule_set._members
+    watched = {one for one in memories if one.bucket is not None}
+    for slices in detector.histories.slices.values():
+        assert slices.watched == {one.place: one for one in watched if one.slices is slices}
+        runs = [one for one in memories if one.slices is slices and one.memory.begins]
+        assert set(slices.runs) == set(runs if members else ())
+        assert len(slices.runs) == len(runs if members else ())
+    assert {one for one in memories if one.commit is not None} == (memories if members else set())
+    if members is None:
+        assert not watched
+        assert not any(slices.triggered for slices in detector.histories.slices.values())
+        return
+    assert members.memories.keys() == memories
+    assert members._members.keys() == {*detector.rule_set.enabled, *members.memories.values()}
+    assert members._tests.keys() <= {one.slices for one in memories}
+    assert not members.outcomes
+    _audit_buckets(members, watched)
+
+
+def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
+    index, selected = members.index, members.selected
+    triggers = {number: member.triggers for number, member in members._members.items()}
     sizes = Counter[int]()
-    for found, birth in triggers.values():
+    for found in triggers.values():
         for trigger in (None,) if found is None else found:
-            if trigger is None:
-                sizes[id(index._always)] += 1
-            elif isinstance(trigger, Hit | Element | Found):
-                buckets, key = index._facts[trigger.fact].place_of(trigger)
-                sizes[id(buckets[key])] += 1
-            elif isinstance(trigger, Holding | Unstarted):
-                store = state.store_of(NodeName(trigger.node, trigger.path, birth))
-                bucket = state.globals.buckets[store] if isinstance(store, int) else store.bucket
-                sizes[id(bucket)] += 1
-    buckets = [
-        bucket
-        for fact in index._facts.values()
-        for of_kind in (fact.by_value, fact.by_element, fact.by_pattern, fact.present)
-        for bucket in of_kind.values()
-    ]
-    buckets += state.globals.buckets.values()
-    buckets += [
-        store.bucket for store in state.stores.values() if not isinstance(store, int) and store.bucket
-    ]
-    if index._always.size:
-        buckets.append(index._always)
-    assert {id(bucket): bucket.size for bucket in buckets} == sizes
+            match trigger:
+                case None:
+                    sizes[id(index._always)] += 1
+                case Hit() | Element() | Found():
+                    of_fact, key = index._facts[trigger.fact].place_of(trigger)
+                    sizes[id(of_fact[key])] += 1
+                case Holding(remembered):
+                    sizes[id(remembered.bucket)] += 1
+        for slices in {one.remembered.slices for one in found or () if isinstance(one, Holding)}:
+            sizes[id(slices.triggered)] += 1
+    buckets: list[Any] = [one.bucket for one in watched]
+    buckets += [one.triggered for one in {one.slices for one in members.memories} if one.triggered]
+    buckets += [index._always] if index._always.size else []
+    for fact in index._facts.values():
+        for kind in (fact.by_value, fact.by_element, fact.by_pattern, fact.present):
+            buckets += kind.values()
+        more, has_ranges = fact.more, fact.has_ranges
+        assert fact.refresh(), "a fact without triggers is dropped"
+        assert (more, has_ranges) == (fact.more, fact.has_ranges)
+    assert {id(bucket): bucket.size for bucket in buckets if bucket.size} == sizes
     for bucket in buckets:
         rows = sum(len(group.rest) // group.width for group in bucket.groups.values())
         rows += sum(len(each) for shapes in bucket.several.values() for each in shapes.values())
         assert bucket.size == rows + len(bucket.pending)
         assert all(group.rest for group in bucket.groups.values())
         assert all(shapes and all(shapes.values()) for shapes in bucket.several.values())
-    for fact in index._facts.values():
-        more, has_ranges = fact.more, fact.has_ranges
-        assert fact.refresh(), "a fact without triggers is dropped"
-        assert (more, has_ranges) == (fact.more, fact.has_ranges)
-    several = {member for member, (found, *_) in triggers.items() if may_meet_several(found)}
+    several = {number for number, found in triggers.items() if may_meet_several(found)}
     assert selected._rows.keys() | selected._pending.keys() == several
-    assert len(selected._rows) + len(selected._pending) == len(several)
-    made = selected.unions._made.values()
-    assert selected.unions._rows == sum(rows for _, rows in made)
+    assert not selected._rows.keys() & selected._pending.keys()
 
 
-def _audit_eviction(state: State) -> None:
-    tracked = state.eviction._tracked
-    if not state.tracking:
+def _audit_eviction(histories: Histories) -> None:
+    tracked = histories._eviction._tracked
+    if not histories.tracking:
         assert not tracked
-        assert not any(table.log for table in state.tables.values())
-    for path, keys in tracked.items():
-        table = state.tables[path]
-        known = range(min(keys._pages << PAGE_BITS, len(table.keys)))
-        for slot in set(known) - set(table.log):
-            assert keys._until_us[slot] == until_us(table, slot)
-
-
-def sorted_ids(objects: Iterable[Any]) -> list[int]:
-    """Give what tells objects apart: two lists of the same objects have the same."""
-    return sorted(map(id, objects))
+        assert not any(slices.touched for slices in histories.slices.values())
+    for path, of_path in tracked.items():
+        slices = histories.slices[path]
+        for key, slice_ in _by_key(slices):
+            if hash(key) % SHARDS < of_path._shards and key not in slices.touched:
+                number = slice_[NUMBER]
+                assert of_path._keys[number] == key
+                assert of_path._seen[number] == slice_[SEEN]
+                assert of_path._until_us[number] == slices.until_us(slice_)
+        expected = [min(column) for column in (of_path._until_us, of_path._seen) if column]
+        found = [first for first, _ in (of_path.first_to_expire(), of_path.longest_unseen())]
+        assert not expected or found == expected

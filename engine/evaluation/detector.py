@@ -12,6 +12,7 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
+from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
 from engine.evaluation.rules import Fired
 from engine.evaluation.times import FOREVER
@@ -284,12 +285,10 @@ class Detector(RuleBook):
 
     # -- persistence ----------------------------------------------------------------------------------------
 
-    STATE_VERSION: ClassVar[int] = 11
+    STATE_VERSION: ClassVar[int] = saved.STATE_VERSION
 
     def dump(self) -> bytes:
         """Return the rules and the temporal state as bytes, in the format of STATE_VERSION."""
-        from engine.evaluation.persistence import saved
-
         return saved.dump(self)
 
     @classmethod
@@ -307,8 +306,6 @@ class Detector(RuleBook):
         Older versions are migrated. The caller must refuse newer ones.
         """
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
-        from engine.evaluation.persistence import saved
-
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
         return detector

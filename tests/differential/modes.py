@@ -19,6 +19,12 @@ def up_to(nodes: int) -> tuple[tuple[Any, str, int], ...]:
     return (rule_set, "INDEXED_FROM", nodes + 1), (rule_set, "FUSED_BELOW", nodes + 1)
 
 
+def index_from(patch: pytest.MonkeyPatch, nodes: int) -> None:
+    """Have rules of at least so many nodes indexed, and no others, from the next change of the rules on."""
+    for module, name, value in up_to(nodes - 1):
+        patch.setattr(module, name, value)
+
+
 def in_turns(self: rule_set.RuleSet, *, indexed: bool | None = None) -> None:
     """Stand in for `RuleSet.choose`: each change of a rule changes how rules are evaluated."""
     _choose(self, indexed=not self.indexed if indexed is None else indexed)

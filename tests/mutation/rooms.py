@@ -76,7 +76,7 @@ ROOMS: Final = {
                 "property/looking/test_dry_runs.py",
                 "unit/evaluation/facts/test_lookups.py",
                 "unit/evaluation/facts/test_names.py",
-                "unit/evaluation/explanation/test_tallies.py",
+                "unit/evaluation/explanation/test_futures.py",
                 "unit/evaluation/facts/test_texts.py",
             ),
             files=(

@@ -10,13 +10,12 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.past.remembered import Remembered
+from engine.evaluation.explanation.past.entries import Entries
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.facts.values import Event
-from engine.evaluation.requirements import recorded_of, requirements_of
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
-from engine.evaluation.state.node_names import NodeName
-from engine.evaluation.times import PANES
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 
@@ -71,25 +70,25 @@ class _Pair:
 
     def __init__(self, detector: Detector, comparison: Comparison) -> None:
         self._detector, self._comparison = detector, comparison
-        pair = [detector.live[comparison.rule_id], detector.live[comparison.draft_id]]
-        needed = [requirements_of(live.rule.condition, live.birth) for live in pair]
+        enabled = [
+            detector.rule_set.enabled[detector.live[rule_id].rule.priority]
+            for rule_id in (comparison.rule_id, comparison.draft_id)
+        ]
+        needed = [requirements_of(each.rule.condition, each.site.birth) for each in enabled]
         entries = sum(_entries_of(node) for each in needed for node, _ in each.memories)
         self.is_small = (
             sum(each.size for each in needed) <= EXPLAINED_NODES_MAX and entries <= EXPLAINED_ENTRIES_MAX
         )
-        self._names = [
-            NodeName(node, path, live.birth)
-            for live, each in zip(pair, needed, strict=True)
-            for node, path in each.memories
-        ]
-        self._before: tuple[Mapping[str, Any], Remembered] | None = None
+        self._memories = dict.fromkeys(one for each in enabled for one in each.memories)
+        self._before: tuple[Mapping[str, Any], Entries] | None = None
         """The fields of the event that is evaluated next, and what is remembered before it."""
 
     def keep(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
         """Keep what the event that is evaluated next may change, unless the conditions are large."""
         if self.is_small:
-            remembered = Remembered(self._detector.state, self._detector.events_seen, fields, sent)
-            self._before = fields, remembered.keep(self._names)
+            entries = Entries(self._detector.events_seen + 1, fields, sent)
+            entries.keep(self._memories)
+            self._before = fields, entries
 
     def take_nodes(self, event: Event) -> tuple[Node, Node] | None:
         """Return the conditions of the rule and the draft before an event, once; None if nothing was kept."""
@@ -100,15 +99,17 @@ class _Pair:
             return None
         detector, comparison = self._detector, self._comparison
         assert detector.clock_us is not None, "an event was evaluated"
-        reading = Reading(detector.clock_us, (), predicates_at(detector, fields, sent or {}), before[1])
+        predicates = predicates_at(detector, fields, sent or {})
+        reading = Reading(detector.clock_us, (), predicates, before[1], detector.rule_set)
         rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
         return reading.node(rule), reading.node(draft)
 
 
 def _entries_of(node: Condition) -> int:
     """Return the most times, values or panes that a node remembers for a slice."""
-    recorded = recorded_of(node)
-    return 1 if recorded is None else recorded.most or PANES
+    operator = operator_of(node)
+    assert operator is not None, node
+    return operator.keep(node)
 
 
 class Differences:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
@@ -14,22 +13,22 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late, not_milliseconds
 from engine.evaluation.events.warnings import warnings_on
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
-from engine.evaluation.explanation.past.decisive_events import Temporal, settle, settled_since
+from engine.evaluation.explanation.past.entries import Entries
 from engine.evaluation.explanation.past.futures import Future, every, negated, some
-from engine.evaluation.explanation.past.remembered import Remembered
-from engine.evaluation.explanation.past.tallies import Tally, found_at, future_of, since_of, tally_of
+from engine.evaluation.explanation.past.looking_back import LookingBack
 from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.selection.triggers import Comparison
+from engine.evaluation.kernel.code.node_code import operator_code
+from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
+from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
-from engine.evaluation.state.node_names import NodeName
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
-from engine.language.condition import Condition, ScaledFact
+from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
 from engine.language.microseconds import microseconds
 
@@ -121,7 +120,8 @@ class Reading(NamedTuple):
     """The time at which the event is evaluated."""
     messages: tuple[Entry, ...]
     predicates: Predicates
-    remembered: Remembered
+    entries: Entries
+    rule_set: RuleSet
     tells_since: bool = False
     """Whether nodes say since when they have their verdicts, which takes as long again."""
 
@@ -130,7 +130,7 @@ class Reading(NamedTuple):
         condition = live.rule.condition
         if not live.rule.enabled:
             return Node(condition=condition, future=Future(verdict=False), note=_DISABLED)
-        return _Explaining(self, live.birth).node(condition, ())
+        return _Explaining(self, self.rule_set.enabled[live.rule.priority]).node(condition, ())
 
 
 @contextmanager
@@ -156,8 +156,8 @@ def reading_at(
 ) -> Iterator[Reading]:
     """Read an event that is evaluated at a time, which is not before the detector's clock."""
     try:
-        remembered = Remembered(detector.state, detector.events_seen, fields, sent)
-        yield Reading(now_us, (), predicates_at(detector, fields, sent), remembered)
+        entries = Entries(detector.events_seen + 1, fields, sent)
+        yield Reading(now_us, (), predicates_at(detector, fields, sent), entries, detector.rule_set)
     finally:
         detector.forget_lookups()
 
@@ -167,7 +167,7 @@ def predicates_at(detector: Detector, fields: Mapping[str, Any], sent: Mapping[s
     rule_set = detector.rule_set
     if rule_set.patterns.bounded:
         rule_set.patterns.begin(fields, sent)
-    return Predicates(fields, sent, rule_set.lookups, rule_set.patterns)
+    return Predicates(fields, sent, rule_set)
 
 
 def _check_size(explained: Sequence[LiveRule]) -> None:
@@ -195,10 +195,11 @@ def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRul
 class _Explaining:
     """The explanation of one rule."""
 
-    def __init__(self, event: Reading, birth: int) -> None:
-        self._predicates, self._remembered = event.predicates, event.remembered
-        self._birth, self._now_us = birth, event.now_us
-        self._tells_since = event.tells_since
+    def __init__(self, event: Reading, enabled: EnabledRule) -> None:
+        self._event, self._predicates = event, event.predicates
+        self._site = enabled.site
+        names = requirements_of(enabled.rule.condition, self._site.birth).memories
+        self._memories = dict(zip(names, enabled.memories, strict=True))
 
     def node(self, condition: Condition, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
@@ -216,10 +217,8 @@ class _Explaining:
                 return Node(condition=condition, future=future, nodes=(node,), decide=lambda of: not of[0])
             case language.Keyed():
                 return self._keyed(condition, path)
-            case language.Count() | language.Distinct() | language.Sum() | language.Avg():
-                return self._comparison(condition, path)
             case _:
-                return self._temporal(condition, path)
+                return self._looking_back(condition, path)
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
@@ -237,7 +236,7 @@ class _Explaining:
             is_ = "missing" if value is None else f"{json_type(value)}, which is no key"
             note = f"{quoted(keyed.key)} is {is_}, so the event belongs to no slice"
             return Node(condition=keyed, future=Future(verdict=False), note=note)
-        longer = (*path, step_of(keyed, self._birth))
+        longer = (*path, step_of(keyed, self._site.birth))
         node = self.node(keyed.inner, longer)
         key = self._predicates.shown([fact_of(step) for step in longer])
         notes = _cut(key)
@@ -259,54 +258,42 @@ class _Explaining:
             decide=all,
         )
 
-    def _temporal(self, node: Temporal, path: Path) -> Node:
-        past_us = self._remembered.past_us(NodeName(node, path, self._birth))
-        now_us = self._now_us
-        nodes = tuple(self.node(operand, path) for operand in language.children(node))
-        settled = settle(node, past_us, now_us, tuple(operand.verdict for operand in nodes))
-        return Node(
-            condition=node,
-            future=settled.future,
-            nodes=nodes,
-            witness_us=settled.witness_us,
-            since_us=settled_since(node, settled) if self._tells_since else None,
-            decide=lambda truths: settle(node, past_us, now_us, truths).future.verdict,
-        )
-
-    def _comparison(self, node: Comparison, path: Path) -> Node:
-        past = self._remembered.past(NodeName(node, path, self._birth))
-        now_us, value_of = self._now_us, self._predicates.value
+    def _looking_back(self, node: Condition, path: Path) -> Node:
         nodes = tuple(self.node(child, path) for child in language.children(node))
-        names = [] if isinstance(node, language.Count) else [node.fact]
-        value = value_of(names[0]) if names else None
-        if isinstance(node.value, ScaledFact):
-            names.append(node.value.fact)
-
-        # Cached, since thousands of sets of predicates may be tried.
-        @cache
-        def tally(adds: bool) -> Tally:
-            return tally_of(node, past, now_us, value, adds=adds)
-
-        @cache
-        def future(adds: bool) -> Future:
-            return future_of(node, tally(adds), now_us, value_of)
-
-        adds = all(child.verdict for child in nodes)
-        tells_since = self._tells_since and not isinstance(node.value, ScaledFact)
-        found = found_at(node, tally(adds), now_us)
-        shown = self._predicates.shown(names)
+        looking = self._looking(node, path)
+        operator, facts = looking.operator, looking.code.facts
+        at = looking.settled(tuple([each.verdict for each in nodes]))
+        found = operator.found(node, at)
+        shown = self._predicates.shown(facts)
         notes = _cut(shown)
         if found is not None and not isfinite(found):
             notes.append(_PAST_RANGE)
         return Node(
             condition=node,
-            future=future(adds),
+            future=looking.future(at),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
+            witness_us=operator.witness_us(node, at),
             found=found,
-            since_us=since_of(node, tally(adds), now_us) if tells_since else None,
+            since_us=looking.since_us(at) if self._event.tells_since else None,
             note="; ".join(notes) or None,
-            decide=(lambda truths: future(all(truths)).verdict) if nodes else None,
+            decide=looking.verdict if nodes else None,
+        )
+
+    def _looking(self, node: Condition, path: Path) -> LookingBack:
+        operator, event = operator_of(node), self._event
+        assert operator is not None, node
+        code, remembered = operator_code(node), self._memories[node, path]
+        return LookingBack(
+            node=node,
+            operator=operator,
+            memory=remembered.memory,
+            code=code,
+            before=event.entries.of(remembered),
+            born=self._site.born,
+            now_us=event.now_us,
+            number=event.entries.number,
+            values=(*map(self._predicates.value, code.facts), *code.constants),
         )
 
 

@@ -1,29 +1,18 @@
 """The rules that fire at an event, explained: when it is evaluated, or in a dry run."""
 
 import logging
-from collections.abc import Mapping
-from functools import partial
-from itertools import takewhile
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.explaining import NODES_MAX, Reading, predicates_at, reading
+from engine.evaluation.explanation.explaining import NODES_MAX, Reading, reading
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.stamps import stamp_of
 from engine.language.diagnostics import Entry, Refusal
 
 _log = logging.getLogger(__name__)
-
-DRY_RUN_NODES_MAX: Final = 40_000
-"""The most nodes of rules in a dry run; each takes 10 to 40 µs."""
-
-
-KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
-"""About how many bytes of what rules remember are copied before an event, to explain those that fire: 10 000
-memories that are times, or fewer with records."""
 
 
 class Firings(NamedTuple):
@@ -40,61 +29,52 @@ def evaluate_explained(
 ) -> Firings:
     """Evaluate an event that consists of JSON values, and explain what fires. Raises Refusal 1402.
 
-    Once the event is evaluated, a failure to explain it is logged: then there are no explanations.
+    A failure to explain what fires is logged: then there are no explanations.
     """
     try:
-        remembered = _remembered(detector, fields, sent)
+        foreseen = dry_run(detector, fields, timestamp_ms, sent)
         outcome = detector.submit_clean_one(fields, timestamp_ms, sent)
-        assert detector.clock_us is not None, "an event was evaluated"
-        try:
-            event = Reading(detector.clock_us, (), predicates_at(detector, fields, sent), remembered)
-            nodes = [
-                event.node(detector.live[rule.id])
-                for rule in takewhile(partial(_was_kept, detector, remembered), _first(outcome.fired))
-            ]
-        except Exception:  # noqa: BLE001 -- the event is evaluated
-            _log.exception("what fired could not be explained")
-            nodes = []
     finally:
         detector.forget_lookups()
-    return Firings(outcome.fired, tuple(outcome.messages), tuple(nodes))
-
-
-def _remembered(detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Remembered:
-    """Read what the first rules that may fire at an event remember before it, up to KEPT_BYTES_MAX."""
-    remembered = Remembered(detector.state, detector.events_seen, fields, sent).keep(())
-    left = KEPT_BYTES_MAX
-    for enabled in detector.rule_set.candidates(fields, sent):
-        for name in enabled.memories:
-            if left <= 0:
-                return remembered
-            if not remembered.has((name,)):
-                left -= remembered.keep_one(name)
-    return remembered
-
-
-def _was_kept(detector: Detector, remembered: Remembered, rule: Rule) -> bool:
-    live = detector.live[rule.id]
-    memories = requirements_of(rule.condition, live.birth).memories
-    return remembered.has(NodeName(node, path, live.birth) for node, path in memories)
+    assert outcome.fired == foreseen.rules, "what was decided is what was evaluated"
+    return Firings(outcome.fired, tuple(outcome.messages), foreseen.nodes)
 
 
 def dry_run(
-    detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
+    detector: Detector,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    sent: Mapping[str, Any],
+    *,
+    explained: bool = True,
 ) -> Firings:
     """Return which rules would fire at an event that consists of JSON values. Nothing is changed.
 
-    Raises Refusal as an evaluation does, and 1400 if there are too many rules.
+    Raises Refusal as an evaluation does. A failure to explain what would fire is logged.
     """
-    check_nodes(detector, DRY_RUN_NODES_MAX)
     with reading(detector, fields, timestamp_ms, sent) as event:
-        firing = [
-            (live.rule, node)
-            for live in detector.live.values()
-            if live.rule.enabled and not live.rule.shadow and (node := event.node(live)).verdict
-        ]
-    rules = tuple([rule for rule, _ in firing])
-    return Firings(rules, event.messages, tuple([node for _, node in firing[: len(_first(rules))]]))
+        base = stamp_of(event.now_us, 0)
+        fired = detector.rule_set.decide(fields, sent, base, event.entries.number)
+        acting = tuple([rule for rule in fired if not rule.shadow])
+        try:
+            nodes = tuple(_explained(detector, event, acting)) if explained else ()
+        except Exception:  # noqa: BLE001 -- the event can be evaluated
+            _log.exception("what fires could not be explained")
+            nodes = ()
+    return Firings(acting, event.messages, nodes)
+
+
+def _explained(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Node]:
+    """Explain the first rules, at least one, that are small enough together and remember little enough."""
+    left = NODES_MAX
+    for place, rule in enumerate(fired):
+        left -= requirements_of(rule.condition).size
+        if left < 0 and place:
+            return
+        try:
+            yield event.node(detector.live[rule.id])
+        except Refusal:
+            return
 
 
 def check_nodes(detector: Detector, nodes_max: int) -> None:
@@ -102,15 +82,3 @@ def check_nodes(detector: Detector, nodes_max: int) -> None:
     if detector.rule_set.nodes > nodes_max:
         said = f"the rules have {detector.rule_set.nodes} nodes; a dry run takes at most {nodes_max}"
         raise Refusal(Entry(1400, said))
-
-
-def _first(rules: tuple[Rule, ...]) -> list[Rule]:
-    """Return the first rules, at least one, whose conditions have no more than NODES_MAX nodes together."""
-    left = NODES_MAX
-    found: list[Rule] = []
-    for rule in rules:
-        left -= requirements_of(rule.condition).size
-        if left < 0 and found:
-            break
-        found.append(rule)
-    return found

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias, assert_never
 
-from engine.evaluation.facts.lookups import Lookup, Lookups
-from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.facts.lookups import Lookup
 from engine.evaluation.facts.shown import Shown, shown
-from engine.evaluation.facts.values import equal, key_of, split_name, value_of
+from engine.evaluation.facts.values import key_of, split_name, value_of
+from engine.evaluation.kernel.code.node_code import PredicateCode, predicate_code
+from engine.evaluation.kernel.needs import Needs
 from engine.language import condition as language
 from engine.language.condition import FactArg, LeafValue
 from engine.language.diagnostics import json_type, quoted
@@ -18,13 +19,11 @@ _TYPED_LISTS: Final = frozenset({"in", "nin", "between"})
 
 
 class Predicates:
-    """The predicates at one event. `patterns` has begun with it."""
+    """The predicates of a detector's rules at one event, with which its patterns have begun."""
 
-    def __init__(
-        self, fields: Mapping[str, Any], sent: Mapping[str, Any], lookups: Lookups, patterns: PatternWork
-    ) -> None:
-        self._fields, self._sent = fields, sent
-        self._lookups, self._patterns = lookups, patterns
+    def __init__(self, fields: Mapping[str, Any], sent: Mapping[str, Any], needs: Needs) -> None:
+        self._fields, self._sent, self._needs = fields, sent, needs
+        self._codes: dict[int, PredicateCode] = {}
         self._lookup_of: dict[str, Lookup] = {}
         """Each is kept here, because what it has cached serves all predicates about its fact."""
         self._shown: dict[str, Shown] = {}
@@ -32,8 +31,8 @@ class Predicates:
 
     def replaced(self, values: Mapping[str, Any]) -> "Predicates":
         """Return the predicates at the same event with other values of some names; None for missing."""
-        others = Predicates(self._fields, self._sent, self._lookups, self._patterns)
-        others._replaced = values
+        others = Predicates(self._fields, self._sent, self._needs)
+        others._replaced, others._codes = values, self._codes
         return others
 
     def value(self, name: str) -> Any:
@@ -49,54 +48,21 @@ class Predicates:
                 self._shown[name] = shown(value)
         return {name: self._shown[name] for name in names if name in self._shown}
 
-    # -- truths ---------------------------------------------------------------------------------------------
-
     def truth(self, predicate: Predicate) -> bool:
         """Return whether a predicate is true."""
-        match predicate:
-            case language.Leaf(fact):
-                value = self.value(fact)
-                return value is not None and self._compared(predicate, value)
-            case language.Ref(fact, _, reference):
-                value, other = self.value(fact), self.value(reference)
-                return value is not None and other is not None and self._related(predicate, value, other)
-            case language.InRelation(relation, args):
-                values = [self.value(arg.fact) if isinstance(arg, FactArg) else arg for arg in args]
-                return self._lookups.relations(self._sent).holds(relation, *values)
-            case _:
-                assert_never(predicate)
-
-    def _compared(self, leaf: language.Leaf, value: Any) -> bool:
-        constant = leaf.value
-        match leaf.op:
-            case "eq" | "neq":
-                other = list(constant) if isinstance(constant, tuple) else constant
-                return equal(value, other) is (leaf.op == "eq")
-            case "in" | "nin" if isinstance(constant, tuple):
-                # The constants are all strings or all numbers, and only a boolean equals one of another type.
-                return (type(value) is not bool and value in constant) is (leaf.op == "in")
-            case "contains":
-                return self._lookup(leaf.fact).contains(value, constant)
-            case "matches" if isinstance(constant, str):
-                return type(value) is str and self._patterns.finder(leaf.fact, constant)(value)
-            case "between" if isinstance(constant, tuple):
-                low, high = constant
-                return json_type(value) == json_type(low) and low <= value <= high
-            case _:
-                raise AssertionError(leaf)
-
-    def _related(self, ref: language.Ref, value: Any, other: Any) -> bool:
-        by_fact, by_reference = self._lookup(ref.fact), self._lookup(ref.reference)
-        if ref.op in {"eq", "neq"}:
-            nested = type(value) is list or type(value) is dict
-            same = by_fact.equals(value, other, by_reference) if nested else equal(value, other)
-            return same is (ref.op == "eq")
-        return type(other) is list and by_reference.holds(other, value, by_fact) is (ref.op == "in")
+        code = self._codes.get(id(predicate))
+        if code is None:
+            needs, relations = self._needs, self._needs.lookups.relations(self._sent)
+            code = predicate_code(predicate, needs.patterns.finder, self._lookup, relations)
+            # Equal predicates may be large, so their identity is compared. They stay as long as their rules.
+            self._codes[id(predicate)] = code
+        values = (*map(self.value, code.facts), *code.constants)
+        return code.truth(values, self._fields, self._sent)
 
     def _lookup(self, fact: str) -> Lookup:
         lookup = self._lookup_of.get(fact)
         if lookup is None:
-            lookup = self._lookup_of[fact] = self._lookups.of(fact)
+            lookup = self._lookup_of[fact] = self._needs.lookups.of(fact)
         return lookup
 
     # -- notes --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.kernel.stream import Functions, functions
-from engine.evaluation.requirements import requirements_of, size_of
+from engine.evaluation.requirements import is_temporal, requirements_of, size_of
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
@@ -90,8 +90,7 @@ class RuleSet(Needs):
         for node, path in parts.memories:
             remembered = self._histories.acquire(node, path, birth, born)
             self.uses[remembered] += 1
-            if self.uses[remembered] > 1:
-                self.nodes -= size_of(node)
+            self.nodes += (self.uses[remembered] == 1) * _size_of_memory(remembered) - size_of(node)
         memories = tuple([self._histories.of(node, path, birth) for node, path in parts.memories])
         self.need(parts)
         self.nodes += parts.size
@@ -112,11 +111,11 @@ class RuleSet(Needs):
         self._patterns -= len(parts.patterns)
         self._action_bytes -= rule.action_bytes_max
         for (node, path), remembered in zip(parts.memories, memories, strict=True):
-            if self.uses[remembered] > 1:
-                self.nodes += size_of(node)
+            self.nodes += size_of(node)
             self.uses[remembered] -= 1
             if not self.uses[remembered]:
                 del self.uses[remembered]
+                self.nodes -= _size_of_memory(remembered)
                 if self._members is not None:
                     self._members.remove_memory(remembered)
             self._histories.release(node, path, site.birth, site.born)
@@ -231,3 +230,9 @@ class RuleSet(Needs):
                 combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
             )
         return self._functions
+
+
+def _size_of_memory(remembered: Remembered) -> int:
+    """Return the number of nodes that decide an outcome, without temporal nodes inside."""
+    operands = remembered.memory.operands
+    return 1 + sum(size_of(operand) for operand in operands if not is_temporal(operand))

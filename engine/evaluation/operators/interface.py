@@ -6,9 +6,9 @@ Then the event is committed: each outcome is written.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
@@ -18,11 +18,8 @@ Found = frozenset[Any] | None
 """Triggers, of which an event meets at least one; None stands for all events."""
 
 
-class Names(Protocol):
-    """Gives the names by which code reads what an event has, and constants."""
-
-    def fact(self, name: str) -> str:
-        """Return the variable of a fact; None in it stands for a missing one."""
+class Constants(Protocol):
+    """Gives the names by which code reads constants, and the time of an event."""
 
     def constant(self, value: object) -> str:
         """Return the variable of a constant."""
@@ -30,6 +27,13 @@ class Names(Protocol):
     @property
     def now(self) -> str:
         """The variable of the event's time in microseconds."""
+
+
+class Names(Constants, Protocol):
+    """Gives also the names by which code reads what an event has."""
+
+    def fact(self, name: str) -> str:
+        """Return the variable of a fact; None in it stands for a missing one."""
 
 
 class Reading(Names, Protocol):
@@ -55,7 +59,7 @@ class Reading(Names, Protocol):
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
 
 
-class Writing(Protocol):
+class Writing(Constants, Protocol):
     """Gives the names and statements that change what a slice remembers."""
 
     @property
@@ -69,10 +73,6 @@ class Writing(Protocol):
     @property
     def stamp(self) -> str:
         """The stamp of the event."""
-
-    @property
-    def now(self) -> str:
-        """The time of the event in microseconds."""
 
     @property
     def memory(self) -> str:
@@ -119,11 +119,18 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
+    columns: ClassVar[tuple[str, ...]] = ("stamps",)
+    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `integers` or `doubles`."""
+
     idle: ClassVar[str] = "None"
     """The outcome of an event that meets none of the triggers."""
 
     begins: ClassVar[bool] = False
     """Whether an event that is `idle` writes an entry where there is none."""
+
+    lasting: ClassVar[str] = "None"
+    """The outcome with which verdicts are decided later, as long as no further event comes: what was written
+    decides them. It may name `outcome`, that of the last event."""
 
     @property
     @abstractmethod
@@ -158,9 +165,21 @@ class Memory(ABC):
         """Return the size of a record, as an estimate that depends on nothing else."""
         return 0
 
+    def length(self, entry: Any) -> int:
+        """Return how many stamps, values or sums a record has."""
+        return len(entry)
+
     def copy(self, entry: Any) -> Any:
         """Return an entry that no event changes."""
         return entry
+
+    def parts(self, entry: Any) -> tuple[Collection[Any], ...]:
+        """Return what an entry has in each of the `columns`, equally much in all."""
+        return ((entry,),)
+
+    def entry_of(self, *parts: Sequence[Any]) -> Any:
+        """Return the entry of some `parts`."""
+        return parts[0][0]
 
     def bytes_max(self, keep: int) -> int:  # noqa: ARG002 -- overridden
         """Return the most that a record can take which is cut to `keep` stamps or values."""
@@ -198,6 +217,20 @@ class MemoryOfTruth(Memory):
         return outcome, "True"
 
 
+class Settled(NamedTuple):
+    """What an explanation knows of a node at an event."""
+
+    entry: Any
+    """What the slice remembers: with this event, unless the operator is `only_past`."""
+    born: int
+    """The stamp of the last event before the rule's history began."""
+    now_us: int
+    """The time of the event."""
+    outcome: Any
+    """What the event is to the memory."""
+    verdict: bool
+
+
 NodeT = TypeVar("NodeT", bound=Condition)
 
 
@@ -206,6 +239,9 @@ class Operator(ABC, Generic[NodeT]):
 
     only_next: ClassVar[bool] = False
     """Whether an entry matters only at the next event of its slice."""
+
+    only_past: ClassVar[bool] = False
+    """Whether the current event does not matter."""
 
     cost_ns: ClassVar[int] = 60
     """About how long a node takes at an event, without its operands."""
@@ -245,3 +281,34 @@ class Operator(ABC, Generic[NodeT]):
     def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
         """Return how many stamps, values or panes of a record the node needs at most."""
         return 1
+
+    # -- explanations ---------------------------------------------------------------------------------------
+
+    def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
+        """Return the times just after which time alone may turn a verdict, in ascending order.
+
+        Later times than these cannot. The verdict is asked for at each, so there may be too many.
+        """
+        window_us = self.window_us(node)
+        return () if window_us is None else (time_of(entry) + window_us,)
+
+    def witness_us(self, node: NodeT, at: Settled) -> int | None:
+        """Return the time of the event that settles a verdict, or None if no single event does.
+
+        An event outside the window may have been forgotten already, so it is never named.
+        """
+        window_us = self.window_us(node)
+        time_us = time_of(at.entry)
+        is_inside = window_us is None or time_us >= at.now_us - window_us
+        return time_us if at.born < at.entry and is_inside else None
+
+    def since_us(self, node: NodeT, at: Settled) -> int | None:
+        """Return the time after which nothing but time may have turned a verdict; None if it is not known."""
+        return self.witness_us(node, at)
+
+    def found(self, node: NodeT, at: Settled) -> float | None:  # noqa: ARG002 -- overridden
+        """Return the number that is compared, no more of a count than the comparison needs; None without one.
+
+        Of a sum, it is an infinity or not a number if it is past the range of a double.
+        """
+        return None

@@ -4,20 +4,34 @@ Verdicts do not depend on it, so only snapshots contain it, and two detectors th
 equal dumps.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.kernel.rule_set import RuleSet
+from engine.evaluation.paths import Path
 from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
-from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.slices.histories import Histories
+from engine.language.condition import Condition
 
 
 class Counted(Protocol):
     """The parts of a Detector that count and measure."""
 
+    histories: Histories
     verdicts: Verdicts
     rule_set: RuleSet
+
+
+class MemoryTime(NamedTuple):
+    """How long a memory took, which is named by a node that reads it."""
+
+    node: Condition
+    path: Path
+    birth: int
+    time_ns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +46,13 @@ class Figures:
     """At how many of these events a rule was evaluated."""
     rule_ns: Mapping[int, float]
     """The time that a rule took at them, without its memories."""
-    memory_ns: Mapping[NodeName, float]
-    """The time that the updates of a memory took at them."""
+    memory_ns: list[MemoryTime]
+    """The time that the updates of memories took at them."""
 
 
 def figures_of(detector: Counted) -> Figures:
     """Copy the figures of a detector, between two events."""
-    samples = detector.rule_set.samples
+    samples, memory_ns = detector.rule_set.samples, detector.rule_set.memory_ns()
     return Figures(
         detector.verdicts.since,
         detector.verdicts.counts(),
@@ -46,11 +60,20 @@ def figures_of(detector: Counted) -> Figures:
         # Memories have negative numbers, which differ between activations.
         {member: times for member, times in samples.ran.items() if member > 0},
         {member: time_ns for member, time_ns in samples.time_ns.items() if member > 0},
-        detector.rule_set.memory_ns(),
+        [
+            MemoryTime(remembered.node, name.path, name.birth, memory_ns[remembered])
+            for name, remembered in (detector.histories.memories.items() if memory_ns else ())
+            if remembered in memory_ns
+        ],
     )
 
 
 def restore_figures(detector: Counted, figures: Figures) -> None:
     """Have a detector that was just loaded count on from the figures."""
     detector.verdicts.restore(figures.since, figures.fired)
-    detector.rule_set.restore_samples(figures.samples, figures.ran, figures.rule_ns, figures.memory_ns)
+    memory_ns: Any = defaultdict(float)
+    for node, path, birth, time_ns in figures.memory_ns:
+        # Nodes of one memory had several before version 11, and some of these had no rule any more.
+        with suppress(KeyError):
+            memory_ns[detector.histories.of(node, path, birth)] += time_ns
+    detector.rule_set.restore_samples(figures.samples, figures.ran, figures.rule_ns, memory_ns)

@@ -50,7 +50,8 @@ class Histories:
 
     def settle(self, now_us: int, tick: int) -> Evicted:
         """Hold the bounds after event `tick`, and count what was evicted before it had expired."""
-        if not tick % SETTLED_EVERY and self.live > SWEPT_FROM:
+        # While slices are tracked, eviction finds those that have expired.
+        if not tick % SETTLED_EVERY and self.live > SWEPT_FROM and not self.tracking:
             for path, expiry in self._expiries.items():
                 if len(self.slices[path]):
                     expiry.drop_some(now_us)
@@ -124,9 +125,7 @@ class Histories:
         slices = self.slices[path]
         slices.forget(remembered)
         if not slices.memories:
-            for shard in slices.shards:
-                for key in list(shard):
-                    slices.drop(key)
+            slices.clear()
             del self.slices[path]
             self._expiries.pop(path, None)
 

@@ -5,7 +5,7 @@ a number that `bounds` gives it, and then the entries by place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
@@ -24,8 +24,9 @@ MORE: Final = 1
 NUMBER: Final = 2
 FIRST: Final = 3
 
-SHARDS: Final = 256
-"""A dict that grows is copied in one piece, so the slices of a path are in many."""
+SHARDS: Final = 251
+"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number, so that whole
+numbers with a common factor are in all of them."""
 
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""
@@ -62,7 +63,18 @@ class Reader(NamedTuple):
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("_readers", "blank", "bucket", "commit", "has_place", "keep", "memory", "node", "place", "slices")
+    __slots__ = (
+        "_readers",
+        "blank",
+        "bucket",
+        "commit",
+        "has_place",
+        "keep",
+        "memory",
+        "node",
+        "place",
+        "slices",
+    )
 
     def __init__(
         self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool
@@ -147,7 +159,7 @@ class Slices:
         """Called with how many more bytes there are, and how many more slices."""
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
-        self.shards: list[dict[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
         self.blank: Slice = [0, {}, -1]
         """What a key without a slice reads. Only an event number that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
@@ -155,7 +167,7 @@ class Slices:
         self.root = self.blank[:]
         self.key: Hashable | None = None if path else ()
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
-        self.slice = self.root
+        self.slice = self.blank if path else self.root
         """Its slice, if there is a key; perhaps `blank`."""
         self.watched: dict[int, Remembered] = {}
         """The memories whose entries trigger something, by place, while rules are indexed."""
@@ -186,11 +198,29 @@ class Slices:
                     self.weigh(missing * PLACE_BYTES)
         return remembered
 
+    def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
+        """Give all memories the places that they had in lists of some width, before there are slices."""
+        self.memories = dict(places)
+        self.weigh(PLACE_BYTES * (width - len(self.root)))
+        for slice_ in (self.blank, self.root):
+            slice_[FIRST:] = [None] * (width - FIRST)
+        for place, remembered in places.items():
+            remembered.place, remembered.has_place = place, FIRST <= place < width
+            if remembered.has_place:
+                self.blank[place] = self.root[place] = remembered.blank
+
     def forget(self, remembered: Remembered) -> None:
-        """Undo `remember`."""
-        del self.memories[remembered.place]
-        for slice_ in self._all():
+        """Undo `remember`. Drop the slices in which nothing else is remembered; without memories, all end."""
+        for slice_ in (self.blank, self.root):
             self._leave_none(slice_, remembered)
+        for shard in self.shards:
+            for key, slice_ in list(shard.items()):
+                self._leave_none(slice_, remembered)
+                if not any(self.held_in(slice_)):
+                    self.drop(key)
+        del self.memories[remembered.place]
+        if not self.memories:
+            self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
 
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""
@@ -218,6 +248,13 @@ class Slices:
         for remembered, _ in list(self.held_in(slice_)):
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
+
+    def clear(self) -> None:
+        """Drop all slices: nothing is remembered any more."""
+        for shard in self.shards:
+            for key in list(shard):
+                self.drop(key)
+        self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
 
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""
@@ -249,6 +286,13 @@ class Slices:
         if remembered.has_place:
             return slice_[remembered.place]
         return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
+
+    def at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Slice:
+        """Return the slice of an event's keys, or `blank` if it has none."""
+        if not self.path:
+            return self.root
+        key = self.key_at(fields, sent)
+        return self.blank if key is None else self.find(key) or self.blank
 
     def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
         entry = self.entry_in(slice_, remembered)
@@ -291,6 +335,8 @@ class Slices:
 
     def meet(self) -> list[Any]:
         """Return the buckets that the entries of the event's slice trigger."""
+        if self.key is None:
+            return []
         slice_, watched = self.slice, self.watched
         more = slice_[MORE] or ()
         if len(watched) <= len(more) + len(slice_):
@@ -309,6 +355,7 @@ class Slices:
 
     def _all(self) -> Iterator[Slice]:
         yield self.blank
-        yield self.root
+        if not self.path:
+            yield self.root
         for shard in self.shards:
             yield from shard.values()

@@ -53,7 +53,7 @@ def _body(keys: int) -> bytes:
     detector.evaluate_many(
         [({"user": user(number), "failed": True}, time_of(number), None) for number in range(keys)]
     )
-    assert detector.state.live == keys
+    assert detector.histories.live == keys
     return b"".join(kept.pieces(kept.take_snapshot(detector)))
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from engine import Detector, Limits
+from engine.evaluation.slices.histories import SWEPT_FROM
 from engine.runtime.process.collector import collect_seldom
 from engine.runtime.process.large_blocks import map_large_blocks
 from tests.bench.measuring.effort import Effort
@@ -69,8 +70,8 @@ def _settled(detector: Detector, keys: int, before_bytes: int) -> tuple[int, int
     """Send events past the window until memory falls no more; give what is kept, and how many it took."""
     now_ms = time_of(keys) + WINDOW_MS + 1
     least_bytes, unchanged, events = resident_bytes(), 0, 0
-    # Pages of slots become empty one after another, so at first nothing is given back.
-    while (detector.state.live > 1 or unchanged < 3) and events <= 2 * keys:
+    # So few slices stay though they have expired. Shards shrink one after another.
+    while (detector.histories.live > SWEPT_FROM or unchanged < 3) and events <= 2 * keys:
         for _ in range(SETTLING_EVENTS):
             detector.evaluate({"user": "one", "failed": False}, now_ms, None)
         events += SETTLING_EVENTS

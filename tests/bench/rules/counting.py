@@ -326,7 +326,7 @@ def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
             fired += sum(map(bool, detector.evaluate_many(events)))
     del events
     taken_bytes = resident_bytes() - before_bytes
-    return {"taken_bytes": taken_bytes, "said_bytes": detector.state.bytes, "fired": fired}
+    return {"taken_bytes": taken_bytes, "said_bytes": detector.histories.bytes, "fired": fired}
 
 
 def measure_memory(effort: Effort) -> list[Row]:

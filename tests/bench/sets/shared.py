@@ -211,7 +211,7 @@ def keep(rules: int, keys: int) -> dict[str, float]:
     for country in COUNTRIES:
         for user in range(keys):
             detector.evaluate({"type": "", "country": country, "user": f"user{user}"}, 0)
-    return {"said_bytes": detector.state.bytes, "live": detector.state.live}
+    return {"said_bytes": detector.histories.bytes, "live": detector.histories.live}
 
 
 _MEMORY_OF = next(member for member in MEMBERS if member.name == "once within")

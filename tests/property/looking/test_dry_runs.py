@@ -12,9 +12,8 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation import firings
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
-from engine.evaluation.explanation.past.remembered import KEPT_BYTES, Remembered
-from engine.evaluation.state import joining
-from engine.evaluation.state.node_names import NodeName
+from engine.evaluation.explanation.past.entries import Before, Entries
+from engine.evaluation.slices.slices import Remembered
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
@@ -108,15 +107,10 @@ def with_many_keys(script: Sequence[Step], drawn: random.Random) -> list[Step]:
 
 
 @pytest.mark.parametrize("world", [SharedWorld, NestedWorld, RunsWorld, EndlessWorld])
-def test_the_dry_run_of_a_batch_has_few_of_the_keys_and_knows_what_they_share(
-    world: type[SharedWorld],
-    examples: Callable[..., Iterator[random.Random]],
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_dry_run_of_a_batch_needs_only_the_keys_of_the_batch(
+    world: type[SharedWorld], examples: Callable[..., Iterator[random.Random]]
 ) -> None:
-    """Memories of different births that are compared slot by slot are compared in the slots of the copy."""
     for drawn in examples(20, world.__name__):
-        monkeypatch.setattr(joining, "COMPARED_EVERY_US", drawn.choice((0, 300_000)))
-        monkeypatch.setattr(joining, "COMPARED_AT_ONCE", drawn.choice((1, 64)))
         script = with_many_keys(world(drawn.choice).script(steps_max=60), drawn)
         with in_mode("indexed"):
             pair = Pair()
@@ -124,26 +118,6 @@ def test_the_dry_run_of_a_batch_has_few_of_the_keys_and_knows_what_they_share(
                 if drawn.random() < 0.4:
                     batch_told_as_evaluated(pair.engine, script[place:])
                 pair.apply(step)
-
-
-def test_the_dry_run_of_a_batch_fires_what_the_batch_does_among_more_than_a_thousand_nodes() -> None:
-    detector = Detector()
-    detector.add_rule("many nodes", " or ".join(f"x == {number}" for number in range(1_100)))
-    detector.add_rule("old", "per k once p == 1")
-    detector.submit_clean([({"k": key, "p": 1}, 1_000, None) for key in range(100)])
-    young = detector.add_rule("young", "per k once p == 1")
-    detector.submit_clean([({"k": key, "p": 1}, 1_000, None) for key in range(100) if key != 90])
-    for seconds in (12, 23, 34):
-        detector.evaluate({"k": 1}, 1_000 * seconds)
-    [waiting] = detector.rule_set.joins.waiting
-    assert waiting.same == 90, "both are known to be the same for the keys before"
-    events = [({"k": 90}, 50_000, None)] * 2
-    foretold = detector.fork(events).submit_clean(events).fired
-    fired = detector.submit_clean(events).fired
-    assert [[rule.id for rule in rules] for rules in foretold] == [
-        [rule.id for rule in rules] for rules in fired
-    ]
-    assert young not in {rule.id for rules in fired for rule in rules}
 
 
 def test_dry_runs_meet_rules_that_fire(seed: int) -> None:
@@ -158,7 +132,7 @@ def test_dry_runs_meet_rules_that_fire(seed: int) -> None:
     pytest.fail(f"{met}")
 
 
-def test_an_explained_evaluation_reads_what_the_rules_that_may_fire_remember_and_nothing_else(
+def test_an_explained_evaluation_reads_what_the_rules_that_fire_remember_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     detector = Detector()
@@ -167,24 +141,38 @@ def test_an_explained_evaluation_reads_what_the_rules_that_may_fire_remember_and
         detector.add_rule("rule", f'user == "u{number}" and {action}')
     for _ in range(2):
         detector.submit_clean([({"user": f"u{number}", "a": number}, 0, None) for number in range(20)])
-    read = 0
-    keep_one = Remembered.keep_one
+    read = []
+    plain = Entries.of
 
-    def counted(remembered: Remembered, name: NodeName) -> int:
-        nonlocal read
-        read += 1
-        return keep_one(remembered, name)
+    def counted(entries: Entries, remembered: Remembered) -> Before:
+        read.append(remembered)
+        return plain(entries, remembered)
 
-    monkeypatch.setattr(Remembered, "keep_one", counted)
+    monkeypatch.setattr(Entries, "of", counted)
     fired = evaluate_explained(detector, {"user": "u7", "a": 7}, 1, {})
-    assert (len(fired.rules), len(fired.nodes), read) == (1, 1, 1)
+    assert (len(fired.rules), len(fired.nodes), len(read)) == (1, 1, 1)
     assert fired.nodes[0].nodes[1].nodes[0].found == 2
 
 
-def test_a_rule_that_remembers_too_much_has_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_fire_have_nodes_up_to_a_bound_and_the_first_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     detector = Detector()
     for number in range(3):
         detector.add_rule("rule", f"count(a == {number}) >= 0")
-    monkeypatch.setattr(firings, "KEPT_BYTES_MAX", 2 * KEPT_BYTES)
-    fired = evaluate_explained(detector, {"a": 1}, 1, {})
-    assert (len(fired.rules), len(fired.nodes)) == (3, 2)
+    for nodes_max, explained in ((1, 1), (3, 1), (4, 2), (6, 3)):
+        monkeypatch.setattr(firings, "NODES_MAX", nodes_max)
+        fired = evaluate_explained(detector, {"a": 1}, 1, {})
+        assert (len(fired.rules), len(fired.nodes)) == (3, explained)
+
+
+def test_an_event_is_evaluated_though_it_cannot_be_explained(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    detector = Detector()
+    detector.add_rule("rule", "count(a == 1) >= 2")
+    monkeypatch.setattr(firings, "requirements_of", lambda _: 1 / 0)
+    for count, fires in enumerate((0, 1), 1):
+        fired = evaluate_explained(detector, {"a": 1}, 1, {})
+        assert (len(fired.rules), fired.nodes, detector.events_seen) == (fires, (), count)
+    assert "what fires could not be explained" in caplog.text

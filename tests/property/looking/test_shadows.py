@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine import Condition, Detector
-from engine.evaluation.times import FOREVER
 from engine.evaluation.rule_book.shadows import lookback_us
+from engine.evaluation.times import FOREVER
 from engine.language.condition import Count, Keyed, Not, OnceWithin, SinceWithin, Sum
 from tests.differential.modes import MODES, in_mode
 from tests.differential.shadows import ShadowPair
@@ -38,8 +38,8 @@ def play(world: str, drawn: random.Random) -> Counter[str]:
     pair.compare_counts()
     for rule_id in list(pair.reference.rules):
         pair.engine.remove_rule(rule_id)
-    state, shadows = pair.engine.state, pair.engine.shadows
-    assert (state.stores, state.joined, state.users, state.views) == ({}, {}, {}, {})
+    histories, shadows = pair.engine.histories, pair.engine.shadows
+    assert (histories.memories, histories.slices, histories.bytes, histories.live) == ({}, {}, 0, 0)
     assert not shadows
     assert not shadows.comparisons
     return pair.met

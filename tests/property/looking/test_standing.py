@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal
-from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.explanation.between_events import true_keys as true_keys_module
 from engine.evaluation.explanation.between_events.holdings import KeyPlace
 from engine.evaluation.explanation.between_events.standing import standing, standing_node
 from engine.evaluation.explanation.between_events.true_keys import true_keys
+from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import requirements_of
-from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.language import condition as terms
 from engine.language.condition import Condition
 from tests.differential.comparison import Pair
@@ -141,7 +140,7 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
     sent = {name[1:]: value for name, value in key.items() if name[0] == "$"}
     paths = {path for _, path in requirements_of(live.rule.condition, live.birth).memories}
     return not key or any(
-        engine.state.tables[path].slot_at(key, sent) != NO_SLOT
+        engine.histories.slices[path].find(engine.histories.slices[path].key_at(key, sent)) is not None
         for path in paths
         if {*map(fact_of, path)} == {*key}
     )
@@ -151,7 +150,7 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
 def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
     mode: str, examples: Callable[..., Iterator[random.Random]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(true_keys_module, "SLOTS_AT_ONCE", 3)
+    monkeypatch.setattr(true_keys_module, "SLICES_AT_ONCE", 3)
     monkeypatch.setattr(true_keys_module, "NODES_AT_ONCE", 4)
     met = Counter[str]()
     for drawn in examples(10, mode, until=lambda: met["keys"] > 20 < met["several"]):

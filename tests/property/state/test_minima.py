@@ -4,8 +4,8 @@ import random
 from array import array
 from collections.abc import Callable, Iterator
 
-from engine.evaluation.times import FOREVER
 from engine.evaluation.slices.bounds.minima import Minima
+from engine.evaluation.times import FOREVER
 
 LENGTHS = (1, 127, 129, 2_048, 2_049, 33_000, 70_000)
 """One part, the parts of one entry, and up to three levels of entries."""
@@ -22,11 +22,6 @@ def test_the_least_of_many_numbers_is_the_least(
             highest = drawn.choice((3, 1_000, 10**15))
             for place in drawn.choices(range(len(numbers)), k=drawn.choice((0, 1, 40))):
                 _change(numbers, minima, drawn, place, highest)
-            if drawn.random() < 0.2:
-                first = drawn.randrange(len(numbers))
-                last = min(len(numbers), first + drawn.choice((1, 128, 300)))
-                numbers[first:last] = array("q", [drawn.randrange(highest) for _ in range(first, last)])
-                minima.look(first, last)
             least = min(numbers)
             expected = (FOREVER, -1) if least == FOREVER else (least, numbers.index(least))
             assert minima.least() == expected
@@ -40,7 +35,8 @@ def _grow_longer(numbers: "array[int]", minima: Minima, drawn: random.Random, lo
     if more > 0:
         first = len(numbers)
         numbers.extend(drawn.randrange(10**15) for _ in range(more))
-        minima.look(first, len(numbers))
+        for place in range(first, len(numbers)):
+            minima.changed(place)
 
 
 def _change(numbers: "array[int]", minima: Minima, drawn: random.Random, place: int, highest: int) -> None:
@@ -49,3 +45,13 @@ def _change(numbers: "array[int]", minima: Minima, drawn: random.Random, place: 
     numbers[place] = drawn.choice((drawn.randrange(highest), before, before + (before < FOREVER), FOREVER))
     if numbers[place] < before or drawn.random() < 0.5:
         minima.changed(place)
+
+
+def test_of_equal_numbers_the_first_is_found_whichever_became_so_last() -> None:
+    numbers = array("q", [5, 5, 3])
+    minima = Minima(numbers)
+    for place in (2, 1, 0):
+        minima.changed(place)
+    numbers[0] = 3
+    minima.changed(0)
+    assert minima.least() == (3, 0)

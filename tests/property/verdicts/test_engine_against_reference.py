@@ -14,6 +14,7 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
+from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 EXAMPLES = settings.default.max_examples
@@ -38,6 +39,10 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (BecomingIndexedWorld, 10, {"steps_max": 18}),
         (ManyRulesWorld, 5, {"steps_max": 30}),
         (RangesWorld, 20, {}),
+        (SharedWorld, 40, {}),
+        (NestedWorld, 40, {}),
+        (RunsWorld, 40, {}),
+        (EndlessWorld, 40, {}),
     ],
     ids=[
         "deep conditions",
@@ -48,6 +53,10 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "becoming indexed",
         "many rules",
         "ranges",
+        "shared histories",
+        "shared histories of histories",
+        "shared runs",
+        "shared counts without a window",
     ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(

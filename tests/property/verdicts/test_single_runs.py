@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch.indexing.member_rows import MemberRows
+from engine.evaluation.kernel.indexing.members import Members
 from tests.differential.feeding import answers, in_batches
 from tests.differential.modes import in_mode
 from tests.worlds.many_rules import ManyRulesWorld
@@ -23,9 +23,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
     """Count the runs of each member at each event."""
     counted: Counter[tuple[int, int]] = Counter()
     wrapped: dict[Any, Any] = {}
-    compile_row = MemberRows._row
+    compile_row = Members._row
 
-    def row(self: MemberRows, member: int, known: Any, *, selected: bool = False) -> Any:
+    def row(self: Members, member: int, known: Any, *, selected: bool = False) -> Any:
         made = compile_row(self, member, known, selected=selected)
         width = len(made.rest) + 1
 
@@ -37,7 +37,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
 
         return made._replace(observe=wrapped.setdefault(made.observe, observe))
 
-    monkeypatch.setattr(MemberRows, "_row", row)
+    monkeypatch.setattr(Members, "_row", row)
     return counted
 
 
@@ -50,7 +50,7 @@ def test_no_event_runs_a_member_twice(
     examples: Callable[..., Iterator[random.Random]],
 ) -> None:
     ran = 0
-    modes = ("indexed", "indexed, tidied at every event", "becoming indexed")
+    modes = ("indexed", "indexed, swept at every event", "becoming indexed")
     for number, drawn in enumerate(examples(10, until=lambda: ran)):
         script = world(drawn.choice).script()
         with in_mode(modes[number % len(modes)]):

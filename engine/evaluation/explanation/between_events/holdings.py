@@ -59,7 +59,7 @@ def _counted_since(detector: Detector) -> dict[str, Any]:
 
 
 class KeyPlace(NamedTuple):
-    """Where reading the keys continues: the number of a path and of a shard of its slices."""
+    """Where reading the keys continues: the number of a path, and of a shard of its slices or a key in it."""
 
     path: int = 0
     slot: int = 0

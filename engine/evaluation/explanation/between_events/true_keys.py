@@ -1,26 +1,36 @@
 """The keys for which a rule is true now: whose standing verdict is true."""
 
+from collections.abc import Hashable
+from heapq import nsmallest
+from operator import itemgetter
 from typing import Any, Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.holdings import (
-    SLOTS_AT_ONCE,
+    SLICES_AT_ONCE,
     KeyPlace,
     SeenKey,
     fits,
     is_known,
-    key_at,
+    key_of,
+    seen_key,
 )
 from engine.evaluation.explanation.between_events.standing import keys_of, standing_node
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
-from engine.evaluation.state.storage.columns import ColumnTable
-from engine.evaluation.state.storage.pages import NO_SLOT
+from engine.evaluation.slices.slices import SHARDS, Slices
 from engine.language.diagnostics import Entry, Refusal, quoted
 
 NODES_AT_ONCE: Final = 200
 """About the most nodes that are explained in one call, which takes some milliseconds."""
+
+RANK_BITS: Final = 48
+"""A slot is the number of a shard and, in so many bits, the rank of a key in it. Two keys hardly ever share
+one; a shard has thousands of keys."""
+
+_RANKS: Final = (1 << RANK_BITS) - 1
+_END: Final = SHARDS << RANK_BITS
 
 
 def true_keys(
@@ -46,22 +56,42 @@ def true_keys(
         raise Refusal(Entry(1400, f"the keys for which the rule is true cannot be listed: {said}"))
     if place.path >= len(paths):
         return [], None
-    tables = [detector.state.tables[path] for path in paths[: place.path + 1]]
-    table = tables.pop()
-    left = max(1, NODES_AT_ONCE // requirements_of(live.rule.condition).size)
+    slices = [detector.histories.slices[path] for path in paths[: place.path + 1]]
+    own = slices.pop()
     found: list[SeenKey] = []
-    slot = place.slot
-    last = min(len(table.keys), slot + SLOTS_AT_ONCE)
-    while slot < last and left and len(found) < limit:
-        if is_known(table, slot) and fits(table, slot, prefix):
-            key = key_at(table, slot)
-            if not any(_has(other, key) for other in tables):
-                left -= 1
-                if standing_node(detector, live, key).verdict:
-                    found.append(SeenKey(table.seen[slot], place.path, key, table.held[slot]))
-        slot += 1
-    after = KeyPlace(place.path, slot) if slot < len(table.keys) else KeyPlace(place.path + 1)
+    left = max(1, NODES_AT_ONCE // requirements_of(live.rule.condition).size)
+    slot, read = place.slot, 0
+    while slot < _END and read < SLICES_AT_ONCE and left and len(found) < limit:
+        read += len(own.shards[slot >> RANK_BITS])
+        following = _following(own, slot, prefix, left)
+        next_shard = (slot >> RANK_BITS) + 1 << RANK_BITS
+        slot = next_shard if len(following) < left else following[-1][0] + 1
+        for at, key in following:
+            if len(found) == limit:
+                slot = at
+                break
+            left -= 1
+            values = key_of(own, key)
+            if any(_has(other, values) for other in slices):
+                continue
+            if standing_node(detector, live, values).verdict:
+                found.append(seen_key(own, place.path, key))
+    after = KeyPlace(place.path, slot) if slot < _END else KeyPlace(place.path + 1)
     return found, after if after.path < len(paths) else None
+
+
+def _following(slices: Slices, slot: int, prefix: str, count: int) -> list[tuple[int, Hashable]]:
+    """Return the next keys of a shard from a slot on, each with its own slot.
+
+    Keys have an order of their own: those that come or go do not move others between two calls.
+    """
+    shard = slot >> RANK_BITS
+    slots = [
+        (shard << RANK_BITS | hash(repr(key)) & _RANKS, key)
+        for key in slices.shards[shard]
+        if is_known(slices, key) and fits(slices, key, prefix)
+    ]
+    return nsmallest(count, [one for one in slots if one[0] >= slot], key=itemgetter(0))
 
 
 def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:
@@ -71,6 +101,6 @@ def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:
     return [path for path in paths if {*map(fact_of, path)} == set(names)]
 
 
-def _has(table: ColumnTable, key: dict[str, Any]) -> bool:
+def _has(slices: Slices, key: dict[str, Any]) -> bool:
     sent = {name[1:]: value for name, value in key.items() if name.startswith("$")}
-    return table.slot_at(key, sent) != NO_SLOT
+    return slices.find(slices.key_at(key, sent)) is not None

@@ -1,1 +1,1 @@
-"""The past as an event finds it: what temporal nodes remember, and until when their verdicts stay."""
+"""The past as an event finds it: what it makes of nodes that look back, and until when."""

@@ -24,11 +24,6 @@ class Future(NamedTuple):
         return self.flips[0] if self.flips else None
 
 
-def settled_until(verdict: bool, time_us: int) -> Future:
-    """Return a verdict that changes once, just after a time. No event comes after LATEST_US."""
-    return Future(verdict, (time_us,) if time_us < LATEST_US else ())
-
-
 def negated(inner: Future) -> Future:
     """Return the future of `not`."""
     return Future(not inner.verdict, inner.flips)

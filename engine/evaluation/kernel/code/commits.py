@@ -21,11 +21,21 @@ class _Commit(Entry):
     outcome = "outcome"
     now = "(base >> NUMBER_BITS)"
 
+    def __init__(self, remembered: Remembered) -> None:
+        admit = "slices.begin()" if remembered.slices.path else ""
+        super().__init__(remembered, slice_="slice", place="place", blank="blank", admit=admit)
+        self.constants: list[object] = []
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+        self.constants.append(value)
+        return f"c{len(self.constants) - 1}"
+
 
 def committing(remembered: Remembered) -> Any:
     """Return the function that writes an outcome of a memory: (outcome, base, tick)."""
-    slices = remembered.slices
-    admit = "slices.begin()" if slices.path else ""
-    to = _Commit(remembered, slice_="slice", place="place", blank="blank", admit=admit)
+    slices, to = remembered.slices, _Commit(remembered)
+    lines = indented(remembered.memory.write(to), 2)
     given = {"slices": slices, "blank": slices.blank, "place": remembered.place, "remembered": remembered}
-    return function(_COMMIT.format(lines=indented(remembered.memory.write(to), 2)), given.items())
+    numbered = [(f"c{number}", value) for number, value in enumerate(to.constants)]
+    return function(_COMMIT.format(lines=lines), [*given.items(), *numbered])

@@ -44,6 +44,9 @@ _SHARED: Final[dict[str, Any]] = {
     "slice_key_of": slice_key_of,
 }
 
+SOURCES_MAX: Final = 256
+"""The most sources that are kept, with their code."""
+
 _numbers: Final = count(1)
 
 
@@ -68,10 +71,12 @@ def function(source: str, given: Iterable[tuple[str, Any]]) -> Any:
     return made["bind"](*values)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=SOURCES_MAX)
 def _compiled(source: str) -> CodeType:
     """Compile a source once. Tracebacks and profilers find its lines in `linecache`."""
-    name = f"<rules {next(_numbers)}>"
+    number = next(_numbers)
+    name = f"<rules {number}>"
+    linecache.cache.pop(f"<rules {number - SOURCES_MAX}>", None)
     # Without a time, `linecache.checkcache` keeps the lines.
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     return compile(source, name, "exec")

@@ -45,7 +45,10 @@ class _Access(Access):
 
 
 class RowCode(ConditionCode):
-    """The code of one member, at events of which something may be known."""
+    """The code of one member, at events of which something may be known.
+
+    `slices` are those of the paths under which it has memories.
+    """
 
     finds_relations = False
 
@@ -53,7 +56,7 @@ class RowCode(ConditionCode):
         self, slices: Mapping[Path, Slices], finder: Finder, lookup_of: LookupOf, known: Known | None
     ) -> None:
         super().__init__(EverythingRepeats(), finder, lookup_of)
-        self._all_slices, self._fact_known = slices, known
+        self._own_slices, self._fact_known = slices, known
 
     def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
         """Return the expression for the truth of a condition; `True` or `False` if it is known."""
@@ -84,7 +87,7 @@ class RowCode(ConditionCode):
 
     def _keyed(self, node: language.Keyed, site: Site, outer: Path) -> str:
         path = (*outer, step_of(node, site.birth))
-        if path in self._all_slices:
+        if path in self._own_slices:
             number = self.number_of(path)
             return f"(k{number} is not None and {self.truth(node.inner, site, path)})"
         fact = self.fact(fact_of(path[-1]))
@@ -97,7 +100,7 @@ class RowCode(ConditionCode):
     def number_of(self, path: Path) -> int:
         """Return the number of a path with memories."""
         number = self._paths.setdefault(path, len(self._paths))
-        self._slices[number] = self._all_slices[path]
+        self._slices[number] = self._own_slices[path]
         return number
 
     def _access(self, remembered: Remembered, site: Site, path: Path) -> Access:

@@ -10,6 +10,8 @@ from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.selection.known import Known
 from engine.evaluation.kernel.selection.row import Row
 from engine.evaluation.kernel.site import Site
+from engine.evaluation.paths import Path
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
 from engine.language.condition import Condition
@@ -35,7 +37,7 @@ class Rows:
 
     def rule(self, condition: Condition, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a rule, which fires where its condition is true."""
-        code = self._code(known)
+        code = self._code((path for _, path in requirements_of(condition, site.birth).memories), known)
         tests, first = [], 0
         for test in code.conjuncts(condition, site):
             tests.append(test)
@@ -44,17 +46,21 @@ class Rows:
 
     def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a memory, which puts its outcome into `outcomes`."""
-        code = self._code(known)
+        path, memory = remembered.slices.path, remembered.memory
+        inside = [requirements_of(operand, site.birth, path).memories for operand in memory.operands]
+        code = self._code([path, *(each for memories in inside for _, each in memories)], known)
         outcome = code.outcome(remembered, site)
         own = code.shared_constant(remembered)
-        test, kept = remembered.memory.notable(outcome)
-        if remembered.slices.path:
+        test, kept = memory.notable(outcome)
+        if path:
             # Its operands are true or false only where the event belongs to a slice.
-            test = f"k{code.number_of(remembered.slices.path)} is not None and {test}"
+            test = f"k{code.number_of(path)} is not None and {test}"
         return self._row(code, [test], code.constants_made, f"outcomes[{own}] = {kept}", selected=selected)
 
-    def _code(self, known: Known | None) -> RowCode:
-        return RowCode(self._histories.slices, self._needs.patterns.finder, self._needs.lookups.of, known)
+    def _code(self, paths: Iterable[Path], known: Known | None) -> RowCode:
+        """Return the code of a member with memories under some paths: only those will stay as long as it."""
+        slices = {path: self._histories.slices[path] for path in paths}
+        return RowCode(slices, self._needs.patterns.finder, self._needs.lookups.of, known)
 
     def _row(self, code: RowCode, tests: list[str], first: int, action: str, *, selected: bool) -> Row:
         count = code.constants_made

@@ -1,21 +1,13 @@
 """`count`: how many events there were at which a condition was true."""
 
-import operator
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from engine.evaluation.operators.interface import (
-    Found,
-    Memory,
-    MemoryOfTruth,
-    Operator,
-    Reading,
-    Triggers,
-    Writing,
-)
+from engine.evaluation.operators.counting.comparison import Counting, compared
+from engine.evaluation.operators.interface import Memory, MemoryOfTruth, Reading, Writing
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.paths import Path
 from engine.language.condition import Count
 from engine.language.forms import Content, call_of_condition
 
@@ -54,6 +46,12 @@ class Stamps(MemoryOfTruth):
     def copy(self, entry: list[int]) -> list[int]:
         return entry[:]
 
+    def parts(self, entry: list[int]) -> tuple[Collection[int]]:
+        return (entry,)
+
+    def entry_of(self, *parts: Sequence[int]) -> list[int]:
+        return list(parts[0])
+
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + STEP_BYTES * (keep + max(SPARE_MIN, keep >> 2) >> 3)
 
@@ -73,7 +71,7 @@ class Stamps(MemoryOfTruth):
         is_addition=True,
     )
 )
-class CountOperator(Operator[Count]):
+class CountOperator(Counting[Count]):
     """Compares how many stamps are inside the window, the current event included, with a constant.
 
     There are at least n if the n-th latest is inside.
@@ -97,49 +95,8 @@ class CountOperator(Operator[Count]):
 
         return compared(node.op, node.value, reached)
 
-    def true_at(self, node: Count, triggers: Triggers, path: Path) -> Found:
-        return some_counted(node.op, node.value, self.memory(node), triggers, path)
+    def nth_latest(self, entry: list[int], n: int) -> int | None:
+        return entry[-n] if len(entry) >= n else None
 
-    def window_us(self, node: Count) -> int | None:
-        return node.window_us
-
-    def keep(self, node: Count) -> int:
-        return needed(node.op, node.value)
-
-
-def some_counted(op: str, value: float, memory: Memory, triggers: Triggers, path: Path) -> Found:
-    """Return triggers for the events at which a comparison is true, if it is not true of nothing."""
-    if COMPARED[op](0, value):
-        return None
-    return triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
-
-
-COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-    "eq": operator.eq,
-    "neq": operator.ne,
-}
-
-
-def needed(op: str, value: int) -> int:
-    """Return how many of the latest decide a comparison: n tell if there are n, n + 1 if there are more."""
-    return max(1, value if op in ("gte", "lt") else value + 1)
-
-
-def compared(op: str, value: int, reached: Any) -> str:
-    """Return the comparison of a number; `reached(n)` gives the expression that it is at least n."""
-    match op:
-        case "gte":
-            return f"{reached(value)}"
-        case "gt":
-            return f"{reached(value + 1)}"
-        case "lt":
-            return f"not {reached(value)}"
-        case "lte":
-            return f"not {reached(value + 1)}"
-        case _:
-            exactly = f"({reached(value)} and not {reached(value + 1)})"
-            return exactly if op == "eq" else f"not {exactly}"
+    def number_since(self, entry: list[int], first: int) -> int:
+        return len(entry) - bisect_left(entry, first)

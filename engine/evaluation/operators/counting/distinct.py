@@ -1,13 +1,13 @@
 """`distinct`: how many different values a fact had."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from engine.evaluation.key_sizes import KEY_BYTES_MAX, key_bytes
-from engine.evaluation.operators.counting.count import compared, needed, some_counted
-from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.counting.comparison import Counting, compared
+from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
@@ -29,6 +29,7 @@ class Values(Memory):
     """
 
     is_record = True
+    columns = ("keys", "stamps")
     fact: str
     where: Condition | None
 
@@ -64,6 +65,12 @@ class Values(Memory):
 
     def copy(self, entry: dict[Any, int]) -> dict[Any, int]:
         return entry.copy()
+
+    def parts(self, entry: dict[Any, int]) -> tuple[Collection[Any], ...]:
+        return entry.keys(), entry.values()
+
+    def entry_of(self, *parts: Sequence[Any]) -> dict[Any, int]:
+        return dict(zip(*parts, strict=True))
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + (VALUE_BYTES + KEY_BYTES_MAX) * keep
@@ -105,7 +112,7 @@ def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int |
         ),
     )
 )
-class DistinctOperator(Operator[Distinct]):
+class DistinctOperator(Counting[Distinct]):
     """Compares how many values have a stamp inside the window, that of the current event included.
 
     There are at least n if the n-th latest is inside.
@@ -130,11 +137,8 @@ class DistinctOperator(Operator[Distinct]):
 
         return compared(node.op, node.value, reached)
 
-    def true_at(self, node: Distinct, triggers: Triggers, path: Path) -> Found:
-        return some_counted(node.op, node.value, self.memory(node), triggers, path)
+    def nth_latest(self, entry: dict[Any, int], n: int) -> int | None:
+        return nth_latest(entry, n, None)
 
-    def window_us(self, node: Distinct) -> int | None:
-        return node.window_us
-
-    def keep(self, node: Distinct) -> int:
-        return needed(node.op, node.value)
+    def number_since(self, entry: dict[Any, int], first: int) -> int:
+        return sum(map(first.__le__, entry.values())) if entry else 0

@@ -41,6 +41,21 @@ class PaneSums:
         self.partial: tuple[int, float, int] | None = None
         """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
 
+    def panes(self) -> list[tuple[int, float, int]]:
+        """Return all panes with their sums and counts, oldest first."""
+        return [*(self.older or ()), (self.pane, self.sum, self.count)]
+
+    @classmethod
+    def of(cls, panes: Iterable[tuple[int, float, int]]) -> "PaneSums":
+        """Return the sums that have these panes."""
+        *older, (pane, added, count) = panes
+        sums = cls(pane, added)
+        sums.count = count
+        if older:
+            sums.older = older
+        sums.before, sums.number = _together(older, count)
+        return sums
+
     def copy(self) -> "PaneSums":
         """Return a copy that shares nothing that changes."""
         copied = PaneSums(self.pane, 0.0)

@@ -1,9 +1,10 @@
 """`sum` and `avg`: the sum and the mean of a fact, kept by panes of time, so that they take little memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from engine.evaluation.operators.counting.count import some_counted
+from engine.evaluation.operators.counting.comparison import Comparing, some_counted
 from engine.evaluation.operators.counting.pane_sums import (
     PANE_BYTES,
     PANES,
@@ -13,7 +14,16 @@ from engine.evaluation.operators.counting.pane_sums import (
     pane_us,
     total,
 )
-from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.interface import (
+    Constants,
+    Found,
+    Memory,
+    Names,
+    Reading,
+    Settled,
+    Triggers,
+    Writing,
+)
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import LATEST
@@ -32,6 +42,7 @@ class Panes(Memory):
 
     is_record = True
     splits = False
+    columns = ("integers", "doubles", "integers")
     fact: str
     where: Condition | None
     window_us: int | None
@@ -56,17 +67,27 @@ class Panes(Memory):
         # The oldest pane counts whole.
         return (entry.pane + 1) * pane_us(window_us) - 1 + window_us
 
+    def length(self, entry: PaneSums) -> int:
+        return 1 + len(entry.older or ())
+
     def bytes_of(self, entry: PaneSums) -> int:
         return RECORD_BYTES + PANE_BYTES * len(entry.older or ())
 
     def copy(self, entry: PaneSums) -> PaneSums:
         return entry.copy()
 
+    def parts(self, entry: PaneSums) -> tuple[Collection[Any], ...]:
+        panes, sums, counts = zip(*entry.panes(), strict=True)
+        return panes, sums, counts
+
+    def entry_of(self, *parts: Sequence[Any]) -> PaneSums:
+        return PaneSums.of(zip(*parts, strict=True))
+
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + PANE_BYTES * keep
 
     def write(self, to: Writing) -> list[str]:
-        pane, oldest = places(self.window_us, to.now)
+        pane, oldest = places(self.window_us, to)
         more = f"more := entry.add({pane}, {to.outcome}, {oldest})"
         return [
             f"if {to.outcome} is not None:",
@@ -77,12 +98,12 @@ class Panes(Memory):
         ]
 
 
-def places(window_us: int | None, now: str) -> tuple[str, str]:
+def places(window_us: int | None, names: Constants) -> tuple[str, str]:
     """Return the expressions for the pane of an event, and for the oldest pane that counts."""
     if window_us is None:
         return "0", "0"
-    width_us = pane_us(window_us)
-    return f"{now} // {width_us}", f"({now} - {window_us}) // {width_us}"
+    width_us = names.constant(pane_us(window_us))
+    return f"{names.now} // {width_us}", f"({names.now} - {names.constant(window_us)}) // {width_us}"
 
 
 @evaluates(
@@ -95,19 +116,20 @@ def places(window_us: int | None, now: str) -> tuple[str, str]:
         counted=Counted(frozenset({"a number"}), "only numbers count, so that the sum is always 0"),
     )
 )
-class SumOperator(Operator[Sum | Avg]):
+class SumOperator(Comparing[Sum | Avg]):
     """Compares the sum with a number, or with a fact of the event times a number."""
 
     cost_ns = 350
     calls = (PaneSums, mean, total)
-    found = "total"
+    function: ClassVar[str] = "total"
+    """The name of the function that gives the number from a record."""
 
     def memory(self, node: Sum | Avg) -> Memory:
         return Panes(node.fact, node.where, node.window_us)
 
     def verdict(self, node: Sum | Avg, read: Reading) -> str:
-        pane, oldest = places(node.window_us, read.now)
-        found = f"{self.found}({read.entry}, {pane}, {read.outcome}, {oldest})"
+        pane, oldest = places(node.window_us, read)
+        found = f"{self.function}({read.entry}, {pane}, {read.outcome}, {oldest})"
         tests = []
         if isinstance(node.value, ScaledFact):
             factor = read.constant(float(node.value.factor))
@@ -115,7 +137,7 @@ class SumOperator(Operator[Sum | Avg]):
             limit = "limit"
         else:
             limit = read.constant(node.value)
-        if self.found == "mean":
+        if self.function == "mean":
             tests.append(f"(found := {found}) is not None")
             found = "found"
         return " and ".join([*tests, f"{found} {COMPARISONS[node.op]} {limit}"])
@@ -124,16 +146,30 @@ class SumOperator(Operator[Sum | Avg]):
         memory = self.memory(node)
         if isinstance(node.value, ScaledFact):
             limited = triggers.present(node.value.fact)
-            if self.found != "mean":
+            if self.function != "mean":
                 return limited
             counted = triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
             return triggers.best([limited, counted])
-        if self.found == "mean":
+        if self.function == "mean":
             return triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
         return some_counted(node.op, node.value, memory, triggers, path)
 
-    def window_us(self, node: Sum | Avg) -> int | None:
-        return node.window_us
+    def turns_us(self, node: Sum | Avg, entry: PaneSums) -> Iterable[int]:
+        """Return when each pane leaves the window."""
+        window_us = node.window_us
+        if window_us is None or not entry:
+            return []
+        width_us = pane_us(window_us)
+        panes = [*[pane for pane, _, _ in entry.older or ()], entry.pane]
+        return [(pane + 1) * width_us - 1 + window_us for pane in panes]
+
+    def since_us(self, node: Sum | Avg, at: Settled) -> int | None:
+        # It is not known when the last number came, nor what the fact was.
+        unknown = node.window_us is None or isinstance(node.value, ScaledFact)
+        return None if unknown else super().since_us(node, at)
+
+    def found(self, node: Sum | Avg, at: Settled) -> float | None:
+        return total(at.entry, 0, None, _oldest(node, at.now_us))
 
     def lookback_us(self, node: Sum | Avg) -> int | None:
         # The oldest pane counts whole.
@@ -160,4 +196,12 @@ class SumOperator(Operator[Sum | Avg]):
 class AvgOperator(SumOperator):
     """The same for the mean; false where no event counts."""
 
-    found = "mean"
+    function = "mean"
+
+    def found(self, node: Sum | Avg, at: Settled) -> float | None:
+        return mean(at.entry, 0, None, _oldest(node, at.now_us))
+
+
+def _oldest(node: Sum | Avg, now_us: int) -> int:
+    """Return the oldest pane that counts."""
+    return 0 if node.window_us is None else (now_us - node.window_us) // pane_us(node.window_us)

@@ -1,5 +1,6 @@
 """`historically` and `historically for`: a condition was true at every event, or for at least a while."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,14 +10,50 @@ from engine.evaluation.operators.interface import (
     MemoryOfTruth,
     Operator,
     Reading,
+    Settled,
     Triggers,
     Writing,
 )
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import latest_failure
 from engine.evaluation.paths import Path
+from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
 from engine.language.forms import prefix, prefix_for
+
+
+@evaluates(
+    prefix(Historically, "historically"),
+    prefix_for(
+        HistoricallyFor,
+        "historically",
+        text="Inner was true at every event within the window; with `strong`, since an event at least that "
+        "old.",
+    ),
+)
+class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
+    """Not false now, and no counterexample is remembered inside the window."""
+
+    def for_node(self, node: Historically | HistoricallyFor) -> Operator[Any]:
+        return _STRONG if isinstance(node, HistoricallyFor) and node.boundary == "strong" else self
+
+    def memory(self, node: Historically | HistoricallyFor) -> Memory:
+        return latest_failure(node.inner)
+
+    def verdict(self, node: Historically | HistoricallyFor, read: Reading) -> str:
+        window_us = self.window_us(node)
+        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
+        return f"not ({read.outcome} or {read.born} < {read.entry}{inside})"
+
+    def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(node.inner, path)
+
+    def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        held = triggers.holding(self.memory(node), path)
+        return triggers.union([held, triggers.false(node.inner, path)])
+
+    def window_us(self, node: Historically | HistoricallyFor) -> int | None:
+        return node.window_us if isinstance(node, HistoricallyFor) else None
 
 
 @dataclass(frozen=True)
@@ -29,6 +66,7 @@ class Run(MemoryOfTruth):
     splits = False
     idle = "True"
     begins = True
+    lasting = "outcome"
 
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
         return triggers.false(self.inner, path)
@@ -64,39 +102,12 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
         # A longer run satisfies the window too. For one without length, no run matters.
         return None if node.window_us else -1
 
+    def turns_us(self, node: HistoricallyFor, entry: int) -> Iterable[int]:
+        return (time_of(entry) + node.window_us - 1,)
+
+    def witness_us(self, node: HistoricallyFor, at: Settled) -> int | None:
+        # The event that broke the run, or began it.
+        return time_of(at.entry) if at.outcome and node.window_us else at.now_us
+
 
 _STRONG: Final = HistoricallyForStrongOperator()
-
-
-@evaluates(
-    prefix(Historically, "historically"),
-    prefix_for(
-        HistoricallyFor,
-        "historically",
-        text="Inner was true at every event within the window; with `strong`, since an event at least that "
-        "old.",
-    ),
-)
-class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
-    """Not false now, and no counterexample is remembered inside the window."""
-
-    def for_node(self, node: Historically | HistoricallyFor) -> Operator[Any]:
-        return _STRONG if isinstance(node, HistoricallyFor) and node.boundary == "strong" else self
-
-    def memory(self, node: Historically | HistoricallyFor) -> Memory:
-        return latest_failure(node.inner)
-
-    def verdict(self, node: Historically | HistoricallyFor, read: Reading) -> str:
-        window_us = self.window_us(node)
-        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
-        return f"not ({read.outcome} or {read.born} < {read.entry}{inside})"
-
-    def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
-        return triggers.true(node.inner, path)
-
-    def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
-        held = triggers.holding(self.memory(node), path)
-        return triggers.union([held, triggers.false(node.inner, path)])
-
-    def window_us(self, node: Historically | HistoricallyFor) -> int | None:
-        return node.window_us if isinstance(node, HistoricallyFor) else None

@@ -1,9 +1,10 @@
 """`previous`: a condition was true at the event directly before the current one."""
 
-from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Settled, Triggers
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
+from engine.evaluation.stamps import time_of
 from engine.language.condition import Previous
 from engine.language.forms import prefix
 
@@ -13,6 +14,7 @@ class PreviousOperator(Operator[Previous]):
     """The latest event at which inner was true is the last event of the slice."""
 
     only_next = True
+    only_past = True
 
     def memory(self, node: Previous) -> Memory:
         return Latest(node.inner)
@@ -25,3 +27,6 @@ class PreviousOperator(Operator[Previous]):
 
     def window_us(self, node: Previous) -> int | None:  # noqa: ARG002 -- the same
         return None
+
+    def witness_us(self, node: Previous, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+        return time_of(at.entry) if at.verdict else None

@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import Found, Memory, Names, Operator, Reading, Triggers, Writing
+from engine.evaluation.operators.interface import (
+    Found,
+    Memory,
+    Names,
+    Operator,
+    Reading,
+    Settled,
+    Triggers,
+    Writing,
+)
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
@@ -71,3 +80,6 @@ class SinceOperator(Operator[Since | SinceWithin]):
 
     def window_us(self, node: Since | SinceWithin) -> int | None:
         return node.window_us if isinstance(node, SinceWithin) else None
+
+    def witness_us(self, node: Since | SinceWithin, at: Settled) -> int | None:
+        return at.now_us if at.outcome is False else super().witness_us(node, at)

@@ -10,14 +10,15 @@ from typing import Final, NamedTuple, Protocol
 
 from engine.evaluation.paths import Path
 from engine.evaluation.slices.bounds.tracked import Tracked
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import Slices
 
 NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)
 """Tracking starts above the first share of a bound, and ends at the second."""
 
-SHARDS_AT_ONCE: Final = 2
-"""Each `hold` begins to track this many shards of each path."""
+TRACKED_AT_ONCE: Final = 256
+"""Each `hold` begins to track about this many slices of each path: with one event in a row, all are tracked
+before the bound is reached."""
 
 DROPPED_AT_ONCE: Final = 256
 """Each `hold` drops at most this many slices, in about a millisecond. An event seldom needs more than a few,
@@ -51,20 +52,23 @@ class Eviction:
         self._tracked: dict[Path, Tracked] = {}
 
     def hold(self, now_us: int) -> Evicted:
-        """Drop slices until the bounds hold, not too many at once, and count those that had not expired."""
+        """Drop what has expired and, until the bounds hold, more; not too much at once.
+
+        Count the slices that had not expired. As long as no bound is near, nothing is dropped.
+        """
         bounded = self._bounded
         if not bounded.tracking:
             if not self._reached(NEAR_SHARE):
                 return Evicted(0, 0)
             bounded.tracking = True
-        self._track(SHARDS if self._passed() else SHARDS_AT_ONCE)
+        self._track(self._bounded.live if self._passed() else TRACKED_AT_ONCE)
         by_number = by_bytes = 0
         for _ in range(DROPPED_AT_ONCE):
-            passed = self._passed()
-            if not passed:
-                break
             until_us, _, number, tracked = min(self._firsts(expiring=True), key=_in_order)
             if until_us >= now_us:
+                passed = self._passed()
+                if not passed:
+                    break
                 _, _, number, tracked = min(self._firsts(expiring=False), key=_in_order)
                 by_number += passed == "number"
                 by_bytes += passed == "bytes"
@@ -93,7 +97,7 @@ class Eviction:
         many = whole * bounded.live > part * bounded.live_max
         return many or whole * bounded.keyed_bytes > part * bounded.bytes_max
 
-    def _track(self, shards: int) -> None:
+    def _track(self, count: int) -> None:
         for path, slices in self._bounded.slices.items():
             if not path:
                 continue
@@ -102,7 +106,7 @@ class Eviction:
             if slices.touched:
                 self._tracked[path].update(dict.fromkeys(slices.touched))
                 slices.touched.clear()
-            self._tracked[path].take_in(shards)
+            self._tracked[path].take_in(count)
 
     def _firsts(self, *, expiring: bool) -> Iterable[tuple[int, tuple[str, ...], int, Tracked]]:
         for tracked in self._tracked.values():

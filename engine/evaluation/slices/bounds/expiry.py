@@ -1,19 +1,25 @@
 """Drops what has expired, a few slices at a time, so that no event waits long."""
 
 from collections.abc import Hashable
+from sys import getsizeof
 from typing import Final
 
 from engine.evaluation.slices.slices import SHARDS, Slices
 
 LOOKED_AT: Final = 128
-"""How many slices are looked at in a row, if the first of them has expired, or at every fourth call.
+"""How many slices are looked at in a row, if the first of them has expired, or at every sixteenth call.
 
-At one call for 32 events, that is one slice an event at least: more than events can add for ever.
+There is a call for 32 events. Where every event adds a slice that expires, half of the slices have expired:
+then four are looked at for each event.
 """
 
-_EVERY: Final = 4
+_EVERY: Final = 16
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
+
+_SPARSE_BYTES: Final = 250
+"""A dict takes less than half of this for each entry, unless it has had many more. It never shrinks by itself.
+"""
 
 
 class Expiry:
@@ -22,19 +28,27 @@ class Expiry:
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
         self._keys: list[Hashable] = []
-        self._visited = self._calls = 0
+        self._place = self._calls = 0
 
     def drop_some(self, now_us: int) -> None:
         """Drop those of the next slices that have expired, and expired entries of the others."""
         self._calls += 1
         if not self._keys:
-            self._visited += 1
-            self._keys = list(self._slices.shards[self._visited * _SHARD_STEP % SHARDS])
+            self._shrink()
+            self._place = (self._place + _SHARD_STEP) % SHARDS
+            # The oldest come last, and are looked at first.
+            self._keys = list(reversed(self._slices.shards[self._place]))
         keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
         if self._calls % _EVERY and keys and not self._drop_expired(keys.pop(), now_us):
             return
         for key in keys:
             self._drop_expired(key, now_us)
+
+    def _shrink(self) -> None:
+        """Give back the room of the entries that the shard has lost."""
+        shard = self._slices.shards[self._place]
+        if getsizeof(shard) > _SPARSE_BYTES * (len(shard) + 1):
+            self._slices.shards[self._place] = dict(shard)
 
     def _drop_expired(self, key: Hashable, now_us: int) -> bool:
         """Drop the slice of a key if it has expired, and tell whether it has."""

@@ -49,13 +49,6 @@ class Minima:
         elif at == place and value != least:
             self._look(part)
 
-    def look(self, first: int, until: int) -> None:
-        """Update the entries for a range of numbers, any of which may have changed."""
-        parts = range(first >> PART_BITS, (until + _PART - 1) >> PART_BITS)
-        self._reach(parts.stop)
-        for part in parts:
-            self._look(part)
-
     def least(self) -> tuple[int, int]:
         """Return the minimum and the first place that has it; FOREVER and -1 if there is no number."""
         while self._least != _NONE and self._values[self._least[1]] != self._least[0]:

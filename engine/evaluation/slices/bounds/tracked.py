@@ -26,13 +26,15 @@ class Tracked:
         self._shards = 0
         """How many shards are tracked."""
 
-    def take_in(self, shards: int) -> None:
-        """Track more shards."""
-        for shard in self._slices.shards[self._shards : self._shards + shards]:
+    def take_in(self, count: int) -> None:
+        """Track more shards, until this many slices more are tracked, or all are."""
+        while self._shards < SHARDS and count > 0:
+            shard = self._slices.shards[self._shards]
+            self._shards += 1
+            count -= len(shard)
             for key, slice_ in shard.items():
                 slice_[NUMBER] = -1
                 self._update(key)
-        self._shards = min(SHARDS, self._shards + shards)
 
     def update(self, keys: Iterable[Hashable]) -> None:
         """Update the slices of keys that events have touched."""

@@ -42,7 +42,8 @@ def evaluate_explained_body(detector: Detector, body: bytes) -> Answer:
 
 def dry_run_body(detector: Detector, body: bytes, *, explained: bool) -> Done:
     """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
-    firings = dry_run(detector, *event_in(decode_evaluate(body, detector.limits)))
+    event = event_in(decode_evaluate(body, detector.limits))
+    firings = dry_run(detector, *event, explained=explained)
     return _answer(firings, explained=explained)
 
 

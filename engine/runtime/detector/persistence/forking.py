@@ -22,7 +22,10 @@ def make_fork(folder: Path, source: DetectorSnapshot, files: Files) -> None:
     each other by priority. Raises StorageError; what is then in the folder belongs to no detector.
     """
     captured = source.detector
-    rules = ((dataclasses.replace(rule, id=secrets.token_hex(16)), birth) for rule, birth in captured.rules)
+    rules = (
+        dataclasses.replace(live, rule=dataclasses.replace(live.rule, id=secrets.token_hex(16)))
+        for live in captured.rules
+    )
     renamed = list(paced(rules, time.monotonic, time.sleep))
     fork = DetectorSnapshot(source.limits, dataclasses.replace(captured, rules=renamed))
     body = paced(pieces(fork), time.monotonic, time.sleep)

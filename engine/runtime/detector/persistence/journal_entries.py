@@ -14,9 +14,8 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
-from engine.evaluation.persistence.packing import condition_bytes
-from engine.evaluation.persistence.saved import stored_condition
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import decode_batch, decode_evaluate, event_in, events_in
 from engine.evaluation.wire.lines import decode_lines

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from engine.evaluation.dispatch.weighing import weight_of
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.kernel.costs import estimate_of
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from tests.api.caller import Caller
@@ -264,11 +263,9 @@ async def test_a_parse_estimates_what_a_rule_costs(caller: Caller) -> None:
         "per user (count(a == 1) within 1m >= 5 and once b == 1) and previous c == 1 and sum(x) within 1m > 3"
     )
     estimate = (await caller("POST", "/api/conditions/parse", {"condition": text})).result["estimate"]
-    condition = parse(text, DEFAULT_LIMITS)
-    weight = weight_of(condition, 0, requirements_of(condition, 0).memories)
-    assert estimate["event_ns"] == round(weight.fused_ns) > 100
+    assert estimate["event_ns"] == estimate_of(parse(text, DEFAULT_LIMITS)).event_ns > 100
     memories = {tuple(one["per"]): one["entries_max"] for one in estimate["memories"]}
-    assert memories == {("user",): 6, (): 257}
+    assert memories == {("user",): 6, (): 259}
 
 
 async def test_an_id_may_be_percent_encoded(caller: Caller) -> None:

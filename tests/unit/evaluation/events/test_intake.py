@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from engine import BatchRefused, Detector, Limits, Refusal
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.events.intake import Intake, as_object
-from tests.differential import fused
 from tests.differential.feeding import submitted
+from tests.differential.modes import index_from
 
 NOON = datetime(2024, 3, 4, 12, tzinfo=UTC)
 NOON_MS = 1_709_553_600_000
@@ -84,9 +83,9 @@ def shown(value: object) -> str:
     return re.sub(r" object at 0x[0-9a-f]+", "", repr(value))
 
 
-@pytest.fixture(params=[0, 32], ids=["indexed", "fused"])
+@pytest.fixture(params=[0, 1 << 62], ids=["indexed", "fused"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
+    index_from(monkeypatch, request.param)
     made = Detector()
     made.add_rule("equal", "x == 1.5 or x == 2 or x == true or x == 'a' or $x == 2")
     made.add_rule("within", "x contains 2 or x.y == 2 or x.y contains 2")

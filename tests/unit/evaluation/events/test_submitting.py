@@ -10,8 +10,8 @@ from engine import Detector, Limits, Refusal
 from engine.evaluation.events import frames
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation.explaining import explain
-from engine.evaluation.times import FOREVER
 from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.times import FOREVER
 from engine.language.diagnostics import Entry
 from tests.differential.modes import in_mode
 
@@ -140,11 +140,11 @@ def test_keys_that_are_forgotten_are_counted_and_told(limits: Limits, said: str)
     assert detector.keys_evicted == 0
     told = [detector.submit({"k": key, "a": 1}, key).messages for key in range(4)]
     assert told == [[], [], *[[Entry(2002, said)]] * 2]
-    assert detector.keys_evicted == 4 - detector.state.live == 2
+    assert detector.keys_evicted == 4 - detector.histories.live == 2
     outcomes = detector.submit_clean([({"k": key, "a": 1}, key, None) for key in range(4, 9)])
     assert outcomes.messages == {place: [Entry(2002, said)] for place in range(5)}
     detector.evaluate({"k": 9, "a": 1}, 9)
-    assert detector.keys_evicted == 10 - detector.state.live
+    assert detector.keys_evicted == 10 - detector.histories.live
 
 
 def test_an_event_may_come_late_while_there_is_a_clock() -> None:

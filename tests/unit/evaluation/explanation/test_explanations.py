@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining, firings, trimming
+from engine.evaluation.explanation import explaining, trimming
+from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
-from engine.evaluation.explanation.past import remembered
-from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
+from engine.evaluation.explanation.past import entries
 from engine.evaluation.explanation.turning import why_not
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
@@ -33,59 +32,6 @@ def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None 
     detector.add_rule("rule", text)
     (explained,) = explain(detector, fields, timestamp_ms, sent).rules
     return explained.node
-
-
-# -- how verdicts change with time ------------------------------------------------------------------------
-
-
-def future_and_verdicts(drawn: random.Random, depth: int) -> tuple[Future, list[bool]]:
-    """Give a random future, and its verdicts at the times from 0, worked out one by one."""
-    times = range(10)
-    if not depth:
-        verdict, last = drawn.random() < 0.5, drawn.choice(times)
-        return settled_until(verdict, last), [verdict is (time <= last) for time in times]
-    members = [future_and_verdicts(drawn, depth - 1) for _ in range(drawn.choice((1, 2, 3)))]
-    futures, verdicts = (
-        [future for future, _ in members],
-        list(zip(*(each for _, each in members), strict=True)),
-    )
-    match drawn.choice("aon"):
-        case "a":
-            return every(futures), list(map(all, verdicts))
-        case "o":
-            return some(futures), list(map(any, verdicts))
-        case _:
-            return negated(futures[0]), [not each[0] for each in verdicts]
-
-
-def test_a_future_flips_exactly_where_its_verdict_does(seed: int) -> None:
-    drawn = random.Random(seed)
-    most = 0
-    for _ in range(3_000):
-        future, verdicts = future_and_verdicts(drawn, drawn.choice((1, 2, 3)))
-        assert future.verdict is verdicts[0]
-        # A flip at the last time shows in a time after it.
-        flips = [
-            time for time, (one, next_one) in enumerate(itertools.pairwise(verdicts)) if one is not next_one
-        ]
-        assert [time for time in future.flips if time < len(verdicts) - 1] == flips
-        most = max(most, len(flips))
-    assert most > 2
-
-
-def test_no_verdict_changes_after_the_latest_time_of_an_event() -> None:
-    assert settled_until(True, LATEST_US - 1).until_us == LATEST_US - 1
-    assert settled_until(True, LATEST_US).until_us is None
-    assert node_of("once within 1e300 a == 1", {"a": 1}).until_us is None
-
-
-def test_a_verdict_can_return_and_the_first_change_counts() -> None:
-    detector = Detector()
-    detector.add_rule("rule", "once within 5s a == 1 or not once within 9s a == 1")
-    detector.evaluate({"a": 1}, 0)
-    (explained,) = explain(detector, {}, 1_000).rules
-    assert explained.node.future.flips == (5_000_000, 9_000_000)
-    assert (explained.verdict, explained.node.until_us) == (True, 5_000_000)
 
 
 # -- values and notes ---------------------------------------------------------------------------------------
@@ -396,15 +342,16 @@ def test_nodes_of_one_rule_are_left_out_where_the_answer_is_full(monkeypatch: py
 
 
 def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert firings.KEPT_BYTES_MAX // 8 < remembered.ENTRIES_MAX, "no evaluation is refused for what is kept"
     detector = Detector()
     for op in (">=", ">"):
         detector.add_rule("rule", f"count(a == 1) {op} 5")
     for _ in range(5):
         detector.evaluate({"a": 1}, 0)
-    monkeypatch.setattr(remembered, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(entries, "ENTRIES_MAX", 10)
     assert len(explain(detector, {"a": 1}, 0).rules) == 2
-    monkeypatch.setattr(remembered, "ENTRIES_MAX", 9)
+    monkeypatch.setattr(entries, "ENTRIES_MAX", 9)
+    fires = dry_run(detector, {"a": 1}, 0, {})
+    assert (len(fires.rules), len(fires.nodes)) == (2, 1)
     with pytest.raises(Refusal, match="more than 9 times and values") as refused:
         explain(detector, {"a": 1}, 0)
     assert refused.value.code == 1400
@@ -460,5 +407,5 @@ def test_the_page_about_inspecting_names_the_bounds() -> None:
     mebibytes = explanations.BYTES_MAX / 2**20
     assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words
     nodes = f"{DRY_BATCH_NODES_MAX:,}".replace(",", " ")
-    assert f"The batch is refused if the rules have more than {nodes} nodes." in words
+    assert f"The batch is refused with 1400 if the rules have more than {nodes} nodes." in words
     assert f"A page has at most `limit` entries (default {PAGE})." in words

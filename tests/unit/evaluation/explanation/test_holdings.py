@@ -8,8 +8,6 @@ import msgspec
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.explanation.between_events import holdings
 from engine.evaluation.explanation.between_events.holdings import (
     FIRST,
@@ -20,9 +18,12 @@ from engine.evaluation.explanation.between_events.holdings import (
     seen_keys,
 )
 from engine.evaluation.explanation.between_events.standing import standing
+from engine.evaluation.kernel import rule_set
+from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.rule_book import verdicts
-from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES
+from engine.evaluation.slices.slices import FIRST as FIRST_PLACE
+from engine.evaluation.slices.slices import PLACE_BYTES, SLICE_BYTES
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body
@@ -40,8 +41,8 @@ def all_seen(detector: Detector, prefix: str, before: tuple[int, int], limit: in
     found: list[SeenKey] = []
     place: KeyPlace | None = KeyPlace()
     while place is not None:
-        read, place = seen_keys(detector.state, prefix, before, limit, place)
-        assert len(read) <= holdings.SLOTS_AT_ONCE
+        read, place = seen_keys(detector.histories, prefix, before, limit, place)
+        assert len(read) <= limit
         found += read
     return sorted(found, key=lambda one: (-one.event, one.path))[:limit]
 
@@ -51,11 +52,11 @@ def submit(detector: Detector, *events: tuple[dict[str, Any], float]) -> None:
     detector.forget_lookups()
 
 
-@pytest.mark.parametrize("slots", [1, 7, 8_192])
+@pytest.mark.parametrize("slices", [1, 7, 8_192])
 def test_keys_come_page_by_page_those_seen_last_first(
-    slots: int, seed: int, monkeypatch: pytest.MonkeyPatch
+    slices: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holdings, "SLOTS_AT_ONCE", slots)
+    monkeypatch.setattr(holdings, "SLICES_AT_ONCE", slices)
     drawn = random.Random(seed)
     detector = Detector()
     detector.add_rule("r", "per user (once a == 1) and per ip (once a == 1) and per user per ip once a == 1")
@@ -93,8 +94,8 @@ def test_reading_the_keys_ends_with_the_last_path_and_finds_a_prefix_in_any_part
     detector.add_rule("r", "per user per ip once a == 1")
     submit(detector, ({"user": "ada", "ip": "x" * 40, "a": 1}, 0))
     for prefix, count in (("", 1), ("ad", 1), ("b", 0), ("xx", 1)):
-        found, place = seen_keys(detector.state, prefix, FIRST, 9, KeyPlace())
-        assert (len(found), place) == (count, None if len(detector.state.tables) == 1 else KeyPlace(1))
+        found, place = seen_keys(detector.histories, prefix, FIRST, 9, KeyPlace())
+        assert (len(found), place) == (count, None if len(detector.histories.slices) == 1 else KeyPlace(1))
 
 
 def test_a_rule_and_its_memory_tell_since_when_and_whether_it_is_in_shadow() -> None:
@@ -129,7 +130,7 @@ def test_a_dropped_key_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "b"])
-def test_the_slot_of_a_dropped_key_is_not_listed(prefix: str) -> None:
+def test_a_key_whose_only_memory_was_dropped_is_not_listed(prefix: str) -> None:
     detector = Detector()
     rule = detector.add_rule("r", "per user once a == 1")
     submit(detector, ({"user": "ada", "a": 1}, 0))
@@ -169,7 +170,7 @@ def test_memories_tell_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
                 "per": ["user"],
                 "since_event": 0,
                 "entries": 2,
-                "bytes": 2 * ENTRY_BYTES,
+                "bytes": 2 * PLACE_BYTES,
                 "uses": 3,
                 "ruleIds": ids[:2],
             }
@@ -178,7 +179,7 @@ def test_memories_tell_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     (second,) = ask(detector, about="nodes", limit=2, after=after_of("1"))["nodes"]
     assert (second["text"], second["per"], second["entries"]) == ("previous b == 2", [], 1)
-    assert (second["ruleIds"], second["bytes"]) == ([other], 0)
+    assert (second["ruleIds"], second["bytes"]) == ([other], PLACE_BYTES)
     assert ask(detector, about="nodes", after=(2, 0)) == {"nodes": []}
 
 
@@ -205,7 +206,7 @@ def test_rules_tell_how_often_they_were_true(at_once: int, monkeypatch: pytest.M
 
 
 def test_rules_tell_what_they_cost_at_sampled_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", lambda *_, **__: True)
+    monkeypatch.setattr(rule_set, "INDEXED_FROM", 0)
     monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 2)
     detector = Detector()
     for number in range(4):
@@ -329,16 +330,25 @@ def test_what_memories_and_keys_take_is_all_that_a_detector_holds(seed: int) -> 
         }
         submit(detector, (fields, at))
     for loaded in (detector, Detector.load(detector.dump(), Detector.STATE_VERSION)):
-        nodes = ask(loaded, about="nodes")["nodes"]
-        (table,) = loaded.state.tables.values()
-        keys_bytes = sum(SLOT_BYTES + key_bytes(key) for key in table.keys if key is not None)
-        assert sum(node["bytes"] for node in nodes) + keys_bytes == loaded.state.bytes
-        assert all(node["bytes"] > 0 for node in nodes)
+        told = [node["bytes"] for node in ask(loaded, about="nodes")["nodes"]]
+        assert sum(told) + beside_entries(loaded) == loaded.histories.bytes
+        assert min(told) > 0
     detector.remove_rule(rule)
-    assert (
-        sum(node["bytes"] for node in ask(detector, about="nodes")["nodes"]) + keys_bytes
-        == detector.state.bytes
-    )
+    told = [node["bytes"] for node in ask(detector, about="nodes")["nodes"]]
+    assert sum(told) + beside_entries(detector) == detector.histories.bytes
+
+
+def beside_entries(detector: Detector) -> int:
+    """Give the bytes of all slices, keys and places in which nothing is remembered."""
+    bytes_ = 0
+    for slices in detector.histories.slices.values():
+        every = [*(item for shard in slices.shards for item in shard.items()), ((), slices.root)]
+        for key, slice_ in every:
+            places = len(slice_) - FIRST_PLACE - sum(one.has_place for one, _ in slices.held_in(slice_))
+            bytes_ += PLACE_BYTES * places + (
+                SLICE_BYTES + key_bytes(key) if slice_ is not slices.root else 0
+            )
+    return bytes_
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from engine.evaluation.dispatch import rule_set
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.explanation.timelines import (
     BURST_S,
     EVENTS_KEPT,
@@ -18,8 +18,8 @@ from engine.evaluation.explanation.timelines import (
 from engine.evaluation.wire.inspecting.timelines import timeline as answered
 from engine.language.diagnostics import Refusal
 from tests import reference
-from tests.differential import fused
 from tests.differential.feeding import submitted
+from tests.differential.modes import in_mode
 
 CONDITIONS = [
     "once within 3s a == 1",
@@ -74,20 +74,18 @@ def slice_of(history: list[reference.Event], keys: tuple[Any, ...]) -> list[refe
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("many", [False, True], ids=["one by one", "in a batch"])
 @pytest.mark.parametrize("mode", ["fused", "indexed"])
-def test_a_timeline_says_what_the_reference_says(
-    condition: str, many: bool, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0 if mode == "indexed" else 9))
-    detector = Detector()
-    for number in range(3):
-        detector.add_rule(f"other {number}", f"kind == {number} and once b == 1")
-    rule_id = detector.add_rule("watched", condition)
-    timeline = Timelines(detector, Clock()).look(rule_id, {})
-    assert len(timeline.rows) == condition.count("once") + sum(
-        condition.count(word) for word in ("previous", "since", "earlier", "count(", "historically")
-    )
-    events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
-    outcomes = submitted(detector, events) if many else [detector.submit(*event) for event in events]
+def test_a_timeline_says_what_the_reference_says(condition: str, many: bool, mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        for number in range(3):
+            detector.add_rule(f"other {number}", f"kind == {number} and once b == 1")
+        rule_id = detector.add_rule("watched", condition)
+        timeline = Timelines(detector, Clock()).look(rule_id, {})
+        assert len(timeline.rows) == condition.count("once") + sum(
+            condition.count(word) for word in ("previous", "since", "earlier", "count(", "historically")
+        )
+        events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
+        outcomes = submitted(detector, events) if many else [detector.submit(*event) for event in events]
     history: list[reference.Event] = []
     for (fields, time_ms, _), outcome, moment in zip(events, outcomes, timeline.moments, strict=True):
         history.append(reference.Event(time_ms * 1000, fields, {}))

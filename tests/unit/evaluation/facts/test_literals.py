@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.facts import lookups
 from engine.evaluation.facts.lookups import SEARCHED_APART_MAX, Lookup, Lookups
 from engine.patterns.sets import WEIGHT_MAX
-from tests.differential import fused
+from tests.differential.modes import index_from
 
 MANY = [f"word{number:02}" for number in range(40)]
 LONG = "word07, word31 and word5 " * 500
@@ -155,7 +154,7 @@ def test_nothing_is_kept_of_a_fact_whose_literals_are_gone() -> None:
 
 
 def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     detector = Detector()
     kept = detector.add_rule("kept", 'x contains "ab"')
     ids = [detector.add_rule("gone", f'x contains "{number}" and y contains "ab"') for number in range(20)]

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.facts import lookups, values
 from engine.evaluation.facts.lookups import WALKED_MAX, Lookups
 from engine.evaluation.facts.values import canonical
-from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.slices.slices import Slices
 from engine.evaluation.wire.events import Done, evaluate_batch_body
-from tests.differential import fused
 from tests.differential.feeding import submitted
+from tests.differential.modes import index_from
 from tests.reference_values import among, equal
 
 SCALARS: tuple[Any, ...] = (
@@ -60,9 +59,9 @@ def _shown(value: Any) -> str:
 FILLING: list[Any] = [f"x{number}" for number in range(WALKED_MAX)]
 
 
-@pytest.fixture(params=[0, 32], ids=["indexed", "fused"])
+@pytest.fixture(params=[0, 1 << 62], ids=["indexed", "fused"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
+    index_from(monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("left", [*SCALARS, *NESTED], ids=_shown)
@@ -251,10 +250,10 @@ def test_what_is_forgotten_may_change() -> None:
 
 
 def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     rules = [f'tags contains "{number} "' for number in range(500)]
     detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
-    index = detector.rule_set._members._index
+    index = detector.rule_set._members.index
     for value, names in [
         (["7 ", "8 ", "of no rule"], ['tags contains "7 "', 'tags contains "8 "']),
         (
@@ -276,7 +275,7 @@ def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch:
 def test_a_literal_and_a_pattern_of_one_spelling_both_trigger_their_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     detector = _detector(iter(['x == "a" or x matches "a" or x contains "a"', 'x == "b" or x contains "b"']))
     assert [len(detector.evaluate({"x": x}, 0)) for x in ("a", "ba", ["a"], "abc", "c")] == [1, 2, 1, 2, 0]
 
@@ -295,15 +294,14 @@ def test_keys_of_several_numbers_cannot_be_made_to_share_a_hash() -> None:
     pairs = [(1, 2), (0.5, 2), (10**30, -(10**30)), (True, 2), ("1", "2"), (1e-9, -0.25), (3.0, 1e300)]
     for a, b in pairs:
         detector.evaluate({"a": a, "b": b, "c": 1, "x": 1}, 0)
-    restored = Detector.load(detector.dump(), Detector.STATE_VERSION)
-    for one in (detector, restored):
-        keys = [key for table in one.state.tables.values() for key in table.keys]
-        assert len(keys) == 2 * len(pairs)
-        assert not any(type(part) in (int, float) for key in keys for part in key)
-        for a, b in [*pairs, (1.0, 2.0), (3, 10**300)]:
-            expected = 0 if b == 10**300 else 2
-            assert len(one.evaluate({"a": a, "b": b, "c": 1.0}, 0)) == expected, (a, b)
-            assert one.evaluate({"a": b, "b": a, "c": 1}, 0) == [], (a, b)
+    every = detector.histories.slices.values()
+    keys: list[Any] = [key for slices in every for shard in slices.shards for key in shard]
+    assert len(keys) == 2 * len(pairs)
+    assert not any(type(part) in (int, float) for key in keys for part in key)
+    for a, b in [*pairs, (1.0, 2.0), (3, 10**300)]:
+        expected = 0 if b == 10**300 else 2
+        assert len(detector.evaluate({"a": a, "b": b, "c": 1.0}, 0)) == expected, (a, b)
+        assert detector.evaluate({"a": b, "b": a, "c": 1}, 0) == [], (a, b)
 
 
 def test_a_batch_of_refused_events_is_read_through_once() -> None:
@@ -350,15 +348,15 @@ def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> No
 
 @pytest.mark.parametrize("paths", [5, 500])
 def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    index_from(monkeypatch, 0)
     entered: list[tuple[str, ...]] = []
-    real = KeyTable.enter
+    real = Slices.enter
 
-    def counted(self: KeyTable, *event: Any) -> None:
+    def counted(self: Slices, *event: Any) -> None:
         entered.append(self.path)
         real(self, *event)
 
-    monkeypatch.setattr(KeyTable, "enter", counted)
+    monkeypatch.setattr(Slices, "enter", counted)
     detector = _detector(f"per k{number % 400} per k{number} once x == 1" for number in range(paths))
     assert len(detector.evaluate({"k3": "a", "x": 1}, 0)) == 1
     entered.clear()

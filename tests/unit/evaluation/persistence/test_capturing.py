@@ -5,13 +5,13 @@ import sys
 from array import array
 
 import pytest
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.state.storage import columns
 
 from engine import Detector, Limits
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.persistence import packing
 from engine.evaluation.persistence.capturing import _at, capture
 from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked, packed
-from engine.evaluation.state.storage import columns
 from tests.differential import fused
 
 CONDITIONS = (

@@ -1,9 +1,9 @@
 """A detector that is saved and loaded between any two events goes on as if it never had been."""
 
 import pytest
+from engine.evaluation.state.storage import columns
 
 from engine import Detector
-from engine.evaluation.state.storage import columns
 from tests.differential.modes import MODES, in_mode
 
 P, NOT_P, Q, P_AND_Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}, {"k": 1, "p": 1, "q": 1}

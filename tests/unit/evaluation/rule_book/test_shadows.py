@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
-from engine.evaluation.times import FOREVER
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_EACH, EXAMPLES_MAX, lookback_us
+from engine.evaluation.times import FOREVER
 from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.language.text.parser import parse
 

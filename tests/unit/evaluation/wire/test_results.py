@@ -7,19 +7,18 @@ import msgpack
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from engine.evaluation.wire.lines import evaluate_lines
-from tests.differential import fused
+from tests.differential.modes import index_from
 
 NAME = "n" * 200
 RULES = 20
 
 
-@pytest.fixture(params=[0, 32], ids=["indexed", "fused"])
+@pytest.fixture(params=[0, 1 << 62], ids=["indexed", "fused"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
     """Twenty rules, of which all fire where `x` is 1."""
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
+    index_from(monkeypatch, request.param)
     made = Detector(limits=Limits(answer_bytes_max=100_000))
     for number in range(RULES):
         made.add_rule(f"{NAME} {number}", "x == 1")

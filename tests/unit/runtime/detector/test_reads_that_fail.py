@@ -163,7 +163,7 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
         raise Planted
 
     monkeypatch.setattr("engine.evaluation.explanation.timelines.explain_clean", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.differences.Remembered", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.differences.Entries", fail)
     monkeypatch.setattr("engine.evaluation.explanation.differences.Reading", fail)
     for time_s in (3, 4, 70):
         events = [ops.evaluate(body(time_s, user=user, a=1, b=5)) for user in ("ada", "bob")]

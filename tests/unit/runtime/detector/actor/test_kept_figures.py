@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.explanation.between_events.holdings import overview
+from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.wire.inspecting.states import StateAsked
@@ -16,6 +15,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector import active_detector
 from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.persistence import detector_snapshot
+from tests.differential.modes import index_from
 from tests.unit.runtime.detector.actor.requests import ONE, add, answer, event
 
 
@@ -82,7 +82,7 @@ def test_a_snapshot_without_figures_says_since_when_they_are_counted(make, monke
 
 def indexed(monkeypatch: pytest.MonkeyPatch) -> Detector:
     """A detector whose rules are indexed and sampled."""
-    monkeypatch.setattr(rule_set, "index_pays", lambda *_, **__: True)
+    index_from(monkeypatch, 0)
     monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 2)
     detector = Detector()
     for number in range(4):

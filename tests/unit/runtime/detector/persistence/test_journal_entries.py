@@ -8,10 +8,10 @@ from typing import Any
 
 import msgpack
 import pytest
+from engine.evaluation.dispatch import rule_set
 from hypothesis import settings
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -31,7 +31,7 @@ from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
-from tests.differential import fused
+from tests.differential.modes import index_from
 from tests.unit.runtime.detector.persistence.journaled import LIMITS, NOW_MS, Journaled, told
 
 CONDITIONS = (
@@ -99,10 +99,10 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
                 )
 
 
-@pytest.mark.parametrize("eager", [32, 2])
+@pytest.mark.parametrize("nodes", [1_000, 6])
 @pytest.mark.parametrize("seed", range(min(25, settings.default.max_examples // 2)))
-def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
+def test_a_restored_detector_answers_as_the_one_that_died(seed: int, nodes: int, monkeypatch) -> None:
+    index_from(monkeypatch, nodes)
     drawn = random.Random(seed)
     journaled = Journaled()
     script = operations(drawn, 120, rule_ids := [])

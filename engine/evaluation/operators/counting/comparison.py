@@ -1,0 +1,99 @@
+"""What the operators have in common that compare a number over the past."""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from engine.evaluation.operators.interface import Found, Memory, Operator, Settled, Triggers
+from engine.evaluation.paths import Path
+from engine.evaluation.stamps import NUMBER_BITS, time_of
+from engine.language.condition import Avg, Count, Distinct, Sum
+
+NodeT = TypeVar("NodeT", bound=Count | Distinct | Sum | Avg)
+
+
+class Comparing(Operator[NodeT]):
+    """Compares a number over the past. No single event settles it."""
+
+    def window_us(self, node: NodeT) -> int | None:
+        return node.window_us
+
+    def witness_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- no event
+        return None
+
+    def since_us(self, node: NodeT, at: Settled) -> int | None:
+        memory, window_us = self.memory(node), node.window_us or 0
+        if not at.entry or memory.latest(at.entry) <= at.born:
+            return None
+        return min(at.now_us, memory.until_us(at.entry, window_us) - window_us)
+
+
+CountedT = TypeVar("CountedT", Count, Distinct)
+
+
+class Counting(Comparing[CountedT]):
+    """Compares how many of something are inside the window. A record has one stamp for each."""
+
+    def keep(self, node: CountedT) -> int:
+        return needed(node.op, node.value)
+
+    def true_at(self, node: CountedT, triggers: Triggers, path: Path) -> Found:
+        return some_counted(node.op, node.value, self.memory(node), triggers, path)
+
+    def turns_us(self, node: CountedT, entry: Any) -> Iterable[int]:
+        """Return when the number falls to the constant, and below it."""
+        if node.window_us is None:
+            return []
+        stamps = [self.nth_latest(entry, n) for n in (node.value + 1, node.value) if n > 0]
+        return [time_of(stamp) + node.window_us for stamp in stamps if stamp is not None]
+
+    def nth_latest(self, entry: Any, n: int) -> int | None:
+        """Return the n-th latest stamp of a record, or None if there are fewer."""
+        raise NotImplementedError
+
+    def found(self, node: CountedT, at: Settled) -> int:
+        window_us = node.window_us
+        since = at.born + 1 if window_us is None else (at.now_us - window_us) << NUMBER_BITS
+        return min(self.number_since(at.entry, max(since, at.born + 1)), self.keep(node))
+
+    def number_since(self, entry: Any, first: int) -> int:
+        """Return how many stamps of a record are not before a stamp."""
+        raise NotImplementedError
+
+
+def some_counted(op: str, value: float, memory: Memory, triggers: Triggers, path: Path) -> Found:
+    """Return triggers for the events at which a comparison is true, if it is not true of nothing."""
+    if COMPARED[op](0, value):
+        return None
+    return triggers.union([triggers.holding(memory, path), memory.changed_by(triggers, path)])
+
+
+COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
+
+
+def needed(op: str, value: int) -> int:
+    """Return how many of the latest decide a comparison: n tell if there are n, n + 1 if there are more."""
+    return max(1, value if op in ("gte", "lt") else value + 1)
+
+
+def compared(op: str, value: int, reached: Any) -> str:
+    """Return the comparison of a number; `reached(n)` gives the expression that it is at least n."""
+    match op:
+        case "gte":
+            return f"{reached(value)}"
+        case "gt":
+            return f"{reached(value + 1)}"
+        case "lt":
+            return f"not {reached(value)}"
+        case "lte":
+            return f"not {reached(value + 1)}"
+        case _:
+            exactly = f"({reached(value)} and not {reached(value + 1)})"
+            return exactly if op == "eq" else f"not {exactly}"

@@ -1,0 +1,185 @@
+"""Columns: how numbers, keys and the entries of memories become bytes, and are read again.
+
+A column of numbers is a byte string of little-endian 64-bit integers, or doubles. Stamps are two columns:
+times in microseconds, and event numbers. Keys are scalars. Integers beyond 64 bits have an extension type,
+so keys of any size survive. Long texts as keys have another, which holds their digest.
+"""
+
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from struct import Struct
+from typing import Any, Final
+
+import msgpack
+
+from engine.evaluation.facts.values import LONG_TEXT, part_of_key, scalar_of, slice_key_of
+from engine.evaluation.operators.interface import Memory
+from engine.evaluation.stamps import EVENT, NUMBER_BITS, stamp_of
+
+BIG_INTEGER: Final = 1
+"""The extension type of an integer beyond 64 bits: its decimal digits."""
+
+LONG_TEXT_TYPE: Final = 2
+"""The extension type of a long text as a key: its SHA-256."""
+
+ANY_TEXT: Final = "surrogatepass"
+"""Callers in the same process may use texts with surrogates as keys."""
+
+AT_ONCE: Final = 4096
+"""The most keys, or numbers, in a piece."""
+
+_ARRAY_16_FROM: Final = 16
+_BIN_32: Final = Struct(">BI")
+_BIN_32_TYPE: Final = 0xC6
+
+_CODES: Final = {"integers": "q", "doubles": "d"}
+
+
+def packer() -> Any:
+    """Return a packer of documents."""
+    return msgpack.Packer(default=_pack_big, unicode_errors=ANY_TEXT)
+
+
+def unpack(data: bytes) -> Any:
+    """Unpack a document, or whatever contains it."""
+    return msgpack.unpackb(data, ext_hook=_unpack_extension, strict_map_key=False, unicode_errors=ANY_TEXT)
+
+
+class EntryColumns:
+    """The entries of one memory in some slices."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._slices, self._lengths = array("q"), array("q")
+        """The numbers of the slices that have entries, and how much each entry holds."""
+        self._columns: list[list[Any]] = [[] for _ in memory.columns]
+
+    def add(self, slice_number: int, entry: Any) -> int:
+        """Add an entry, and return how much it holds."""
+        self._slices.append(slice_number)
+        if not self._memory.is_record:
+            self._columns[0].append(entry)
+            return 1
+        parts = self._memory.parts(entry)
+        for column, part in zip(self._columns, parts, strict=True):
+            column.extend(part)
+        self._lengths.append(len(parts[0]))
+        return len(parts[0])
+
+    def packed(self) -> Iterator[bytes]:
+        """Yield an array: the slices, the lengths of records, and each column."""
+        pack = packer()
+        yield pack.pack_array_header(2 + len(self._columns))
+        yield from numbers(self._slices)
+        yield from numbers(self._lengths)
+        for kind, column in zip(self._memory.columns, self._columns, strict=True):
+            if kind == "keys":
+                yield from keys(column, several=False)
+            elif kind == "stamps":
+                yield pack.pack_array_header(2)
+                yield from numbers(column, of=lambda some: [stamp >> NUMBER_BITS for stamp in some])
+                yield from numbers(column, of=lambda some: [stamp & EVENT for stamp in some])
+            else:
+                yield from numbers(column, _CODES[kind])
+
+
+def entries_in(memory: Memory, saved: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield the slices of saved entries, and the entries."""
+    slices, lengths = map(numbers_unpacked, saved[:2])
+    columns: list[Any] = []
+    for kind, column in zip(memory.columns, saved[2:], strict=True):
+        if kind == "keys":
+            columns.append(keys_unpacked(column, several=False))
+        elif kind == "stamps":
+            columns.append(list(map(stamp_of, *map(numbers_unpacked, column))))
+        else:
+            columns.append(numbers_unpacked(column, _CODES[kind]))
+    if not memory.is_record:
+        yield from zip(slices, columns[0], strict=True)
+        return
+    for number, (first, end) in zip(slices, pairwise(accumulate(lengths, initial=0)), strict=True):
+        yield number, memory.entry_of(*[column[first:end] for column in columns])
+
+
+# -- numbers ------------------------------------------------------------------------------------------------
+
+
+def numbers(
+    column: Sequence[Any], code: str = "q", of: Callable[[Sequence[Any]], Iterable[Any]] = iter
+) -> Iterator[bytes]:
+    """Yield a column in pieces: the numbers `of` its elements, 64-bit integers or, with code `d`, doubles."""
+    yield _BIN_32.pack(_BIN_32_TYPE, len(column) * 8)
+    for first in range(0, len(column), AT_ONCE):
+        yield numbers_packed(array(code, of(column[first : first + AT_ONCE])))
+
+
+def numbers_packed(column: Iterable[int] | Iterable[float]) -> bytes:
+    """Return numbers as little-endian 64-bit integers, or doubles if they are in an array of those."""
+    column = column if isinstance(column, array) else array("q", column)
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
+
+
+def numbers_unpacked(data: bytes, kind: str = "q") -> Any:
+    """Return an array of the numbers: 64-bit integers, or doubles if `kind` is `d`."""
+    column = array(kind, data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+# -- keys ---------------------------------------------------------------------------------------------------
+
+
+def keys(column: Sequence[Any], *, several: bool) -> Iterator[bytes]:
+    """Yield an array of keys in pieces. Each is an array itself if a slice has `several`."""
+    packed = packer()
+    yield packed.pack_array_header(len(column))
+    for first in range(0, len(column), AT_ONCE):
+        some = column[first : first + AT_ONCE]
+        portion = packed.pack(
+            [list(map(_scalar, key)) for key in some]
+            if several
+            else [key if type(key) is str else _scalar(key) for key in some]
+        )
+        # The portion is packed as an array, whose header is dropped.
+        yield portion[1 if len(some) < _ARRAY_16_FROM else 3 :]
+
+
+def keys_unpacked(column: list[Any], *, several: bool) -> list[Any]:
+    """Return the keys of such an array."""
+    if several:
+        return [tuple([part_of_key(_key(part)) for part in key]) for key in column]
+    # Nearly all keys are texts, and need no conversion.
+    return column if {*map(type, column)} <= {str} else list(map(_key, column))
+
+
+def _key(value: Any) -> Any:
+    return value if type(value) is tuple else slice_key_of(value)
+
+
+def _scalar(key: Any) -> Any:
+    """Return one part of a key."""
+    if type(key) is bytes:
+        return scalar_of(key)
+    if type(key) is not tuple:
+        return key
+    if key[0] == LONG_TEXT:
+        return msgpack.ExtType(LONG_TEXT_TYPE, bytes.fromhex(key[1]))
+    return scalar_of(key)
+
+
+def _pack_big(value: object) -> msgpack.ExtType:
+    assert isinstance(value, int), value
+    return msgpack.ExtType(BIG_INTEGER, str(value).encode())
+
+
+def _unpack_extension(code: int, data: bytes) -> int | tuple[str, str]:
+    if code == LONG_TEXT_TYPE:
+        return (LONG_TEXT, data.hex())
+    assert code == BIG_INTEGER, code
+    return int(data)

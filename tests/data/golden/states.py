@@ -1,0 +1,218 @@
+"""Makes the golden documents: states of detectors, with what happened to them afterwards.
+
+python -m tests.data.golden.states
+
+A detector does half of a script. Its state is stored with the other half, and with the answers that are
+right by the reference, or else the detector's own. tests/unit/evaluation/persistence/test_golden_states.py
+loads each state and goes on. `states_10` was made by the last program that wrote states of version 10. It
+wrote the lowest version that would do, so the file has 7 to 10.
+
+Everything is there twice: with rules that are indexed, and with rules that are not.
+"""
+
+import json
+import lzma
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from engine import Detector, Refusal
+from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.persistence.figures import figures_of
+from engine.evaluation.persistence.packing import packed
+from engine.language.condition import Condition
+from engine.language.json.writer import condition_to_document
+from tests.differential.modes import in_mode
+from tests.reference import ReferenceDetector
+from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.many_rules import ManyRulesWorld
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
+from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
+
+HERE: Final = Path(__file__).parent
+
+Answer = list[int] | None
+"""The priorities of the rules that act at an event; None if it was refused."""
+
+WORLDS: Final[dict[str, tuple[type[World], int, dict[str, int]]]] = {
+    "deep": (World, 16, {"depth": 4, "steps_max": 24}),
+    "shallow": (World, 16, {"depth": 2, "steps_max": 40}),
+    "long histories": (LongHistoriesWorld, 10, {"steps_max": 60}),
+    "many rules": (ManyRulesWorld, 2, {"steps_max": 30}),
+    "shared": (SharedWorld, 40, {"steps_max": 60}),
+    "nested": (NestedWorld, 20, {"steps_max": 60}),
+    "runs": (RunsWorld, 14, {"steps_max": 60}),
+    "for ever": (EndlessWorld, 10, {"steps_max": 60}),
+}
+"""Each world, with how many scripts and of what size."""
+
+DISPATCHES: Final = ("fused", "indexed")
+
+OPERATORS: Final = (
+    "once a == 1",
+    "once within 40s a == 2",
+    "earlier a == 1",
+    "earlier within 30s a == 2",
+    "historically a < 3",
+    "historically for 20s a < 3",
+    "historically for 20s strong a < 3",
+    "a < 3 since a == 0",
+    "a < 3 since within 30s a == 0",
+    "previous a == 1",
+    "count(a == 1) >= 2",
+    "count(a == 1) within 60s >= 20",
+    "distinct(b) > 3",
+    "distinct(b where a > 0) within 60s > 2",
+    "sum(a) > 5",
+    "sum(a where b > 1) within 60s > 0.5 * b",
+    "avg(a) within 60s > 1.5",
+)
+"""Each operator; with 700 keys their memories are paged."""
+
+MANY: Final = 700
+PATHS: Final = ("", "per k ", "per k per b ", "per k where b > 0 ", "per b where (once a == 1) per k ")
+DRAFTED: Final = ("per b count(a == 1) within 9s >= 2", "per  b  count(a == 1) within 9s >= 3")
+
+
+def step_document(step: Step) -> list[Any]:
+    """Return a step as JSON."""
+    match step:
+        case Add(name, condition, notify):
+            return ["add", name, condition_to_document(condition), notify]
+        case Change(place, changes):
+            return ["change", place, {name: _as_json(value) for name, value in changes.items()}]
+        case Remove(place):
+            return ["remove", place]
+        case Submit(fields, timestamp_ms, sent):
+            return ["submit", fields, timestamp_ms, sent]
+
+
+def _as_json(value: Any) -> Any:
+    return condition_to_document(value) if isinstance(value, Condition) else value
+
+
+def happen(detector: Detector, step: Step) -> Answer:
+    """Have a step happen, and return the answer if it is an event."""
+    ids = [rule.id for rule in detector.rules()]
+    match step:
+        case Add(name, condition, notify):
+            detector.add_rule(name, condition, notify)
+        case Change(place, changes):
+            detector.change_rule(ids[place], **changes)
+        case Remove(place):
+            detector.remove_rule(ids[place])
+        case Submit(fields, timestamp_ms, sent):
+            try:
+                fired = detector.submit(fields, timestamp_ms, sent).fired
+            except Refusal:
+                return None
+            return [rule.priority for rule in fired]
+    return None
+
+
+def _expected(script: list[Step]) -> Iterator[Answer]:
+    """Yield the answers of the reference to all events of a script."""
+    reference = ReferenceDetector()
+    for number, step in enumerate(script):
+        ids = list(reference.rules)
+        match step:
+            case Add(name, condition, notify):
+                reference.add_rule(str(number), name, condition, notify=notify)
+            case Change(place, changes):
+                reference.change_rule(ids[place], **changes)
+            case Remove(place):
+                del reference.rules[ids[place]]
+            case Submit(fields, timestamp_ms, sent):
+                actions = reference.evaluate(fields, timestamp_ms, sent)
+                yield None if actions is None else [priority for *_, priority, _ in actions]
+
+
+def _of_worlds() -> Iterator[list[Any]]:
+    for world, (made, count, shape) in WORLDS.items():
+        for number in range(count):
+            script = made(random.Random(f"{world} {number}").choice).script(**shape)
+            half = len(script) // 2
+            events = sum(isinstance(step, Submit) for step in script[:half])
+            answers = list(_expected(script))[events:]
+            for dispatch in DISPATCHES:
+                with in_mode(dispatch):
+                    detector = Detector()
+                    for step in script[:half]:
+                        happen(detector, step)
+                    yield _case(f"{world} {number} {dispatch}", detector, script[half:], answers)
+
+
+def _of_operators() -> Iterator[list[Any]]:
+    """Yield every operator under every path, with rules of four births; or, with many keys, of one."""
+    for path in PATHS:
+        for keys in (5, MANY) if path else (5,):
+            for dispatch in DISPATCHES:
+                with in_mode(dispatch):
+                    events = _events(random.Random(f"{path} {keys}"), keys)
+                    detector = Detector()
+                    for birth in range(1 if keys == MANY else 4):
+                        for operator in OPERATORS:
+                            detector.add_rule(f"{birth} {operator}", path + operator)
+                        for event in islice(events, 2 * MANY if keys == MANY else 15):
+                            happen(detector, event)
+                    name = f"operators {path}{keys} keys {dispatch}"
+                    yield _case(name, detector, [*islice(events, 60)])
+
+
+def _with_drafts() -> Iterator[list[Any]]:
+    """Yield rules that were not written as they are printed, shadows, and a draft."""
+    for dispatch in DISPATCHES:
+        with in_mode(dispatch):
+            events = _events(random.Random(7), 5)
+            detector = Detector()
+            live = detector.add_rule("live", DRAFTED[0], True)
+            detector.add_rule("shadow", "per b  once a == 3", shadow=True)
+            for event in islice(events, 20):
+                happen(detector, event)
+            detector.add_rule("draft", DRAFTED[1], shadow=True, draft_of=live)
+            for event in islice(events, 40):
+                happen(detector, event)
+            yield _case(f"drafts {dispatch}", detector, [*islice(events, 40)])
+
+
+def _events(drawn: random.Random, keys: int) -> Iterator[Submit]:
+    clock_ms = 0
+    while True:
+        clock_ms += drawn.choice((0, 0, 1, 700, 2500))
+        yield Submit(
+            {"k": drawn.randrange(keys), "a": drawn.choice((0, 1, 1, 2, 2, 2, 3)), "b": drawn.randrange(4)},
+            clock_ms,
+        )
+
+
+def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer] | None = None) -> list[Any]:
+    """Return a document, what it holds, the steps after it, and their answers: the detector's if not given.
+
+    What it holds: each rule, with its birth and how often it fired, and the counts of each draft.
+    """
+    document = b"".join(packed(replace(capture(detector), figures=figures_of(detector))))
+    rules = []
+    for rule in detector.rules():
+        birth, fired = detector.live[rule.id].birth, detector.verdicts.times_fired(rule.priority)
+        kind = (rule.enabled, rule.notify, rule.source, rule.shadow, rule.draft_of)
+        rules.append([rule.name, condition_to_document(rule.condition), *kind, birth, fired])
+    counts = [compared.dump() for compared in detector.shadows.comparisons.values()]
+    if answers is None:
+        answers = [happen(detector, step) for step in rest]
+    return [
+        name,
+        Detector.STATE_VERSION,
+        document,
+        json.dumps([rules, counts, [*map(step_document, rest)], answers]),
+    ]
+
+
+if __name__ == "__main__":
+    cases = [*_of_worlds(), *_of_operators(), *_with_drafts()]
+    written = HERE / f"states_{Detector.STATE_VERSION}.msgpack.xz"
+    written.write_bytes(lzma.compress(msgpack.packb(cases), preset=9))

@@ -1,0 +1,247 @@
+"""Ranges of numbers and texts: exactly the intervals that contain a number are found."""
+
+import itertools
+import operator
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.kernel.selection import ranges
+from engine.evaluation.kernel.selection.intervals import Intervals
+from engine.evaluation.kernel.selection.ranges import Ranges, ordinal
+from engine.evaluation.kernel.selection.selected_rows import SelectedRows
+from engine.evaluation.kernel.selection.triggers import Range
+from engine.language.condition import Leaf
+from engine.language.operators import LARGEST
+from tests.differential.modes import index_from
+from tests.worlds.ranges import NUMBERS, TEXTS, TEXTS_OF_RULES
+
+
+def _members(intervals: Intervals, number: int) -> list[int]:
+    return sorted(row[-2] for row in intervals.containing(number))
+
+
+@pytest.mark.parametrize("first", [0, 2**63 - 8, 2**64 - 16, 2**256 - 16])
+def test_of_all_small_intervals_those_are_found_that_contain_a_number(first: int) -> None:
+    bits = 256 if first >= 2**64 else 64
+    ends = list(itertools.combinations_with_replacement(range(16), 2))
+    intervals = Intervals(bits)
+    for member, (low, high) in enumerate(ends):
+        intervals.add(first + low, first + high, (member, None))
+    for number in range(16):
+        expected = [member for member, (low, high) in enumerate(ends) if low <= number <= high]
+        assert _members(intervals, first + number) == expected
+    for number in {max(0, first - 1), first + 16} - {first, 2**bits}:
+        assert _members(intervals, number) == []
+
+
+@pytest.mark.parametrize("bits", [3, 6, 20, 64, 256])
+def test_intervals_that_come_and_go_in_any_order_leave_the_others(bits: int, seed: int) -> None:
+    drawn = random.Random(f"{seed} {bits}")
+    intervals, there = Intervals(bits), dict[int, tuple[int, int]]()
+    for number in range(1_000):
+        if drawn.random() < 0.4 and there:
+            member = drawn.choice(list(there))
+            intervals.remove(*there.pop(member), member)
+        else:
+            low, high = sorted(drawn.randrange(2 ** drawn.randint(1, bits)) for _ in range(2))
+            there[number] = low, high
+            intervals.add(low, high, (number, 1.5, number, None))
+        asked = drawn.randrange(2 ** drawn.randint(1, bits))
+        expected = sorted(member for member, (low, high) in there.items() if low <= asked <= high)
+        assert _members(intervals, asked) == expected
+    for member, (low, high) in there.items():
+        intervals.remove(low, high, member)
+    assert not intervals
+
+
+def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_many(seed: int) -> None:
+    drawn = random.Random(seed)
+    of_fact = Ranges(SelectedRows(lambda member, _: (member, None)))
+    there = dict[int, tuple[list[Range], tuple[int, bool]]]()
+    sizes = set()
+    for number in range(3_000):
+        # Waves, so that few become many and many become few.
+        if there and drawn.random() < (0.2 if number // 150 % 2 else 0.8):
+            member = drawn.choice(list(there))
+            triggers, place = there.pop(member)
+            of_fact.remove(triggers, member, place)
+        else:
+            values = drawn.choice((range(-20, 20), "abcdefgh"))
+            ends = {tuple(sorted(drawn.choices(values, k=2))) for _ in range(drawn.randint(1, 2))}
+            triggers = [Range("x", low, high) for low, high in ends]
+            place = drawn.randrange(3), len(triggers) > 1
+            there[number] = triggers, place
+            of_fact.add(triggers, number, place)
+        value = drawn.choice((drawn.randrange(-20, 20), drawn.uniform(-20, 20), drawn.choice("abcdefgh")))
+        # Another fact has selected something.
+        found: dict[tuple[int, bool], list[Any]] = {(0, False): [(-1, None)]}
+        of_fact.select(value, found)
+        expected: dict[tuple[int, bool], set[int]] = {(0, False): {-1}}
+        for member, (triggers, place) in there.items():
+            alike = [each for each in triggers if isinstance(each.low, str) is isinstance(value, str)]
+            if any(each.low <= value <= each.high for each in alike):
+                expected.setdefault(place, set()).add(member)
+        assert {place: {row[-2] for row in rows} for place, rows in found.items()} == expected
+        assert bool(of_fact) is bool(there)
+        sizes.add(len(there))
+    assert min(sizes) == 0
+    assert max(sizes) > 3 * ranges.FEW_MAX
+
+
+@pytest.mark.parametrize("values", [NUMBERS, TEXTS], ids=["numbers", "texts"])
+def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) -> None:
+    ordered = sorted(values)
+    ordinals = [ordinal(value) for value in ordered]
+    assert ordinals == sorted(ordinals)
+    assert ordinals[0] >= 0
+    assert ordinals[-1] < (2**64 if values is NUMBERS else 2**264)
+    assert ordinal(-0.0) == ordinal(0) == ordinal(0.0)
+    assert len(set(ordinals)) > len(set(values)) // 2, "few values have the same number"
+
+
+def _evaluated(detector: Detector, **fields: object) -> int:
+    """Give how many rules an event has evaluated."""
+    met = detector.rule_set._members.index.met_by(fields, {})
+    selected = sum(
+        len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
+    )
+    of_loops = (loop for bucket in met for loop in bucket.groups.values())
+    return selected + sum(len(rest) // (width or 1) for _, _, _, rest, width in of_loops)
+
+
+def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    index_from(monkeypatch, 0)
+    detector = Detector()
+    for number in range(200):
+        detector.add_rule("narrow", f"x between {number} and {number + 3} and not y == 1")
+        detector.add_rule("threshold", f"z > {number}")
+        detector.add_rule("both", f"v >= {number} and v < {number + 2} and not y == 1")
+        detector.add_rule("text", f'name between "user {number:03}" and "user {number + 1:03}"')
+    detector.evaluate({"x": 1, "z": 1, "v": 1, "name": ""}, 0)
+    assert _evaluated(detector, x=100) == _evaluated(detector, x=100.0) == 4
+    assert _evaluated(detector, x=100.5) == 3
+    assert _evaluated(detector, z=7) == 8
+    assert _evaluated(detector, v=100) == 3
+    assert _evaluated(detector, name="user 100") == 2
+    assert _evaluated(detector, name="user 0505") == 1
+    for value in (True, None, "1", [1], LARGEST, -1):
+        assert _evaluated(detector, x=value) == 0
+
+
+@pytest.mark.parametrize("few_max", [0, 1_000], ids=["many", "few"])
+@pytest.mark.parametrize("ends", [NUMBERS, TEXTS], ids=["numbers", "texts"])
+def test_ranges_are_exact_wherever_they_end(
+    ends: tuple[str | float, ...], few_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index_from(monkeypatch, 0)
+    monkeypatch.setattr(ranges, "FEW_MAX", few_max)
+    detector = Detector()
+    possible = [end for end in ends if -LARGEST <= end <= LARGEST] if ends is NUMBERS else TEXTS_OF_RULES
+    rules = {
+        detector.add_rule("range", Leaf("x", "between", (low, high))): (low, high)
+        for low, high in itertools.combinations_with_replacement(sorted(possible), 2)
+    }
+    most = int(LARGEST)
+    for value in (*ends, most - 1, 1 - most) if ends is NUMBERS else ends:
+        fired = {action["ruleId"] for action in detector.evaluate({"x": value}, 0)}
+        fits = ends is TEXTS or -LARGEST <= value <= LARGEST
+        assert fired == {rule for rule, (low, high) in rules.items() if fits and low <= value <= high}, value
+
+
+def test_that_a_value_is_in_one_range_decides_no_narrower_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    index_from(monkeypatch, 0)
+    detector = Detector()
+    detector.add_rule("hole", "x between 1 and 9 and not x between 3 and 5")
+    detector.add_rule("below", "x between 1 and 9 and not (x between 3 and 20 or y == 1)")
+    detector.add_rule("two kinds", 'x between 1 and 9 and not x between "a" and "z"')
+    fired = {
+        value: [action["name"] for action in detector.evaluate({"x": value}, 0)] for value in (0, 1, 4, 7, 12)
+    }
+    of_all = ["hole", "below", "two kinds"]
+    assert fired == {0: [], 1: of_all, 4: ["two kinds"], 7: ["hole", "two kinds"], 12: []}
+
+
+@pytest.mark.parametrize("few", [0, 1_000], ids=["indexed", "fused"])
+def test_comparisons_are_exact_at_their_ends(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    index_from(monkeypatch, few)
+    detector = Detector()
+    comparisons = {
+        detector.add_rule("comparison", f"x {sign} {bound}"): (holds, bound)
+        for sign, holds in ((">", operator.gt), (">=", operator.ge), ("<", operator.lt), ("<=", operator.le))
+        for bound in (-3, 0, 1, 2.5, LARGEST, -LARGEST)
+    }
+    largest = int(LARGEST)
+    for value in (-3, -2.9, -0.0, 0, 0.1, 1, 2, 2.5, 3, True, "3", None, [3], largest, LARGEST, -LARGEST):
+        _check(detector, value, comparisons)
+    for value in (largest - 1, largest + 1, -largest - 1, 10**400, -(10**400)):
+        _check(detector, value, comparisons)
+
+
+def _check(
+    detector: Detector, value: object, comparisons: dict[str, tuple[Callable[[Any, Any], bool], float]]
+) -> None:
+    fired = {action["ruleId"] for action in detector.evaluate({"x": value}, 0)}
+    expected = {
+        rule_id
+        for rule_id, (holds, bound) in comparisons.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        if -LARGEST <= value <= LARGEST and holds(value, bound)
+    }
+    assert fired == expected, value
+
+
+def test_of_an_equality_and_a_range_the_one_decides_that_fewer_events_meet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index_from(monkeypatch, 0)
+    detector = Detector()
+    drawn = random.Random(1)
+    for number in range(500):
+        low = drawn.randrange(900)
+        detector.add_rule("rule", f'type == "t{number % 50}" and amount between {low} and {low + 100}')
+        low *= 1_000
+        detector.add_rule("rule", f'kind == "t{number % 3}" and size between {low} and {low + 100}')
+    evaluated = [_evaluated(detector, type="t7", amount=amount) for amount in range(0, 1_000, 100)]
+    assert max(evaluated) < 40
+    evaluated = [_evaluated(detector, kind="t1", size=size) for size in range(0, 900_000, 100_000)]
+    assert max(evaluated) < 40
+
+
+def test_a_large_place_is_kept_as_bytes_whose_hash_nobody_can_predict() -> None:
+    def places(low: int, high: int) -> list[int | bytes]:
+        made = Intervals(64)
+        made.add(low, high, (1, None))
+        return [place for nodes in made._levels.values() for place in nodes]
+
+    # A border has twice the number of the cell that it begins.
+    edge = 1 << 60
+    assert places(edge - 1, edge) == [edge]
+    assert places(edge + 1, edge + 2) == [(edge + 2).to_bytes(9)]
+    assert [type(place) for place in places(1 << 63, 1 << 63)] == [bytes]
+
+
+def test_texts_that_begin_alike_have_ordinals_in_their_order() -> None:
+    # The last of them are longer than what is told apart, in bytes and in characters.
+    begin = "é" + "x" * 30
+    texts = ["", "a", begin, begin + "aé", begin + "b", begin + "é", begin + "éa", begin + "éb" * 20]
+    assert texts == sorted(texts)
+    assert list(map(ordinal, texts)) == sorted(map(ordinal, texts))
+
+
+@pytest.mark.parametrize("few", [0, 16])
+@pytest.mark.parametrize("fused_up_to", [0, 10], ids=["indexed", "fused"])
+def test_the_largest_integers_that_are_doubles_are_in_open_ranges(
+    few: int, fused_up_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "FEW_MAX", few)
+    index_from(monkeypatch, fused_up_to)
+    detector = Detector()
+    for rule in ("a <= 5", "a >= 5"):
+        detector.add_rule(rule, rule)
+    most = int(LARGEST)
+    fired = [detector.evaluate({"a": value}, 0) for value in (-most - 1, -most, most, most + 1)]
+    assert [[action["name"] for action in each] for each in fired] == [[], ["a <= 5"], ["a >= 5"], []]

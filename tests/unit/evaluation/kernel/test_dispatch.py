@@ -1,0 +1,201 @@
+"""Whether rules are indexed is chosen by their size, and nobody can tell it from the answers."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.kernel.code import generated
+from engine.evaluation.kernel.rule_set import FUSED_BELOW, INDEXED_FROM, PATTERN_NODES
+from engine.evaluation.slices.slices import SEEN
+from tests.differential.modes import in_mode, index_from
+
+EVER = 10**9
+MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
+
+
+def with_rules(condition: Callable[[int], str], count: int) -> Detector:
+    detector = Detector()
+    for number in range(count):
+        detector.add_rule(f"rule {number}", condition(number), rule_id=f"{number:032x}")
+    return detector
+
+
+def test_rules_are_indexed_from_some_size_on_and_stay_so_until_they_are_much_smaller() -> None:
+    detector = Detector()
+    ids = []
+    while not detector.rule_set.indexed:
+        ids.append(detector.add_rule("three nodes", f"a == {len(ids)} and b == 1"))
+    assert len(ids) == -(-INDEXED_FROM // 3)
+    while detector.rule_set.indexed:
+        detector.remove_rule(ids.pop())
+    assert len(ids) == (FUSED_BELOW - 1) // 3
+
+
+def test_a_pattern_counts_as_many_nodes() -> None:
+    detector = Detector()
+    count = -(-INDEXED_FROM // (PATTERN_NODES + 1))
+    indexed = []
+    for number in range(count):
+        detector.add_rule("rule", f"path matches '/dir{number}/[a-f]+x'")
+        indexed.append(detector.rule_set.indexed)
+    assert indexed == [False] * (count - 1) + [True]
+
+
+def test_many_rules_that_fire_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    index_from(monkeypatch, EVER)
+    for count in (1, 31, 32, 33, 64, 65, 100):
+        detector = with_rules(lambda number: f"x > {number} or y == {number}", count)
+        names = [rule.name for rule in detector.rules()]
+        for x in (0, 1, 32, 33, 64, 65, 100):
+            expected = [*names[:x], *names[x:][-1:]]
+            assert [each["name"] for each in detector.evaluate({"x": x, "y": count - 1}, 0)] == expected
+
+
+def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> None:
+    detector = with_rules(lambda _: "per user once within 3s kind == 1", 3)
+    counted = []
+    for rule in detector.rules():
+        counted.append(detector.rule_set.nodes)
+        detector.remove_rule(rule.id)
+    assert [*counted, detector.rule_set.nodes] == [5, 4, 3, 0]
+
+
+@MODES
+@pytest.mark.parametrize("inner", ["p == 1", "once p == 1", "not previous p == 7"])
+def test_an_event_belongs_to_a_slice_only_if_its_where_is_true(inner: str, mode: str) -> None:
+    detector = Detector()
+    with in_mode(mode):
+        detector.add_rule("rule", f"per k where x == 1 ({inner})")
+    told = ({"k": 1, "x": 2, "p": 1}, {"x": 1, "p": 1}, {"k": 1, "p": 1}, {"k": 1, "x": 1, "p": 1})
+    assert [len(detector.evaluate(fields, 0)) for fields in told] == [0, 0, 0, 1]
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("rule", "fires"),
+    [
+        ("z == 1 and j == 7 or per k per j once a == 1", [0, 1, 1]),
+        ("z == 1 and k == 7 or per k per j once a == 1", [0, 1, 1]),
+        ("z == 1 and k == 7 or per k where k == 2 per j once a == 1", [0, 1, 1]),
+        ("z == 1 and a == 7 or sum(a) >= 2", [0, 0, 1]),
+        ("z == 1 and a == 7 or distinct(a) >= 2", [0, 1, 1]),
+        ("z == 1 and a == 7 or sum(b) > 2 * a", [0, 0, 1]),
+        ("z == 1 and a == 1 and j == 3", [0, 1, 1]),
+    ],
+)
+def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purposes(
+    rule: str, fires: list[int], mode: str
+) -> None:
+    detector = Detector()
+    with in_mode(mode):
+        detector.add_rule("rule", rule)
+    last = {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3}
+    told = ({"a": 0, "j": 1}, last, last)
+    assert [len(detector.evaluate(fields, 0)) for fields in told] == fires
+
+
+def test_what_was_remembered_among_few_rules_is_remembered_once_they_are_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index_from(monkeypatch, 3)
+    detector = Detector()
+    detector.add_rule("rule", "once within 10s not p == 1")
+    for p, time_ms in ((0, 1_000), (1, 5_000)):
+        detector.evaluate({"p": p}, time_ms)
+    detector.add_rule("other", "q == 1")
+    assert detector.rule_set.indexed
+    assert [len(detector.evaluate({"p": 1}, time_ms)) for time_ms in (11_000, 11_001)] == [1, 0]
+
+
+def test_slices_that_depend_on_the_past_go_on_however_rules_are_evaluated_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turned, plain = Detector(), Detector()
+    indexed = set()
+    for number in range(40):
+        for detector, few in ((turned, EVER if number % 16 < 8 else 0), (plain, EVER)):
+            index_from(monkeypatch, few)
+            if number % 8 == 0:
+                rule_id = f"{number:032}"
+                detector.add_rule(
+                    "rule", "per k where (once within 9ms x == 1) (once p == 1)", rule_id=rule_id
+                )
+            if number == 20:
+                detector.remove_rule(f"{0:032}")
+        told = {"k": number % 3, "x": int(number % 5 == 0), "p": int(number % 4 == 1)}, number
+        assert turned.evaluate(*told) == plain.evaluate(*told)
+        indexed.add(turned.rule_set.indexed)
+    assert indexed == {False, True}
+    assert not plain.rule_set.indexed
+    assert len(plain.evaluate({"k": 1, "x": 1}, 41)) == 4
+
+
+@MODES
+def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: str) -> None:
+    detector = Detector()
+    with in_mode(mode):
+        detector.add_rule("rule", "per k where x == 1 once p == 1")
+    detector.evaluate({"k": 1, "x": 1, "p": 1}, 0)
+    detector.evaluate({"k": 1, "p": 1}, 1)
+    (slices,) = detector.histories.slices.values()
+    assert slices.find(1)[SEEN] == 1
+
+
+@MODES
+def test_rules_of_two_births_have_slices_of_their_own_where_these_depend_on_the_past(mode: str) -> None:
+    detector = Detector()
+    told = ({"k": 1, "x": 1}, {"k": 1, "p": 1}, {"k": 1, "x": 1}, {"k": 1}, {"k": 1, "p": 1}, {"k": 1})
+    fired = []
+    for number, fields in enumerate(told):
+        if number < 2:
+            with in_mode(mode):
+                detector.add_rule(f"born {number}", "per k where (once x == 1) (once p == 1)")
+        fired.append([action["name"] for action in detector.evaluate(fields, number)])
+    assert fired == [[], *[["born 0"]] * 3, *[["born 0", "born 1"]] * 2]
+
+
+def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index_from(monkeypatch, 0)
+    detector = with_rules(lambda number: f"not kind == {number + 2} or amount > {number}", 12)
+    assert len(detector.evaluate({"kind": 9, "amount": 5}, 0)) == 11
+    loops = detector.rule_set._members.index._always.groups.values()
+    assert [len(loop.rest) // loop.width for loop in loops] == [12]
+
+
+ALIKE = (
+    "per user once within 3s kind == 1",
+    "once within 3s kind == 1 and per user count(kind == 2) within 1m >= 2",
+    'path matches "/dir[0-9]/x" and previous kind == 1',
+    "per user historically for 2s not kind == 3",
+)
+
+
+def test_detectors_with_equal_rules_share_what_is_compiled_and_no_state() -> None:
+    def made(births: tuple[int, int]) -> Detector:
+        detector = Detector()
+        for half, count in enumerate(births):
+            detector.evaluate_many([({}, 0, None)] * count)
+            for condition in ALIKE[half::2]:
+                detector.add_rule(condition, condition)
+        return detector
+
+    drawn, events = random.Random(1), list[Any]()
+    for number in range(60):
+        fields = {"kind": drawn.randrange(5), "user": f"u{drawn.randrange(3)}", "path": "/dir1/x"}
+        events.append((fields, 1_000 + 300 * number, None))
+
+    def verdicts(detector: Detector) -> list[list[str]]:
+        return [[rule.name for rule in fired] for fired in detector.evaluate_many(events)]
+
+    first, of_two_births = made((0, 0)), made((2, 3))
+    expected = verdicts(first)
+    assert {name for names in expected for name in names} == set(ALIKE)
+    assert verdicts(of_two_births) == expected
+    compiled = generated._compiled.cache_info().misses
+    assert verdicts(made((5, 0))) == verdicts(made((4, 1))) == expected
+    assert generated._compiled.cache_info().misses == compiled, "births are constants of the code"

@@ -1,0 +1,152 @@
+"""The enabled rules: what their changes leave, and what is told of their cost."""
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.kernel.costs import estimate_of
+from engine.evaluation.kernel.indexing import slices_finder
+from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from tests.audit import audit
+from tests.differential.modes import in_mode, index_from
+
+MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
+
+
+def names(detector: Detector, time_ms: int, **fields: object) -> list[str]:
+    return [action["name"] for action in detector.evaluate(fields, time_ms)]
+
+
+@MODES
+def test_an_action_has_the_name_that_its_rule_has_by_then(mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        rule_id = detector.add_rule("old", "a == 1")
+        assert names(detector, 0, a=1) == ["old"]
+        detector.change_rule(rule_id, name="new")
+        assert names(detector, 1, a=1) == ["new"]
+        detector.add_rule("another", "a == 1")
+        assert names(detector, 2, a=1) == ["new", "another"]
+        detector.remove_rule(rule_id)
+        assert names(detector, 3, a=1) == ["another"]
+
+
+@MODES
+def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices_finder, "VISITED_ALL_MAX", 2)
+    with in_mode(mode):
+        detector = Detector()
+        for number in range(5):
+            detector.add_rule(f"per k{number}", f"per k{number} once p == 1")
+            fields = {f"k{key}": 1 for key in range(5)}
+            assert len(names(detector, 2 * number, **fields, p=1)) == number + 1
+            assert len(names(detector, 2 * number + 1, **fields)) == number + 1
+        for number, rule in enumerate(detector.rules()):
+            detector.remove_rule(rule.id)
+            assert len(names(detector, 20 + number, **fields)) == 4 - number
+
+
+@MODES
+def test_a_key_counts_though_the_rule_has_gone_that_remembered_something_under_it(mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        other = detector.add_rule("under k", "per k distinct(j) < 2")
+        for rule in ("per k a == 1", "per k per j once a == 1", "once (per k a == 1)"):
+            detector.add_rule(rule, rule)
+        assert len(names(detector, 0, k=1, j=1, a=1)) == 4
+        detector.remove_rule(other)
+        assert len(names(detector, 0, k=2, j=1, a=1)) == 3
+        assert names(detector, 0, j=1, a=1) == ["once (per k a == 1)"]
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+@pytest.mark.parametrize("per", ["", "per k once "])
+def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
+    per: str, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = Detector()
+    index_from(monkeypatch, 1_000)
+    rule = detector.add_rule("rule", f"{per}a == 1")
+    draft = detector.add_rule("draft", f"{per}a == 2", shadow=True, draft_of=rule)
+    detector.promote(rule)
+    index_from(monkeypatch, 0)
+    other = detector.add_rule("other", "b == 1")
+    for _ in range(turns):
+        index_from(monkeypatch, 1_000)
+        detector.remove_rule(other)
+        detector.promote(rule)
+        detector.promote(rule)
+        index_from(monkeypatch, 0)
+        other = detector.add_rule("other", "b == 1")
+    assert detector.rule_set.indexed
+    audit(detector)
+    assert [names(detector, a, k=1, a=a) for a in (1, 2)] == [[], ["rule"]]
+    detector.remove_rule(draft)
+    detector.remove_rule(rule)
+    assert names(detector, 3, k=1, a=2, b=1) == ["other"]
+    assert not detector.histories.slices
+
+
+def test_the_room_for_messages_is_that_of_every_relation_that_is_named_and_every_text() -> None:
+    detector = Detector()
+    for relations in range(RELATIONS_NAMED_MAX + 4):
+        for texts in range(3):
+            named = min(relations, RELATIONS_NAMED_MAX + 1)
+            assert detector.answer_bytes_worst == (named + texts) * WARNING_BYTES_MAX
+            detector.add_rule("rule", f"t{texts} matches 'a'", shadow=True)
+        for rule in detector.rules()[relations:]:
+            detector.remove_rule(rule.id)
+        detector.add_rule("rule", f"r{relations}()", shadow=True)
+
+
+def test_the_time_of_an_indexed_rule_is_what_was_measured_with_its_part_of_what_it_shares() -> None:
+    with in_mode("indexed"):
+        detector = Detector()
+        rules = detector.rule_set
+        for number in range(2):
+            detector.add_rule("rule", f"a == {number} and per k once b == 1 and once c == {number}")
+        assert rules.time_ns(1) == 0
+        for remembered, number in rules._members.memories.items():
+            rules.samples.time_ns[number] = 10 if remembered.slices.path else 100
+        rules.samples.time_ns[1] = 1
+        assert [rules.time_ns(priority) for priority in (1, 2)] == [1 + 10 / 2 + 100, 10 / 2 + 100]
+
+
+def test_the_time_of_a_rule_among_few_is_an_estimate() -> None:
+    with in_mode("fused"):
+        detector = Detector()
+        for condition in ("a == 1", "per k once a == 1 and a == 2"):
+            detector.add_rule("rule", condition)
+        rules = detector.rule_set
+        expected = [estimate_of(rule.condition).event_ns for rule in detector.rules()]
+        assert [rules.time_ns(priority) for priority in rules.enabled] == expected
+        assert 0 < expected[0] < expected[1]
+
+
+@MODES
+def test_what_rules_search_for_is_compiled_before_an_event_comes(mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        rules = detector.rule_set
+        for number in range(20):
+            detector.add_rule("rule", f"t matches 'a{number}' and t contains 'b{number}'")
+            assert not rules.patterns._changed
+            assert not rules.lookups._changed
+        for rule in detector.rules():
+            detector.remove_rule(rule.id)
+        assert (rules.patterns._facts, rules.lookups._with_literals) == ({}, {})
+
+
+def test_how_rules_are_evaluated_is_chosen_again_when_they_are_loaded() -> None:
+    with in_mode("fused"):
+        detector = Detector()
+        for number in range(3):
+            detector.add_rule("rule", f"t matches 'a{number}' and per k once t contains 'b'")
+        saved = detector.dump()
+    with in_mode("indexed"):
+        loaded = Detector.load(saved, Detector.STATE_VERSION)
+        assert loaded.rule_set.indexed
+        assert not loaded.rule_set.patterns._changed
+        assert not loaded.rule_set.lookups._changed
+        saved = loaded.dump()
+    with in_mode("fused"):
+        assert Detector.load(saved, Detector.STATE_VERSION).rule_set.indexed, "which costs less than a change"
