@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.operators.counting.count import COMPARED
+from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence.columns import (
@@ -280,7 +280,7 @@ def _times(content: dict[str, Any]) -> dict[int, int]:
 
 
 def _records(content: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the slots of records, and what each holds: `Held`, or columns of panes, sums and perhaps counts."""
+    """Yield the slots of records, and what each holds: `Held`, or columns of panes, sums and counts if any."""
     slots, lengths = numbers_unpacked(content["slots"]), numbers_unpacked(content["lengths"])
     if "times" in content:
         times_us = numbers_unpacked(content["times"])

@@ -25,8 +25,8 @@ NUMBER: Final = 2
 FIRST: Final = 3
 
 SHARDS: Final = 251
-"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number, so that whole
-numbers with a common factor are in all of them."""
+"""A dict that grows is copied in one piece, so the slices of a path are in many. The number is a prime, so that
+whole numbers with a common factor are in all of them."""
 
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""

@@ -8,7 +8,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 _READ_ONLY_WAIT_FACTOR: Final = 4
 """After a read-only activation, the next attempt waits at least this multiple of the time it took."""
 
-_ARRIVE_S: Final = 0.25
+_ARRIVE_S: Final = 1.0
 """A detector stays active at least this long, so that the requests that it was activated for can arrive."""
 
 

@@ -72,10 +72,11 @@ class Broker(Protocol):
         Its waiting requests are refused with 1200 too.
         """
 
-    async def route(self, detector_id: str, left_epoch: int) -> Route:
+    async def route(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
         """Return a detector's route, once it is active.
 
         `left_epoch` is the epoch of an activation that the caller found over or out of reach; 0 for none.
+        `large` says whether large requests wait for the detector.
         Raises Refusal 1200.
         """
 

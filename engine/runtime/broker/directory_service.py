@@ -111,8 +111,8 @@ class DirectoryService:
         found = list(itertools.chain.from_iterable(self._other_settings.values()))
         return msgspec.structs.replace(await self._broker.cluster(), other_settings=found)
 
-    async def _route(self, node: str, detector_id: str, left_epoch: int) -> Route:
-        route = await self._broker.route(detector_id, left_epoch)
+    async def _route(self, node: str, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        route = await self._broker.route(detector_id, left_epoch, large)
         return msgspec.structs.replace(route, address=route.address.seen_from(node))
 
     async def _leave(self, server: LinkServer) -> list[str] | None:

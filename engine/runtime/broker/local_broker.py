@@ -63,7 +63,8 @@ class LocalBroker(Broker):
         """
         self._directory = DirectoryClient(directories, settings)
         self._settings = settings
-        self._slots = ActivationSlots(settings.max_resident)
+        # A process that is spared does not keep others from being started.
+        self._slots = ActivationSlots(settings.max_resident, lambda: self._workers.fill(besides=1))
         nodes = nodes or NoNodes()
         self._nodes = Nodes(nodes, settings)
         self._workers = WorkerPool(workers, settings, self._started, self._nodes)
@@ -271,10 +272,10 @@ class LocalBroker(Broker):
 
     # -- places ----------------------------------------------------------------------------------------------
 
-    async def route(self, detector_id: str, left_epoch: int) -> Route:
+    async def route(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
         if self._closing:
             raise shutting_down()
-        return await self._place(detector_id).route(left_epoch)
+        return await self._place(detector_id).route(left_epoch, large)
 
     async def move(self, detector_id: str, node: str) -> Route:
         if self._closing:

@@ -87,8 +87,8 @@ class RemoteBroker(Broker):
 
     # -- asks ------------------------------------------------------------------------------------------------
 
-    async def route(self, detector_id: str, left_epoch: int) -> Route:
-        return await self._connection.ask("route", Route, detector_id, left_epoch, harmless=True)
+    async def route(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        return await self._connection.ask("route", Route, detector_id, left_epoch, large, harmless=True)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         return await self._connection.ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)

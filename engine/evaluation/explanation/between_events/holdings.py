@@ -193,7 +193,8 @@ def _held(remembered: Remembered) -> dict[str, int]:
     """Return for how many keys a memory holds something, and its bytes; without keys, for 1 if it does."""
     slices, memory = remembered.slices, remembered.memory
     read = entries = size = 0
-    for some in [[slices.root]] if not slices.path else map(dict.values, slices.shards):
+    shards = [shard.values() for shard in slices.shards] if slices.path else [[slices.root]]
+    for some in shards:
         for slice_ in some:
             entry = slices.entry_in(slice_, remembered)
             if entry != remembered.blank:

@@ -18,8 +18,7 @@ _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
 
 _SPARSE_BYTES: Final = 250
-"""A dict takes less than half of this for each entry, unless it has had many more. It never shrinks by itself.
-"""
+"""A dict takes less than half of this for each entry, unless it has had many more: it never shrinks."""
 
 
 class Expiry:
@@ -37,7 +36,7 @@ class Expiry:
             self._shrink()
             self._place = (self._place + _SHARD_STEP) % SHARDS
             # The oldest come last, and are looked at first.
-            self._keys = list(reversed(self._slices.shards[self._place]))
+            self._keys = list(self._slices.shards[self._place])[::-1]
         keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
         if self._calls % _EVERY and keys and not self._drop_expired(keys.pop(), now_us):
             return
@@ -47,6 +46,7 @@ class Expiry:
     def _shrink(self) -> None:
         """Give back the room of the entries that the shard has lost."""
         shard = self._slices.shards[self._place]
+        # While a snapshot is taken, a guard stands in its place, which is small.
         if getsizeof(shard) > _SPARSE_BYTES * (len(shard) + 1):
             self._slices.shards[self._place] = dict(shard)
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.channels.mailbox import COPIES, Mailbox, Request
 from engine.runtime.broker.channels.outcomes import Outcomes
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.broker.memory_budget import SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.contract.errors import (
     STARTING,
     DetectorUnavailable,
@@ -32,8 +32,11 @@ _NOTE_S: Final = 0.25
 class Locate(Protocol):
     """Asks the broker for the route of a detector."""
 
-    async def __call__(self, detector_id: str, left_epoch: int) -> Route:
-        """Return the route, once the detector is active. Raises Refusal 1200 and DetectorUnavailable."""
+    async def __call__(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        """Return the route, once the detector is active. `large` says whether what waits for it is large.
+
+        Raises Refusal 1200 and DetectorUnavailable.
+        """
 
 
 Reach = Callable[[Route, "DetectorChannel"], Awaitable[LinkClient]]
@@ -89,6 +92,11 @@ class DetectorChannel:
     def busy(self) -> bool:
         """Whether requests wait or are in flight."""
         return bool(self._in_flight) or len(self._mailbox) > 0
+
+    @property
+    def _large(self) -> bool:
+        """Whether what waits or is in flight is large."""
+        return self._mailbox.bytes + self._in_flight_bytes > SMALL_BYTES_MAX
 
     @property
     def unanswered(self) -> int:
@@ -201,7 +209,7 @@ class DetectorChannel:
         """Find the detector and connect to its worker, or refuse the waiting requests."""
         try:
             while self._client is None:
-                route = await self._locate(self.detector_id, self._left_epoch)
+                route = await self._locate(self.detector_id, self._left_epoch, self._large)
                 try:
                     client = await self._reach(route, self)
                 except OSError:
@@ -228,14 +236,19 @@ class DetectorChannel:
 
     async def _check_route(self) -> None:
         client, number, epoch = self._client, self._number, self._epoch
-        while client is not None and self._in_flight and self._number == number:
+
+        def waits() -> bool:
+            # The batch in flight in another worker may have the same number.
+            return bool(self._in_flight) and (self._epoch, self._number) == (epoch, number)
+
+        while client is not None and waits():
             try:
-                route = await self._locate(self.detector_id, epoch)
+                route = await self._locate(self.detector_id, epoch, self._large)
             except (Refusal, DetectorUnavailable):
                 return
             if route.epoch != epoch:
                 await asyncio.sleep(_NOTE_S)
-                if self._in_flight and self._number == number:
+                if waits():
                     # Whatever else is in flight there is lost as well.
                     client.link.abort()
                 return

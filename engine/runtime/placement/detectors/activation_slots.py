@@ -1,7 +1,8 @@
-"""Activation slots: how many detectors may be active at once. Slots are granted first come, first served."""
+"""Activation slots: how many detectors may be active at once, and who gets one next."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 _MORE_S: Final = 0.1
@@ -9,6 +10,8 @@ _MORE_S: Final = 0.1
 _PATIENCE: Final = 3
 """After so many times, holders that activate slowly are asked too, although processes are starting."""
 _DOUBLINGS_MAX: Final = 16
+_SPARED_FROM: Final = 8
+"""If there will not be so many slots, one that those with large requests cannot have costs them too much."""
 
 
 class SlotHolder(Protocol):
@@ -27,6 +30,10 @@ class SlotHolder(Protocol):
         """Whether it can be activated again faster than a process starts."""
 
     @property
+    def large(self) -> bool:
+        """Whether its turn may take long, because it was activated for large requests."""
+
+    @property
     def replaceable(self) -> bool:
         """Whether another one could be active instead."""
 
@@ -40,6 +47,9 @@ class SlotHolder(Protocol):
 class ActivationSlots:
     """A bounded number of slots. While others wait, holders are asked to release theirs.
 
+    Slots are granted first come, first served. But holders with large requests never have all open slots: one
+    is for the others, who would have to wait for the end of a large batch otherwise, each time.
+
     Idle holders are asked first, least recently used first. Busy holders are asked next, longest-held slot
     first, so that with more busy detectors than slots each gets its turn. A busy holder finishes what is
     under way, which may take long: every `_MORE_S` without a released slot, twice as many are asked. Those
@@ -50,9 +60,10 @@ class ActivationSlots:
     the next process takes to start, unless the machine is busy.
     """
 
-    def __init__(self, slots: int) -> None:
-        """Open all slots."""
+    def __init__(self, slots: int, spared: Callable[[], object] = lambda: None) -> None:
+        """Open all slots. `spared` is called when large requests wait although a slot is open and free."""
         assert slots > 0
+        self._spared = spared
         self._slots = self._open = slots
         self._more_to_come = False
         self._holders: dict[SlotHolder, None] = {}
@@ -72,8 +83,8 @@ class ActivationSlots:
 
     @property
     def wanted(self) -> int:
-        """The number of detectors that wait for a slot although all slots are held; 0 if some are not."""
-        return len(self._waiting) if len(self._holders) >= self._slots else 0
+        """The number of detectors that wait for a slot although all are open or held; 0 if some are not."""
+        return len(self._waiting) if max(len(self._holders), self._open) >= self._slots else 0
 
     def open(self, slots: int, *, more_to_come: bool = True) -> None:
         """Set how many slots are open: at least one, at most all."""
@@ -111,14 +122,31 @@ class ActivationSlots:
         self._ask(but=holder)
 
     def _hand_out(self) -> None:
-        while self._waiting and len(self._holders) < self._open:
-            holder, slot = self._waiting.popleft()
+        while len(self._holders) < self._open and (entry := self._next()) is not None:
+            self._waiting.remove(entry)
+            holder, slot = entry
             if not slot.done():
                 self._holders[holder] = None
                 self._doublings = 0
                 slot.set_result(None)
+        if self._waiting and len(self._holders) < self._open:
+            self._spared()
         # New holders are asked too, since more may wait than there are slots.
         self._ask()
+
+    def _next(self) -> tuple[SlotHolder, asyncio.Future[None]] | None:
+        """Return who gets a free slot; None if it is for nobody that waits."""
+        first = next(iter(self._waiting), None)
+        if first is None or not first[0].large or not self._full_of_large:
+            return first
+        return next((entry for entry in self._waiting if not entry[0].large), None)
+
+    @property
+    def _full_of_large(self) -> bool:
+        """Whether holders with large requests have all slots that they can have."""
+        if self._open == 1 or (self._open < _SPARED_FROM and not self._more_to_come):
+            return False
+        return sum(holder.large for holder in self._holders) >= self._open - 1
 
     def _ask(self, but: SlotHolder | None = None) -> None:
         missing = (len(self._waiting) << self._doublings) - len(self._asked)
@@ -128,12 +156,15 @@ class ActivationSlots:
         self._ask_more_later()
         if missing <= 0:
             return
+        # What others release would not go to those with large requests.
+        only_large = all(holder.large for holder, _ in self._waiting) and self._full_of_large
         candidates = [
             one
             for one in self._holders
             if one not in self._asked
             and one is not but
             and one.replaceable
+            and (one.large or not only_large)
             and (one.activates_fast or not self._more_to_come or self._doublings >= _PATIENCE)
         ]
         # The sort is stable: busy holders stay in the order of acquisition.

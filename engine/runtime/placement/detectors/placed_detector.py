@@ -36,13 +36,13 @@ class PlacedDetector:
     ) -> None:
         self.detector_id = detector_id
         self.used_at_s = 0.0
+        self.large = False
         self.reserved: DetectorWorker | None = None
         """The worker that is reserved for its next activation."""
         self.moving = False
         self._gate = Gate(detector_id, services.settings.retry_s)
         self._services = services
         self._forget = forget
-        """Called when this object is no longer needed."""
         self._loop = asyncio.get_running_loop()
         self._worker: DetectorWorker | None = None
         self._epoch = 0
@@ -124,12 +124,12 @@ class PlacedDetector:
         """The epoch of the activation, or of the last one."""
         return self._epoch
 
-    async def route(self, left_epoch: int) -> Route:
+    async def route(self, left_epoch: int, large: bool = False) -> Route:
         """Return the detector's route; activate the detector first if it is not active.
 
         `left_epoch` is the epoch of an activation that the front end cannot use. If it is the current one,
-        its end is awaited for a moment. If all callers are cancelled, the detector is not activated. Raises
-        Refusal 1200, and DetectorUnavailable 1501 and 1503.
+        its end is awaited for a moment. `large` says whether large requests wait. If all callers are
+        cancelled, the detector is not activated. Raises Refusal 1200, and DetectorUnavailable 1501 and 1503.
         """
         with self.needed():
             if self._worker is not None and self._epoch == left_epoch:
@@ -138,6 +138,7 @@ class PlacedDetector:
                         await self._over.wait()
             while self._worker is None:
                 self._gate.check()
+                self.large = self.large or large
                 if self._activating is None:
                     self._activating = self._loop.create_task(self._try_to_activate())
                 # A caller that is cancelled must not cancel the activation for the others.
@@ -369,8 +370,7 @@ class PlacedDetector:
 
     def _lose(self, reason: str) -> None:
         """End the worker, and lose what it did not save."""
-        self._lost_because = reason
-        worker = self._worker
+        worker, self._lost_because = self._worker, reason
         self._leave()
         if worker is not None:
             self._services.workers.lose(worker)
@@ -385,7 +385,7 @@ class PlacedDetector:
         self._forget_if_unneeded()
 
     def _release_slot(self) -> None:
-        self._room_wanted = False
+        self._room_wanted = self.large = False
         self._services.slots.release(self)
 
     def _refuse_for_now(self, reason: str) -> None:

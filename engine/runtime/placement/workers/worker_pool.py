@@ -259,8 +259,11 @@ class WorkerPool:
         workers = self._unused if need.alone else [one for one in self._open if not one.heartbeat.doubtful]
         return workers if need.node is None else [one for one in workers if one.port.node == need.node]
 
-    def fill(self) -> None:
-        """Start the workers that takers or the spares need, unless enough are starting already."""
+    def fill(self, besides: int = 0) -> None:
+        """Start the workers that takers or the spares need, unless enough are starting already.
+
+        `besides` is the number of unused workers that do not count as spares.
+        """
         if self._closed:
             return
         self._fill_needs()
@@ -271,7 +274,8 @@ class WorkerPool:
         taken = sum(worker.taken for worker in self._all)
         room = sum(self._per_worker - worker.taken for worker in self._open if worker.taken)
         more = max(0, self._settings.max_resident - taken - len(waiting) - room)
-        wanted = self._workers_for(waited_for) + alone + min(self._settings.spares, self._workers_for(more))
+        ready = min(self._settings.spares + besides, self._workers_for(more))
+        wanted = self._workers_for(waited_for) + alone + ready
         wanted -= len(self._unused) + starts
         for _ in range(min(wanted, self._settings.starts_at_once - starts)):
             self._starts.begin()

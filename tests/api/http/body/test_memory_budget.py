@@ -184,7 +184,7 @@ async def test_bodies_for_cold_detectors_stay_within_the_budget_and_others_are_s
     detectors = [await world.detector() for _ in range(HOGS)]
     channels = world.service.fleet.channels
 
-    async def never(_: str, __: int) -> Any:
+    async def never(*_: object) -> Any:
         await asyncio.Event().wait()
 
     channels._locate = never  # type: ignore[assignment]

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine.evaluation.dispatch import rule_set
 
 from engine import Detector
 from engine.evaluation.explanation.timelines import (

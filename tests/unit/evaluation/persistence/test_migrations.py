@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from engine.evaluation.dispatch import rule_set
+from engine.evaluation.persistence.migrations import migrated
 from engine.evaluation.state.storage import columns
 from engine.evaluation.state.storage.pages import PAGE_SLOTS
 
 from engine import Detector, Limits, parse
 from engine.evaluation.persistence.capturing import capture
-from engine.evaluation.persistence.migrations import migrated
 from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked
 from engine.evaluation.persistence.saved import unpack, version_of
 from engine.evaluation.times import FOREVER, NEVER

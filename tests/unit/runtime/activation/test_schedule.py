@@ -35,9 +35,9 @@ def passivates(schedule: Schedule, now_s: float, *, busy: bool = False, forking:
 def test_a_detector_without_a_batch_is_passivated_only_when_requests_had_time_to_come(schedule):
     assert schedule.next_due_s() == 110
     schedule.room_wanted = True
-    assert not passivates(schedule, 10.1)
-    assert schedule.next_due_s() == 10.25
-    assert passivates(schedule, 10.25)
+    assert not passivates(schedule, 10.9)
+    assert schedule.next_due_s() == 11
+    assert passivates(schedule, 11)
 
 
 def test_a_detector_is_passivated_when_it_was_not_used_for_long(schedule):

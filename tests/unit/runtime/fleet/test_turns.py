@@ -132,3 +132,55 @@ async def test_another_detector_does_not_wait_for_processes_that_do_not_start(tm
         assert await answered_in_s(service) < 1.5
         service.actors.room.set()
         await callers.end()
+
+
+async def test_a_small_request_does_not_wait_for_large_batches_while_processes_start(tmp_path):
+    """Few slots are open then, and a batch of those who wait for one may take longer than a second."""
+    async with local_service(tmp_path, max_resident=SLOTS, spares=1) as service:
+        fleet, actors = service.fleet, service.actors
+        event = {"fields": {"text": "x" * 4_000}, "timestamp_ms": 1}
+        batch = ops.evaluate_batch(json.dumps({"events": [event] * 20}).encode())
+
+        async def send_on(detector: str) -> None:
+            while True:
+                assert isinstance(await fleet.call(detector, batch), Done)
+
+        actors.before = each_takes(handle=2.0)
+        large = [await fleet.create_detector(f"large {number}") for number in range(5)]
+        other = await fleet.create_detector("other")
+        tasks = [asyncio.create_task(send_on(large[0]))]
+        await until(lambda: len(actors.started) == 2)
+        for worker in actors.started:
+            worker.before = actors.before
+        actors.room.clear()
+        tasks += [asyncio.create_task(send_on(one)) for one in large[1:]]
+        await asyncio.sleep(1)
+        for _ in range(5):
+            began_s = asyncio.get_running_loop().time()
+            route = await service.broker.route(other, 0)
+            assert asyncio.get_running_loop().time() - began_s < 1
+            (worker,) = [one for one in actors.started if one.name == route.worker]
+            worker.make_room(route.epoch)
+            await asyncio.sleep(2)
+        # That a process is spared for small requests does not keep others from being started.
+        actors.room.set()
+        await until(lambda: len(actors.started) > len(large))
+        assert not any(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+
+
+async def test_a_detector_counts_as_large_until_it_leaves(tmp_path):
+    async with local_service(tmp_path) as service:
+        detector = await service.fleet.create_detector("large at first")
+        route = await service.broker.route(detector, 0, large=True)
+        (placed,) = service.broker._placed.values()
+        assert placed.large
+        small = asyncio.create_task(service.broker.route(detector, route.epoch))
+        await asyncio.sleep(0.01)
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        worker.make_room(route.epoch)
+        assert (await small).epoch > route.epoch
+        assert service.broker._placed[detector] is placed
+        assert not placed.large

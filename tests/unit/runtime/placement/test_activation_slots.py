@@ -20,14 +20,15 @@ class Someone:
         busy: bool = False,
         used_at_s: float = 0.0,
         activates_fast: bool = True,
+        large: bool = False,
     ) -> None:
         self.slots = slots
         self.activates_fast = activates_fast
         self.replaceable = True
         self.busy = busy
         self.used_at_s = used_at_s
+        self.large = large
         self.asked = 0
-
         self.unasked = 0
 
     def make_room(self) -> None:
@@ -258,4 +259,73 @@ async def test_holders_that_activate_slowly_are_asked_too_if_no_process_starts_f
     await asyncio.sleep(0.25)
     assert any(one.asked for one in slow)
     slow[0].release()
+    await waiting
+
+
+async def test_those_with_large_requests_never_have_the_last_open_slot():
+    """A large batch may take longer than a second, and cannot be interrupted."""
+    slots = ActivationSlots(50)
+    slots.open(3)
+    large = [await entered(slots, busy=True, large=True) for _ in range(2)]
+    more = [waiting_for(Someone(slots, busy=True, large=True)) for _ in range(5)]
+    await settled()
+    assert not any(task.done() for task in more)
+    small = Someone(slots)
+    # It is not behind them, each time.
+    for _ in range(3):
+        await asyncio.wait_for(small.acquire(), 0.01)
+        await asyncio.sleep(1)
+        small.release()
+    assert small.asked == 0, "those with large requests could not have what it releases"
+    assert slots.wanted == 0
+    # Among themselves, they go in turn.
+    large[0].release()
+    await settled()
+    assert [task.done() for task in more] == [True, False, False, False, False]
+    slots.open(50)
+    await asyncio.gather(*more)
+
+
+async def test_when_all_slots_are_open_those_with_large_requests_leave_one_and_are_counted_as_waiting():
+    slots = ActivationSlots(8)
+    for _ in range(7):
+        await entered(slots, large=True)
+    waiting_for(Someone(slots, large=True))
+    await settled()
+    assert (slots.held, slots.wanted) == (7, 1)
+
+
+@pytest.mark.parametrize(("slots", "opened", "more_to_come"), [(7, 7, True), (50, 7, False), (50, 1, True)])
+async def test_of_few_slots_those_with_large_requests_can_have_all(slots, opened, more_to_come):
+    slots = ActivationSlots(slots)
+    slots.open(opened, more_to_come=more_to_come)
+    for _ in range(opened):
+        await asyncio.wait_for(entered(slots, large=True), 1)
+
+
+async def test_a_small_request_first_in_line_for_a_slot_lets_no_large_one_pass():
+    slots = ActivationSlots(8)
+    slots.open(2)
+    holders = [await entered(slots, large=True), await entered(slots)]
+    small, large = waiting_for(Someone(slots)), waiting_for(Someone(slots, large=True))
+    await settled()
+    assert [one.asked for one in holders] == [1, 1]
+    holders[0].release()
+    await settled()
+    assert (small.done(), large.done()) == (True, False)
+    holders[1].release()
+    await settled()
+    assert large.done()
+
+
+async def test_a_spared_slot_is_told_of_so_that_another_process_starts():
+    told = []
+    slots = ActivationSlots(8, lambda: told.append(slots.held))
+    slots.open(2)
+    await entered(slots, large=True)
+    assert told == []
+    waiting = waiting_for(Someone(slots, large=True))
+    await settled()
+    assert set(told) == {1}
+    slots.open(3)
     await waiting

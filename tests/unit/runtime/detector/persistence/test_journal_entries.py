@@ -8,7 +8,6 @@ from typing import Any
 
 import msgpack
 import pytest
-from engine.evaluation.dispatch import rule_set
 from hypothesis import settings
 
 from engine.evaluation.detector import Detector

@@ -50,6 +50,25 @@ async def test_spares_are_started_ahead_and_again_as_they_are_taken(make):
     assert len(actors.started) == 3
 
 
+async def test_one_that_is_spared_does_not_count_as_ready_for_those_that_come(make):
+    pool, actors = make(spares=1, max_resident=3)
+    pool.fill()
+    await settled()
+    for _ in range(2):
+        pool.fill(besides=1)
+        await settled()
+        assert len(actors.started) == 2
+    await pool.take()
+    for _ in range(3):
+        pool.fill(besides=1)
+        await settled()
+    assert len(actors.started) == 3
+    await pool.take()
+    pool.fill(besides=1)
+    await settled()
+    assert len(actors.started) == 3, "no more than there can be active detectors"
+
+
 async def test_no_more_are_being_started_at_once_than_is_set(make):
     pool, actors = make(starts_at_once=2, spares=3)
     takers = [asyncio.create_task(pool.take()) for _ in range(9)]
