@@ -169,7 +169,7 @@ def _keys(place: Place) -> list[str]:
 
 
 def _about_counts(place: Place) -> Iterator[str]:
-    """`count(*)`, `count(distinct x)`, a count that is not compared, or not with `within`."""
+    """`count(*)`, a count of the values of a fact, a count that is not compared, or not with `within`."""
     word = place.word
     counters = terminals_of({Shape.CALL_OF_CONDITION})
     match place.before:
