@@ -21,8 +21,6 @@ from engine.language.forms import prefix, prefix_within
 class EarlierOperator(Operator[Earlier | EarlierWithin]):
     """Remembered inside the window, whatever the current event is."""
 
-    only_past = True
-
     def memory(self, node: Earlier | EarlierWithin) -> Memory:
         return Latest(node.inner)
 

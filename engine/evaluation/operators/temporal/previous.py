@@ -14,7 +14,6 @@ class PreviousOperator(Operator[Previous]):
     """The latest event at which inner was true is the last event of the slice."""
 
     only_next = True
-    only_past = True
 
     def memory(self, node: Previous) -> Memory:
         return Latest(node.inner)
