@@ -15,7 +15,7 @@ from api.cli.rule_members import RuleMembers, draft_defects, listed_rules, membe
 from engine.evaluation.rules import check_name
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
-from engine.language.form_table import FORMS
+from engine.language.forms.table import FORMS
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, ScaledFact
 from engine.language.diagnostics import did_you_mean, enumerated, json_type, quoted
-from engine.language.form_table import FORM_OF, placed_children
-from engine.language.forms import Counted
+from engine.language.forms.form import Counted
+from engine.language.forms.table import FORM_OF, placed_children
 from engine.language.samples import Sample
 from engine.language.text.printer import comparison_text
 from engine.language.text.printer import format as text_of

@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from engine.language.form_table import FORMS
-from engine.language.forms import SCALED_FACT, Content, Form
+from engine.language.forms.form import Content, Form
+from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.table import FORMS
 from engine.language.operators import COMPARISONS, COUNT_MAX, OPERATORS
 
 _CONDITION: Final = {"$ref": "#/components/schemas/Condition"}

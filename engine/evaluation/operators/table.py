@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from engine.evaluation.operators.interface import Operator
-from engine.language import form_table
 from engine.language.condition import Condition
-from engine.language.forms import Form
+from engine.language.forms import table as forms_table
+from engine.language.forms.form import Form
 
 _BY_TYPE: Final[dict[type, Operator[Any]]] = {}
 
@@ -18,7 +18,7 @@ def evaluates(*forms: Form) -> Callable[[type[_Made]], type[_Made]]:
 
     def entered(made: type[_Made]) -> type[_Made]:
         _BY_TYPE.update(dict.fromkeys((form.make for form in forms), made()))
-        form_table.enter(forms)
+        forms_table.enter(forms)
         return made
 
     return entered
@@ -28,7 +28,7 @@ def remove(forms: Sequence[Form]) -> None:
     """Undo what `evaluates` has entered."""
     for form in forms:
         del _BY_TYPE[form.make]
-    form_table.remove(forms)
+    forms_table.remove(forms)
 
 
 def operator_of(node: Condition) -> Operator[Any] | None:
@@ -37,7 +37,7 @@ def operator_of(node: Condition) -> Operator[Any] | None:
     return None if found is None else found.for_node(node)
 
 
-@form_table.derived
+@forms_table.derived
 def calls() -> dict[str, Any]:
     """Return what the code of operators calls, by name."""
     return {called.__name__: called for each in _BY_TYPE.values() for called in each.calls}

@@ -5,7 +5,7 @@ from typing import Final
 
 from engine.language.condition import FactArg, Scalar
 from engine.language.diagnostics import nearest, quoted
-from engine.language.forms import CALLS
+from engine.language.forms.shapes import CALLS
 from engine.language.text.foreign_words import instead_of
 from engine.language.text.lexical.operator_words import words_of
 

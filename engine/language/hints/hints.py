@@ -7,8 +7,9 @@ from typing import Any, Final
 from engine.language import condition as language
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import quoted
-from engine.language.form_table import FORM_OF, FORMS, first_form
-from engine.language.forms import CALLS, Content, Form, Shape
+from engine.language.forms.form import Content, Form, Shape
+from engine.language.forms.shapes import CALLS
+from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.contradictions import contradictions, excluded_alternatives
 from engine.language.hints.foreign_functions import about_function
 from engine.language.text.printer import format as text_of

@@ -9,8 +9,9 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.language.form_table import first_form
-from engine.language.forms import INFIXES, PREFIXES, Content, Shape
+from engine.language.forms.form import Content, Shape
+from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.table import first_form
 from engine.language.operators import INEQUALITIES
 from engine.language.text.foreign_words import (
     ABSENT,

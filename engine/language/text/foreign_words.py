@@ -4,8 +4,9 @@ from typing import Final
 
 from engine.language.condition import Leaf, Not, Ref
 from engine.language.diagnostics import enumerated, quoted
-from engine.language.form_table import FORMS, derived, first_form
-from engine.language.forms import CALLS, Shape
+from engine.language.forms.form import Shape
+from engine.language.forms.shapes import CALLS
+from engine.language.forms.table import FORMS, derived, first_form
 from engine.language.text.lexical.operator_words import words_of
 from engine.language.text.printer import format as text_of
 from engine.language.validation.networks import pattern_of_network

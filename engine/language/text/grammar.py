@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Final
 
-from engine.language.form_table import FORMS
-from engine.language.forms import Content, Form, Shape
+from engine.language.forms.form import Content, Form, Shape
+from engine.language.forms.table import FORMS
 
 _RULES: Final = {
     Shape.PREFIX: ("prefixed", "{word} prefixed"),

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from engine.language.diagnostics import enumerated
-from engine.language.form_table import first_form
-from engine.language.forms import CALLS, INFIXES, Content, Shape
+from engine.language.forms.form import Content, Shape
+from engine.language.forms.shapes import CALLS, INFIXES
+from engine.language.forms.table import first_form
 from engine.language.text.lexical.operator_words import terminals_of, words_of
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,

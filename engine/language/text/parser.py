@@ -11,8 +11,9 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Source
-from engine.language.form_table import derived
-from engine.language.forms import INFIXES, PREFIXES, Shape
+from engine.language.forms.form import Shape
+from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.table import derived
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, string_value

@@ -6,8 +6,8 @@ from typing import Any, assert_never
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
-from engine.language.form_table import FORM_OF
-from engine.language.forms import Shape
+from engine.language.forms.form import Shape
+from engine.language.forms.table import FORM_OF
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.text.lexical.durations import duration_text
 from engine.language.text.lexical.names import name_text, relation_text

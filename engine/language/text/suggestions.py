@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
-from engine.language.forms import CALLS, INFIXES, PREFIXES
+from engine.language.forms.shapes import CALLS, INFIXES, PREFIXES
 from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.foreign_idioms import about_idiom, about_unfinished, place_of
 from engine.language.text.lexical.names import contextual_keywords, in_backquotes, is_reserved, keywords

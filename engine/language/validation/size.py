@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from engine.language.diagnostics import TOO_LARGE, ConditionError, Entry
-from engine.language.form_table import FORMS
-from engine.language.forms import Content
+from engine.language.forms.form import Content
+from engine.language.forms.table import FORMS
 from engine.language.limits import Limits
 
 LEVELS_PER_CONDITION = 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.language.condition import All, Any, Condition, Leaf, Not
 from engine.language.diagnostics import ConditionError
-from engine.language.form_table import FORMS
+from engine.language.forms.table import FORMS
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text import printer

@@ -18,8 +18,8 @@ from engine.language.condition import (
     children,
     walk,
 )
-from engine.language.form_table import FORM_OF, FORMS, facts_of, placed_children
-from engine.language.forms import Content
+from engine.language.forms.form import Content
+from engine.language.forms.table import FORM_OF, FORMS, facts_of, placed_children
 from engine.language.json.writer import condition_to_document
 from engine.language.operators import INEQUALITIES, OPERATORS
 from engine.language.text.parser import parse

@@ -12,7 +12,7 @@ from engine.evaluation.kernel.code.node_code import OperatorCode
 from engine.evaluation.operators.interface import Memory, Operator, Settled
 from engine.evaluation.stamps import NUMBER_BITS, stamp_of
 from engine.language.condition import Condition
-from engine.language.form_table import FORM_OF
+from engine.language.forms.table import FORM_OF
 
 
 class LookingBack(NamedTuple):

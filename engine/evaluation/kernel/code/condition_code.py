@@ -18,7 +18,7 @@ from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.slices.slices import SHARDS, Remembered, Slices
 from engine.language import condition as language
 from engine.language.condition import Condition
-from engine.language.form_table import facts_of
+from engine.language.forms.table import facts_of
 
 
 class Block:

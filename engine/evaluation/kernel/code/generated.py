@@ -20,7 +20,7 @@ from engine.evaluation.facts.values import (
 )
 from engine.evaluation.operators.table import calls
 from engine.evaluation.stamps import EVENT, MILLISECOND, NEVER, NUMBER_BITS
-from engine.language.form_table import derived
+from engine.language.forms.table import derived
 from engine.language.microseconds import microseconds
 from engine.language.operators import LARGEST
 

@@ -9,7 +9,7 @@ from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, step_of
 from engine.language import condition as language
 from engine.language.condition import Condition
-from engine.language.form_table import facts_of
+from engine.language.forms.table import facts_of
 
 SHORT: Final = frozenset({"eq", "neq", "in", "nin", "between"})
 """The operators of leaves that are decided in a few steps, whatever the event has."""

@@ -9,7 +9,8 @@ from engine.evaluation.operators.counting.comparison import Counting, compared
 from engine.evaluation.operators.interface import Memory, MemoryOfTruth, Reading, Writing
 from engine.evaluation.operators.table import evaluates
 from engine.language.condition import Count
-from engine.language.forms import Content, call_of_condition
+from engine.language.forms.form import Content
+from engine.language.forms.shapes import call_of_condition
 
 SPARE_MIN: Final = 8
 """A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""

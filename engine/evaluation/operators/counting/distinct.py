@@ -11,7 +11,8 @@ from engine.evaluation.operators.interface import Found, Memory, Names, Reading,
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
-from engine.language.forms import Content, Counted, call_of_fact
+from engine.language.forms.form import Content, Counted
+from engine.language.forms.shapes import call_of_fact
 
 RECORD_BYTES: Final = 160
 """What a dict takes without its entries."""

@@ -28,7 +28,8 @@ from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import LATEST
 from engine.language.condition import Avg, Condition, ScaledFact, Sum
-from engine.language.forms import Content, Counted, call_of_fact
+from engine.language.forms.form import Content, Counted
+from engine.language.forms.shapes import call_of_fact
 from engine.language.operators import COMPARISONS
 
 

@@ -5,7 +5,7 @@ from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
 from engine.language.condition import Once, OnceWithin
-from engine.language.forms import prefix, prefix_within
+from engine.language.forms.shapes import prefix, prefix_within
 
 
 @evaluates(

@@ -6,7 +6,7 @@ from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Previous
-from engine.language.forms import prefix
+from engine.language.forms.shapes import prefix
 
 
 @evaluates(prefix(Previous, "previous", is_addition=True, looks_before=True))

@@ -16,7 +16,7 @@ from engine.evaluation.operators.interface import (
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
-from engine.language.forms import infix, infix_within
+from engine.language.forms.shapes import infix, infix_within
 
 
 @dataclass(frozen=True)

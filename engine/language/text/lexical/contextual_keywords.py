@@ -3,7 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from engine.language.forms import CALLS, PREFIXES, Shape
+from engine.language.forms.form import Shape
+from engine.language.forms.shapes import CALLS, PREFIXES
 from engine.language.text.lexical.names import contextual_keywords
 from engine.language.text.lexical.operator_words import terminals_of, words_of
 from engine.language.text.lexical.words import COMPARISON_TERMINALS, LITERALS, NAMES

@@ -2,7 +2,7 @@
 
 import re
 
-from engine.language.form_table import FORMS, derived
+from engine.language.forms.table import FORMS, derived
 
 _KEYWORDS = frozenset(
     {

@@ -2,8 +2,8 @@
 
 from collections.abc import Set as AbstractSet
 
-from engine.language.form_table import FORMS
-from engine.language.forms import Shape
+from engine.language.forms.form import Shape
+from engine.language.forms.table import FORMS
 
 
 def words_of(shapes: AbstractSet[Shape], *, additions: bool = True) -> list[str]:

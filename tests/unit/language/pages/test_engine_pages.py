@@ -15,7 +15,7 @@ from api.cli.rule_files import named_conditions
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
-from engine.language.form_table import FORMS
+from engine.language.forms.table import FORMS
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.operators import COMPARISONS, OPERATORS

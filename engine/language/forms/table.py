@@ -11,7 +11,8 @@ from typing import Final, TypeVar, get_args
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, ScaledFact
-from engine.language.forms import INNER, WHERE, Content, Form, Shape
+from engine.language.forms.form import Content, Form, Shape
+from engine.language.forms.shapes import INNER, WHERE
 
 FORMS: Final[dict[str, Form]] = {}
 """The forms, by their names in JSON, in the order of the closed union `Condition`."""
