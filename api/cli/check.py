@@ -3,6 +3,7 @@
 import sys
 from functools import partial
 from itertools import islice
+from textwrap import indent
 from typing import Final
 
 import click
@@ -13,6 +14,7 @@ from api.cli.failures import CommandError, warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import named_conditions, read_text
+from engine import Detector
 from engine.language.diagnostics import Refusal
 from engine.language.hints.hints import hints
 from engine.language.json.writer import condition_to_document
@@ -49,7 +51,8 @@ Examples:
     multiple=True,
     help="Name of a relation that exists, so that conditions may use it without a warning. Can be repeated.",
 )
-def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...]) -> None:
+@click.option("--code", is_flag=True, help="Also print the Python code that evaluates each condition.")
+def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *, code: bool) -> None:
     """Check conditions without a service, and print each as canonical text and as JSON.
 
     A FILE named .yaml, .yml or .json holds rules (`name: condition`). Any other FILE holds conditions as
@@ -64,7 +67,7 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...]) ->
     sample = _sample(recordings)
     if not found:
         raise CommandError(f"{'standard input' if file == '-' else file}: no condition in it")
-    results = [_report(name, text, sample, relations) for name, text in found]
+    results = [_report(name, text, sample, relations, code=code) for name, text in found]
     if not all(results):
         refused = results.count(False)
         raise CommandError(f"{refused} of {counted(len(results), 'condition')} refused")
@@ -85,7 +88,9 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
     return sample
 
 
-def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, ...]) -> bool:
+def _report(
+    name: str, text: str, sample: Sample | None, relations: tuple[str, ...], *, code: bool
+) -> bool:
     """Print one condition with its warnings, or its defects; return whether it is valid."""
     name = on_one_line(name)
     try:
@@ -98,6 +103,10 @@ def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, .
         return False
     document = msgspec.json.encode(condition_to_document(condition)).decode()
     click.echo(f"{name}:\n  text  {canonical(condition)}\n  json  {document}")
+    if code:
+        detector = Detector()
+        detector.add_rule("code", condition)
+        click.echo(indent(f"code\n{detector.code()}", "  "))
     warnings = [one.text for one in condition_warnings(condition, sample, relations)]
     for warning in [*warnings, *hints(condition)]:
         click.echo(f"{name}: warning: {warning}", err=True)

@@ -146,6 +146,10 @@ class Detector(RuleBook):
         """Drop the cached look-ups of events, which their owner may change from now on."""
         self.rule_set.lookups.forget()
 
+    def code(self) -> str:
+        """Return the Python source of the function that evaluates the rules as long as they are few."""
+        return self.rule_set.code
+
     @property
     def awaits_first(self) -> bool:
         """Whether no event has set the clock yet, and there is a current time, so a time can be doubtful."""

@@ -216,6 +216,11 @@ class RuleSet(Needs):
             return self._indexed.decide(fields, sent, base, tick)
         return self._few().decide(fields, sent, base, tick)  # type: ignore[no-any-return]  # generated
 
+    @property
+    def code(self) -> str:
+        """The Python source of the function that evaluates many events, while rules are not indexed."""
+        return self._few().code
+
     def _few(self) -> Functions:
         if self._functions is None:
             enabled = [self._enabled[priority] for priority in sorted(self._enabled)]

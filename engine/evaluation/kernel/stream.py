@@ -1,6 +1,7 @@
 """The functions that evaluate events for a few rules: they decide an event, and then commit it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import dedent
 from typing import Any, Final
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
@@ -55,10 +56,17 @@ class Functions:
         self._decided = [*begin, *code.decided(), *fired]
         self._given = [*code.given(), *code.tables(), *tools.items()]
         written = indented(code.written(), 4)
-        source = _OBSERVE_MANY.format(decided=indented(self._decided, 4), written=written)
-        self.observe_many: Any = function(source, self._given)
+        self._source = _OBSERVE_MANY.format(decided=indented(self._decided, 4), written=written)
+        self.observe_many: Any = function(self._source, self._given)
         """(events, detector, results): appends the rules that fire at each event to the results."""
         self._decide: Any = None
+
+    @property
+    def code(self) -> str:
+        """The source of `observe_many`, after the names and constants that it is given."""
+        plain = (bool, int, float, str, tuple)
+        given = [f"{name} = {value!r}" for name, value in self._given if isinstance(value, plain)]
+        return "\n".join([*given, *dedent(self._source).splitlines()[:-1]])
 
     def decide(self, *event: Any) -> Any:
         """Return the rules that fire at an event: (fields, vars, the stamp of its time, its number)."""

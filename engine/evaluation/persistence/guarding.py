@@ -110,7 +110,7 @@ def copy_of(slice_: Slice) -> Slice:
     copied = slice_[:]
     for place in range(FIRST, len(copied)):
         copied[place] = _copy_of_entry(copied[place])
-    if copied[MORE]:
+    if copied[MORE] is not None:
         copied[MORE] = {place: _copy_of_entry(entry) for place, entry in copied[MORE].copy().items()}
     return copied
 

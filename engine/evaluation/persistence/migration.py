@@ -139,11 +139,10 @@ class _Merge:
     def _stamped(self, slot: int, held: list[tuple[Reading, Held]]) -> Any:
         """Return the entry that has what all nodes read. What one holds is the end of what others do."""
         longest = max([one for _, one in held], key=len)
-        births = [
-            max(reading.birth for reading, one in held if len(one) >= length)
-            for length in range(len(longest), 0, -1)
+        numbers = [
+            1 + self._youngest([one for one, seen in held if len(seen) >= left], at_us)
+            for left, (at_us, _) in zip(range(len(longest), 0, -1), longest, strict=True)
         ]
-        numbers = [birth + 1 for birth in births]
         seen = self._old.seen(self._name.path, slot)
         if any(one and _only_next(reading) for reading, one in held):
             # `previous` asks whether that event was the last one.
@@ -156,6 +155,10 @@ class _Merge:
         memory = self._name.memory
         return memory.entry_of(*[values if kind == "keys" else stamps for kind in memory.columns])
 
+    def _youngest(self, readings: list[Reading], time_us: int) -> int:
+        """Return the youngest birth that saw an entry, or 0. Readers may be younger than what has expired."""
+        return max([0, *(one.birth for one in readings if not self._expired(one, time_us))])
+
     def _hide(self, reading: Reading, held: Held, longest: Held, *, is_last: bool) -> None:
         """Have a birth come after the latest of the events that it did not see."""
         operator = operator_of(reading.node)
@@ -163,11 +166,15 @@ class _Merge:
         if len(held) >= min(operator.keep(reading.node), len(longest)):
             return
         time_us, _ = longest[-len(held) - 1]
-        window_us = operator.window_us(reading.node)
-        expired = window_us is not None and time_us + window_us < self._old.clock_us
-        if is_last if operator.only_next else not expired:
+        if is_last if operator.only_next else not self._expired(reading, time_us):
             born_us = self._born_us
             born_us[reading.birth] = max(born_us.get(reading.birth, time_us), time_us)
+
+    def _expired(self, reading: Reading, time_us: int) -> bool:
+        """Return whether an entry is past the window of a node."""
+        operator = operator_of(reading.node)
+        window_us = None if operator is None else operator.window_us(reading.node)
+        return window_us is not None and time_us + window_us < self._old.clock_us
 
 
 def _only_next(reading: Reading) -> bool:
@@ -280,7 +287,7 @@ def _times(content: dict[str, Any]) -> dict[int, int]:
 
 
 def _records(content: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the slots of records, and what each holds: `Held`, or columns of panes, sums and counts if any."""
+    """Yield the slots of records, and what each holds: `Held`, or columns of panes, sums, perhaps counts."""
     slots, lengths = numbers_unpacked(content["slots"]), numbers_unpacked(content["lengths"])
     if "times" in content:
         times_us = numbers_unpacked(content["times"])

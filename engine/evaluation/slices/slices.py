@@ -250,7 +250,7 @@ class Slices:
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
 
     def clear(self) -> None:
-        """Drop all slices: nothing is remembered any more."""
+        """Drop everything, when the path itself is dropped."""
         for shard in self.shards:
             for key in list(shard):
                 self.drop(key)

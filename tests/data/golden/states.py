@@ -180,6 +180,20 @@ def _with_drafts() -> Iterator[list[Any]]:
             yield _case(f"drafts {dispatch}", detector, [*islice(events, 40)])
 
 
+def _that_joined() -> Iterator[list[Any]]:
+    """Yield rules that read a memory in which something has expired that is older than they are."""
+    with in_mode("indexed"):
+        detector, event = Detector(), {"k": 1, "p": 1}
+        for condition in ("per k once p == 1", "per k once within 1s p == 1"):
+            detector.add_rule(condition, condition)
+        happen(detector, Submit(event, 0))
+        for condition in ("per k once p == 1", "per k once within 1s p == 1"):
+            detector.add_rule(condition, condition)
+        for at_ms in (500, 1_500, 2_500):
+            happen(detector, Submit({"k": 2, "p": 1}, at_ms))
+        yield _case("joined", detector, [Submit({"k": 1}, 3_000), Submit(event, 3_000)])
+
+
 def _events(drawn: random.Random, keys: int) -> Iterator[Submit]:
     clock_ms = 0
     while True:
@@ -213,6 +227,6 @@ def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer]
 
 
 if __name__ == "__main__":
-    cases = [*_of_worlds(), *_of_operators(), *_with_drafts()]
+    cases = [*_of_worlds(), *_of_operators(), *_with_drafts(), *_that_joined()]
     written = HERE / f"states_{Detector.STATE_VERSION}.msgpack.xz"
     written.write_bytes(lzma.compress(msgpack.packb(cases), preset=9))

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,6 +28,14 @@ def test_a_condition_is_shown_in_both_forms() -> None:
 @pytest.mark.parametrize("argument", [[], ["-"]])
 def test_standard_input_is_read_with_and_without_a_dash(argument: list[str]) -> None:
     assert check("a == 1", *argument).exit_code == 0
+
+
+def test_the_code_of_a_condition_is_shown_and_is_python() -> None:
+    output = check("per user once within 10m ok == false\n", "--code").output
+    code = dedent(output.partition("  code\n")[2])
+    assert code.startswith("n0 = 'user'\n")
+    compile(code, "code", "exec")
+    assert "code\n" not in check("ok == false\n").output
 
 
 def test_what_is_refused_is_said_on_standard_error_with_its_place_and_the_rest_is_shown() -> None:

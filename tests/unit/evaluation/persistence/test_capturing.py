@@ -3,24 +3,31 @@
 import random
 import sys
 from array import array
+from itertools import islice
+from threading import Thread
+from typing import Any
 
 import pytest
-from engine.evaluation.dispatch import rule_set
-from engine.evaluation.state.storage import columns
 
 from engine import Detector, Limits
-from engine.evaluation.persistence import packing
-from engine.evaluation.persistence.capturing import _at, capture
-from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked, packed
-from tests.differential import fused
+from engine.evaluation.persistence import columns, packing
+from engine.evaluation.persistence.capturing import Captured, capture
+from engine.evaluation.persistence.columns import numbers_packed, numbers_unpacked, unpack
+from engine.evaluation.persistence.guarding import Guard
+from engine.evaluation.persistence.packing import packed
+from tests.differential.modes import MODES, in_mode
 
 CONDITIONS = (
     "once a == 1",
     "a == 2 since b == 1",
+    "count(a == 1) > 3",
     "per k once within 4s a == 1",
     "per k historically for 3s strong not a == 1",
     "per k per b once within 2s a == 2",
     "per k (not a == 3 since within 5s b == 2)",
+    "per k count(a == 1) > 2",
+    "per k distinct(b) within 9s > 2",
+    "per k where b > 0 avg(a) within 3s > 1",
 )
 
 
@@ -31,41 +38,176 @@ def fed(detector: Detector, drawn: random.Random, events: int, begin_ms: int) ->
         detector.evaluate(fields, begin_ms + number * 100)
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("paged", [False, True])
-@pytest.mark.parametrize("keys", [3, 1000])
-def test_what_is_captured_changes_no_more(
-    monkeypatch: pytest.MonkeyPatch, indexed: bool, paged: bool, keys: int
-) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(2 if indexed else 32))
-    monkeypatch.setattr(packing, "_KEYS", 7)
-    if paged:
-        monkeypatch.setattr(columns, "PAGED_FROM", 0)
-        monkeypatch.setattr(columns, "SPARSE_SHARE", 1 << 40)
+def contents(data: bytes) -> list[Any]:
+    """Return a document, with the slices of each path by key: what has changed meanwhile comes first."""
+    document = unpack(data)
+    return [{**document, "slices": None}, [_by_key(*row) for row in document["slices"]]]
+
+
+def _by_key(path: Any, width: int, memories: list[Any], portions: list[Any]) -> list[Any]:
+    found: dict[str, Any] = {}
+    for keys, seen, entries in portions:
+        held: list[Any] = [[tick] for tick in numbers_unpacked(seen)]
+        for place, (slices, lengths, *parts) in entries.items():
+            ends = 0
+            for at, slice_number in enumerate(numbers_unpacked(slices)):
+                first, ends = ends, ends + (numbers_unpacked(lengths)[at] if lengths else 1)
+                held[slice_number].append((place, _cut(parts, first, ends)))
+        for key, one in zip(map(repr, keys or [()]), held, strict=True):
+            found[key] = sorted(one[1:], key=repr), one[0]
+    return [path, width, memories, found]
+
+
+def _cut(parts: list[Any], first: int, end: int) -> list[Any]:
+    return [
+        _cut(part, first, end)
+        if isinstance(part, list) and len(part) == 2 and isinstance(part[0], bytes)
+        else part[first * 8 : end * 8]
+        if isinstance(part, bytes)
+        else part[first:end]
+        for part in parts
+    ]
+
+
+@pytest.fixture
+def _in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((packing, "_COPIED"), (packing, "_ADDED"), (columns, "AT_ONCE")):
+        monkeypatch.setattr(module, name, 3)
+
+
+@pytest.mark.usefixtures("_in_small_pieces")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("keys", [20, 1000])
+def test_what_is_captured_changes_no_more(mode: str, keys: int) -> None:
     drawn = random.Random(keys)
-    detector = Detector(limits=Limits(keys_max=keys))
-    for number, condition in enumerate(CONDITIONS):
-        detector.add_rule(f"rule {number}", condition)
-    fed(detector, drawn, 300, 0)
-    captured, expected = capture(detector), detector.dump()
-    fed(detector, drawn, 300, 30_000)
-    detector.add_rule("one more", "per k once b == 1")
-    for rule in detector.rules()[:3]:
-        detector.change_rule(rule.id, name="changed", enabled=False)
-    fed(detector, drawn, 50, 60_000)
-    assert detector.dump() != expected
-    assert b"".join(packed(captured)) == expected
+    with in_mode(mode):
+        detector = Detector(limits=Limits(keys_max=keys))
+        for number, condition in enumerate(CONDITIONS):
+            detector.add_rule(f"rule {number}", condition)
+        fed(detector, drawn, 300, 0)
+        expected = detector.dump()
+        captured = capture(detector)
+        pieces, made = packed(captured), []
+        for number, piece in enumerate(pieces):
+            made.append(piece)
+            if number % 30 == 1:
+                fed(detector, drawn, 3, 30_000 + number * 100)
+            if number == 100:
+                detector.add_rule("one more", "per k once b == 1")
+                detector.remove_rule(detector.rules()[3].id)
+        for rule in detector.rules()[:3]:
+            detector.change_rule(rule.id, name="changed", enabled=False)
+        assert len(made) > 300
+        assert detector.dump() != expected
+        assert contents(b"".join(made)) == contents(expected)
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_rules_that_come_and_go_do_not_change_what_is_captured(moment: str) -> None:
+    detector = Detector()
+    for condition in CONDITIONS:
+        detector.add_rule(condition, condition)
+    fed(detector, random.Random(1), 200, 0)
+    expected, captured = contents(detector.dump()), capture(detector)
+    pieces = packed(captured)
+    made = [] if moment == "before" else [next(pieces) for _ in range(40)]
+    if moment == "after":
+        made += pieces
+    for rule in detector.rules()[3:]:
+        detector.remove_rule(rule.id)
+    detector.add_rule("new", "per k count(b == 1) > 1")
+    fed(detector, random.Random(2), 200, 20_000)
+    assert contents(b"".join([*made, *pieces])) == expected
+
+
+@pytest.mark.usefixtures("_in_small_pieces")
+def test_two_captures_at_a_time_each_have_their_own_moment() -> None:
+    detector, drawn = Detector(), random.Random(3)
+    for condition in CONDITIONS:
+        detector.add_rule(condition, condition)
+    captures: list[tuple[Any, Any, list[bytes]]] = []
+    for begin_ms in (0, 30_000, 60_000):
+        fed(detector, drawn, 200, begin_ms)
+        captures.append((contents(detector.dump()), packed(capture(detector)), []))
+        for _, pieces, made in captures:
+            made += islice(pieces, 50)
+    for expected, pieces, made in captures:
+        fed(detector, drawn, 20, 90_000)
+        assert contents(b"".join([*made, *pieces])) == expected
+
+
+def test_a_thread_packs_while_events_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_COPIED", 7)
+    detector, made = Detector(), list[bytes]()
+    for condition in CONDITIONS:
+        detector.add_rule(condition, condition)
+    drawn = random.Random(4)
+    events = [
+        (
+            {"k": f"key {drawn.randrange(5_000)}", "a": drawn.randrange(4), "b": drawn.randrange(3)},
+            number,
+            None,
+        )
+        for number in range(20_000)
+    ]
+    detector.evaluate_many(events[:10_000])
+    expected = contents(detector.dump())
+    pieces = packed(capture(detector))
+    thread = Thread(target=lambda: made.extend(pieces))
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        for first in range(10_000, 20_000, 50):
+            detector.evaluate_many(events[first : first + 50])
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert contents(b"".join(made)) == expected
+
+
+@pytest.mark.parametrize("fate", ["packed", "packed in part", "dropped"])
+def test_no_guard_stays_once_a_capture_has_ended(fate: str) -> None:
+    detector = Detector()
+    detector.add_rule("r", "per k once a == 1")
+    events = [({"k": f"key {number}", "a": 1}, 0, None) for number in range(3_000)]
+    detector.evaluate_many(events)
+    captured: Captured | None = capture(detector)
+    (slices,) = detector.histories.slices.values()
+    assert {*map(type, slices.shards)} == {Guard}
+    pieces = packed(captured)
+    if fate == "packed":
+        assert list(pieces)
+    elif fate == "packed in part":
+        assert all(next(pieces, None) is not None for _ in range(100))
+    del captured, pieces
+    detector.evaluate_many(events)
+    assert {*map(type, slices.shards)} == {dict}
+    assert len(slices) == 3_000
+
+
+def test_a_capture_is_packed_once() -> None:
+    detector = Detector()
+    detector.add_rule("r", "per k once a == 1")
+    detector.evaluate({"k": 1, "a": 1}, 0)
+    captured = capture(detector)
+    assert list(packed(captured))
+    with pytest.raises(AssertionError, match="once"):
+        list(packed(captured))
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 4095, 4096, 4097, 4111, 4112, 4113])
 @pytest.mark.parametrize("path", ["per k", "per k per k"])
-def test_tables_of_any_size_are_packed_whole(count: int, path: str) -> None:
+def test_slices_of_any_number_are_packed_whole(
+    count: int, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "AT_ONCE", 16)
     detector = Detector()
     detector.add_rule("r", f"{path} once a == 1")
     keys = [number if number % 3 else "x" * (300 + number) for number in range(count)]
     detector.evaluate_many([({"k": key, "a": 1}, 0, None) for key in keys])
     loaded = Detector.load(detector.dump(), Detector.STATE_VERSION)
-    assert loaded.state.live == count
+    assert loaded.histories.live == count
     assert all(loaded.evaluate_many([({"k": key, "a": 0}, 1, None) for key in keys]))
     assert loaded.evaluate_many([({"k": "another", "a": 0}, 1, None)]) == [()]
 
@@ -83,9 +225,8 @@ def test_numbers_have_the_same_bytes_on_every_machine(order: str, monkeypatch: p
 
 
 def test_a_machine_with_another_byte_order_loads_what_it_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "PAGED_FROM", 2)
     detector = Detector()
-    for condition in (*CONDITIONS, "per k sum(a) within 3s > 2"):
+    for condition in CONDITIONS:
         detector.add_rule(condition, condition)
     fed(detector, random.Random(1), 100, 0)
     expected = detector.dump()
@@ -101,42 +242,8 @@ def test_a_machine_with_another_byte_order_loads_what_it_saved(monkeypatch: pyte
 def test_no_piece_is_large() -> None:
     detector = Detector()
     detector.add_rule("r", "per k once within 1h a == 1")
+    detector.add_rule("s", "count(a == 1) > 9999")
     detector.evaluate_many([({"k": f"key {number}", "a": 1}, 0, None) for number in range(30_000)])
     pieces = list(packed(capture(detector)))
-    assert max(map(len, pieces)) <= packing._NUMBERS * 8
+    assert max(map(len, pieces)) <= columns.AT_ONCE * 8
     assert b"".join(pieces) == detector.dump()
-
-
-@pytest.mark.parametrize("paged", [False, True])
-def test_a_fork_has_the_keys_of_its_events_and_no_others(
-    monkeypatch: pytest.MonkeyPatch, paged: bool
-) -> None:
-    if paged:
-        monkeypatch.setattr(columns, "PAGED_FROM", 1)
-    made = Detector()
-    for rule in ("per k once a == 1", "per $k once a == 1", "per k once a == 2"):
-        made.add_rule(rule, rule)
-    for key in range(5):
-        made.evaluate({"k": key, "a": 1}, 0, {"k": f"sent {key}"})
-    made.add_rule("late", "per k once a == 3")
-    events = [({"k": 3}, 1, {"k": "sent 4"}), ({"k": "new"}, 1, None)]
-    fork = made.fork(events)
-    assert [[key for key in table.keys if key is not None] for table in fork.state.tables.values()] == [
-        [3],
-        ["sent 4"],
-    ]
-    assert [column.held for table in fork.state.tables.values() for column in table.columns] == [1, 0, 0, 1]
-    for path, table in made.state.tables.items():
-        own = fork.state.tables[path]
-        assert list(own.seen) == [table.seen[slot] for slot in (3, 4) if table.keys[slot] in own.keys]
-        assert [each.complete_at for each in own.columns] == [each.complete_at for each in table.columns]
-    expected = [["per k once a == 1", "per $k once a == 1"], []]
-    for each in (fork, made):
-        assert [[rule.name for rule in fired] for fired in each.evaluate_many(events)] == expected
-
-
-def test_what_is_kept_by_slot_moves_with_the_slots_that_are_copied() -> None:
-    entries = {3: "x", 5: "y"}
-    assert _at(entries, {5: 0, 7: 1}) == {0: "y"}
-    assert _at(entries, None) == entries
-    assert _at(entries, None) is not entries
