@@ -38,6 +38,7 @@ def judge_node(
     judge_witness(node, history)
     judge_values(node, history[-1])
     judge_since(node, history)
+    judge_found(node, history)
     yield node
     if isinstance(condition, terms.Keyed):
         assert bool(node.nodes) is (node.key is not None) is scalar(history[-1][condition.key])
@@ -140,6 +141,26 @@ def judge_since(node: Node, history: Sequence[Event]) -> None:
     for place, event in enumerate(history[:-1], 1):
         if node.since_us is not None and event.time_us > node.since_us:
             assert verdict(node.condition, history[:place]) is node.verdict, (node, history)
+
+
+def judge_found(node: Node, history: Sequence[Event]) -> None:
+    """The number that is compared is what was found; of a count, as far as the comparison needs it."""
+    condition = node.condition
+    if not isinstance(condition, terms.Aggregate):
+        assert node.found is None
+    elif isinstance(condition, terms.Count | terms.Distinct):
+        found = node.found
+        assert type(found) is int
+        needed = max(1, condition.value + (condition.op not in ("gte", "lt")))
+        assert 0 <= found <= needed
+        assert verdict(replace(condition, op="gte", value=found), history), (node, history)
+        assert found == needed or not verdict(replace(condition, op="gt", value=found), history)
+    elif node.found is None:
+        below, above = (replace(condition, op=op, value=0) for op in ("lte", "gt"))
+        assert not verdict(below, history), (node, history)
+        assert not verdict(above, history), (node, history)
+    elif math.isfinite(node.found):
+        assert verdict(replace(condition, op="eq", value=node.found), history), (node, history)
 
 
 def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:

@@ -4,7 +4,7 @@
     python -m tests.mutation --room evaluation      every mutant of a room
     python -m tests.mutation --changed [BASE]       those on lines changed since BASE (main), or not committed
     python -m tests.mutation --every 10             those by hand, and every tenth of the mechanical ones
-    python -m tests.mutation --room evaluation --only plan/ir.py --tests tests/unit/evaluation/plan/test_ir.py
+    python -m tests.mutation --room kernel --only counting/count.py --tests tests/unit/evaluation/operators
                                                     those of a file, judged by these tests alone; a minute
 
 Each mutant is a copy of the product in which one place differs. It is killed when a test of its room fails,

@@ -194,11 +194,10 @@ def test_every_dependency_is_pinned() -> None:
 
 
 HELD_BY_IDENTITY = {
-    "engine/evaluation/dispatch/compilation/compiler.py": "a function holds its tables, and is held weakly",
+    "engine/evaluation/explanation/predicates.py": "only for one event, while the rules hold their predicates",
+    "engine/evaluation/kernel/indexing/analysis.py": "each entry holds its node",
     "engine/evaluation/kernel/indexing/rows.py": "a function holds what it is given, and is held weakly",
-    "engine/evaluation/plan/triggers.py": "each entry holds its node",
     "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
-    "engine/evaluation/dispatch/selection/selected_rows.py": "each entry holds its keeper",
     "engine/language/hints/contradictions.py": "only while the condition is walked, which holds its nodes",
     "engine/language/hints/hints.py": "only while the condition is walked, which holds its nodes",
     "engine/evaluation/wire/results.py": "only while the tuples are in the list that it goes through",

@@ -104,6 +104,7 @@ class RuleSet(Needs):
     def remove(self, priority: int) -> None:
         """Remove a rule, and the memories that only it uses."""
         self._unindex_rule(priority)
+        self.samples.forget(priority)
         rule, site, memories = self._enabled.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition, site.birth)

@@ -125,7 +125,6 @@ class Histories:
         slices = self.slices[path]
         slices.forget(remembered)
         if not slices.memories:
-            slices.clear()
             del self.slices[path]
             self._expiries.pop(path, None)
 

@@ -25,8 +25,8 @@ NUMBER: Final = 2
 FIRST: Final = 3
 
 SHARDS: Final = 251
-"""A dict that grows is copied in one piece, so the slices of a path are in many. The number is a prime, so that
-whole numbers with a common factor are in all of them."""
+"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number spreads
+whole numbers that have a common factor."""
 
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""
@@ -164,7 +164,7 @@ class Slices:
         """What a key without a slice reads. Only an event number that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
         """By place."""
-        self.root = self.blank[:]
+        self.root = self.blank if path else self.blank[:]
         self.key: Hashable | None = None if path else ()
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
         self.slice = self.blank if path else self.root
@@ -179,6 +179,11 @@ class Slices:
 
     def __len__(self) -> int:
         return sum(map(len, self.shards))
+
+    @property
+    def _root_bytes(self) -> int:
+        """The size of the root without its entries."""
+        return 0 if self.path else PLACE_BYTES * (len(self.root) - FIRST)
 
     def remember(self, memory: Memory, node: Condition) -> Remembered:
         """Have the slices remember one more thing, from now on."""
@@ -201,26 +206,25 @@ class Slices:
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
         """Give all memories the places that they had in lists of some width, before there are slices."""
         self.memories = dict(places)
-        self.weigh(PLACE_BYTES * (width - len(self.root)))
+        self.weigh(-self._root_bytes)
         for slice_ in (self.blank, self.root):
             slice_[FIRST:] = [None] * (width - FIRST)
+        self.weigh(self._root_bytes)
         for place, remembered in places.items():
             remembered.place, remembered.has_place = place, FIRST <= place < width
             if remembered.has_place:
                 self.blank[place] = self.root[place] = remembered.blank
 
     def forget(self, remembered: Remembered) -> None:
-        """Undo `remember`. Drop the slices in which nothing else is remembered; without memories, all end."""
-        for slice_ in (self.blank, self.root):
+        """Undo `remember`. Drop the slices in which nothing else is remembered."""
+        for slice_ in self._all():
             self._leave_none(slice_, remembered)
         for shard in self.shards:
-            for key, slice_ in list(shard.items()):
-                self._leave_none(slice_, remembered)
-                if not any(self.held_in(slice_)):
-                    self.drop(key)
+            for key in [key for key, slice_ in shard.items() if not any(self.held_in(slice_))]:
+                self.drop(key)
         del self.memories[remembered.place]
         if not self.memories:
-            self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
+            self.weigh(-self._root_bytes)
 
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""
@@ -248,13 +252,6 @@ class Slices:
         for remembered, _ in list(self.held_in(slice_)):
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
-
-    def clear(self) -> None:
-        """Drop everything, when the path itself is dropped."""
-        for shard in self.shards:
-            for key in list(shard):
-                self.drop(key)
-        self.weigh(-PLACE_BYTES * (len(self.root) - FIRST))
 
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""

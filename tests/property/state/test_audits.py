@@ -42,12 +42,15 @@ def test_all_that_is_kept_twice_is_the_same_after_each_step(world: type[World], 
         given = {"limits": Limits(keys_max=choose((3, 1_000))), "new_id": lambda: rule_id(next(numbers))}
         with in_mode(mode):
             made = Detector(**given)
-            for step in script:
+            for place, step in enumerate(script):
                 if isinstance(step, Submit):
                     one_by_one(made, [step])
                 else:
                     change(made, step)
                 audit(made)
+                if place % 7 == 6:
+                    made = Detector.load(made.dump(), Detector.STATE_VERSION, **given)
+                    audit(made)
             emptied(made)
 
 
@@ -70,6 +73,8 @@ def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: 
             made.change_rule(rule_id(drawn.randrange(1, len(RULES))), enabled=drawn.choice((True, False)))
             audit(made)
             made.promote(rule_id(0))
+            audit(made)
+            made = Detector.load(made.dump(), Detector.STATE_VERSION, limits=made.limits)
             audit(made)
             now_ms += drawn.choice((0, 60))
         emptied(made)

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from engine.evaluation.facts.values import Event
-from engine.evaluation.kernel.buckets.buckets import run
+from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.combinations import Combinations
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
@@ -49,7 +49,7 @@ class IndexedStream:
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
         """Return the rules that would fire at an event, and commit nothing."""
         try:
-            return self._decide(fields, sent, base, tick)
+            return self._decide(fields, sent, base, tick, sampled=False)
         finally:
             self._members.outcomes.clear()
 
@@ -65,7 +65,7 @@ class IndexedStream:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
                 clock = base
                 tick += 1
-                fired = self._decide(fields, sent or _NOTHING, base, tick)
+                fired = self._decide(fields, sent or _NOTHING, base, tick, sampled=not tick % SAMPLED_EVERY)
                 self._commit(base, tick)
                 if histories.due or not tick % SETTLED_EVERY:
                     # Messages belong to the event whose result comes next.
@@ -76,7 +76,9 @@ class IndexedStream:
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
 
-    def _decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
+    def _decide(
+        self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int, *, sampled: bool
+    ) -> Fired:
         """Return the rules that fire, and leave the outcomes of the event with the members."""
         needs, members = self._needs, self._members
         if needs.patterns.bounded:
@@ -99,7 +101,7 @@ class IndexedStream:
         entered += late
         if not met and not tests:
             return ()
-        if not tick % SAMPLED_EVERY:
+        if sampled:
             met, tests = self._samples.timed(met, tests)
         fired: list[int] = []
         run(met, tests, fields, sent, base, tick, relations, fired.append)

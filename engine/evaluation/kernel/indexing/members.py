@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.kernel.buckets.buckets import Bucket, SliceTest
+from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.index import Index
+from engine.evaluation.kernel.buckets.running import SliceTest
 from engine.evaluation.kernel.code.commits import committing
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
@@ -74,7 +75,8 @@ class Members:
 
     def clear(self) -> None:
         """Have no entry trigger anything."""
-        for remembered in self.memories:
+        for remembered, number in self.memories.items():
+            self._samples.forget(number)
             remembered.bucket = remembered.commit = None
             remembered.slices.watched.clear()
             remembered.slices.triggered = None

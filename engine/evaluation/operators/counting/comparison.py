@@ -1,6 +1,7 @@
 """What the operators have in common that compare a number over the past."""
 
 import operator
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -45,18 +46,18 @@ class Counting(Comparing[NodeT]):
         stamps = [self.nth_latest(entry, n) for n in (node.value + 1, node.value) if n > 0]
         return [time_of(stamp) + node.window_us for stamp in stamps if stamp is not None]
 
+    @abstractmethod
     def nth_latest(self, entry: Any, n: int) -> int | None:
         """Return the n-th latest stamp of a record, or None if there are fewer."""
-        raise NotImplementedError
 
     def found(self, node: NodeT, at: Settled) -> int:
         window_us = node.window_us
         since = at.born + 1 if window_us is None else (at.now_us - window_us) << NUMBER_BITS
         return min(self.number_since(at.entry, max(since, at.born + 1)), self.keep(node))
 
+    @abstractmethod
     def number_since(self, entry: Any, first: int) -> int:
         """Return how many stamps of a record are not before a stamp."""
-        raise NotImplementedError
 
 
 def some_counted(op: str, value: float, memory: Memory, triggers: Triggers, path: Path) -> Found:

@@ -132,6 +132,16 @@ def test_a_run_becomes_long_enough_just_after_the_time_given() -> None:
     assert explained.node.until_us == 300_000_000 - 1
 
 
+def test_a_run_that_need_not_last_is_settled_by_the_event_itself() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "historically for 0s strong cpu > 90")
+    for time_ms in (0, 1_000):
+        (explained,) = explain(detector, {"cpu": 95}, time_ms).rules
+        node = explained.node
+        assert (node.verdict, node.witness_us, node.until_us) == (True, time_ms * 1_000, None)
+        detector.evaluate({"cpu": 95}, time_ms)
+
+
 def test_a_mean_over_a_window_that_is_longer_than_all_time_has_all_values() -> None:
     detector = Detector()
     detector.add_rule("mean", Avg("a", None, 1e300, "lt", 1.0))

@@ -12,6 +12,7 @@ from engine.evaluation.explanation.past.futures import LATEST_US, Future, every,
 from engine.language import condition as terms
 from engine.language.operators import COMPARISONS
 from engine.language.text.parser import parse
+from tests.differential.explanations import judge_found
 from tests.reference import Event, verdict
 
 
@@ -118,30 +119,10 @@ def test_a_verdict_turns_exactly_where_time_alone_turns_it(op: str | None, seed:
                 if one is not other
             ]
             assert (future.verdict, list(future.flips)) == (verdicts[0], flips), (condition, history)
-            assert explained.node.found == number(condition, history), (condition, history)
+            judge_found(explained.node, history)
             detector.evaluate(fields, time_us / 1_000)
             turned += len(flips)
     assert turned > 20
-
-
-def number(condition: Condition, history: list[Event]) -> float | None:
-    """Give what is compared, of a count no more than the comparison needs."""
-    if not isinstance(condition, terms.Aggregate):
-        return None
-    since_us = -1 if condition.window_us is None else history[-1].time_us - condition.window_us
-    inner = condition.inner if isinstance(condition, terms.Count) else condition.where
-    counted = [
-        event
-        for place, event in enumerate(history, 1)
-        if event.time_us >= since_us and (inner is None or verdict(inner, history[:place]))
-    ]
-    if isinstance(condition, terms.Count | terms.Distinct):
-        values = counted if isinstance(condition, terms.Count) else {event["t"] for event in counted}
-        return min(len(values), max(1, condition.value + (condition.op not in ("gte", "lt"))))
-    numbers = [event["t"] for event in counted if event["t"] != "x"]
-    if isinstance(condition, terms.Sum):
-        return sum(numbers)
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 @pytest.mark.parametrize(
@@ -182,3 +163,15 @@ def test_since_when_a_sum_is_what_it_is_is_known_to_a_pane() -> None:
     node = standing_node(detector, detector.live[rule_id], {})
     # The number may have come at any time of its pane.
     assert (node.verdict, node.since_us) == (True, 4_999_999)
+
+
+def test_events_before_a_rule_neither_count_nor_tell_since_when() -> None:
+    detector = Detector()
+    detector.add_rule("old", "count(a == 1) within 20s >= 2")
+    detector.evaluate({"a": 1}, 0)
+    detector.evaluate({"a": 1}, 1_000)
+    young = detector.add_rule("young", "count(a == 1) within 20s >= 2")
+    for found, since_us in ((0, None), (1, 2_000_000)):
+        node = standing_node(detector, detector.live[young], {})
+        assert (node.verdict, node.found, node.since_us) == (False, found, since_us)
+        detector.evaluate({"a": 1}, 2_000)

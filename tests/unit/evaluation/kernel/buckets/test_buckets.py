@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel.buckets.buckets import Bucket, Group, run
+from engine.evaluation.kernel.buckets.buckets import Bucket, Group
+from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.selection.known import Known, Value
 from engine.evaluation.kernel.selection.row import Row
 from engine.evaluation.kernel.selection.selected_rows import PENDING_MAX, SelectedRows

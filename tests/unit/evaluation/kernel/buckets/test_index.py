@@ -11,8 +11,9 @@ from engine import Limits
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.buckets.buckets import Bucket, run
+from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.index import Index
+from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.indexing.analysis import Holding
 from engine.evaluation.kernel.selection.known import Known, Value
 from engine.evaluation.kernel.selection.row import Row
