@@ -54,19 +54,20 @@ class StateKey(Struct):
 
 
 class StateNode(Struct):
-    """A temporal condition that is remembered, once for all rules that contain it."""
+    """A memory, once for all rules whose temporal conditions read it."""
 
     text: str
+    """The first of these conditions. Others may have another window or threshold."""
     per: list[str]
     """The keys around it, outermost first."""
     since_event: int
     """How many events came before its history began."""
     entries: int
-    """The number of keys for which something is remembered."""
+    """The number of keys for which something is remembered: an estimate if there are more than about 4 000."""
     bytes: int
-    """The estimated memory of its histories, without the keys themselves."""
+    """The estimated bytes of what is remembered, without the keys themselves."""
     uses: int
-    """How many rules, and younger memories, read it."""
+    """How many temporal conditions of rules read it."""
     ruleIds: list[str]
     """At most 20 of these rules."""
 
