@@ -29,7 +29,7 @@ def opened(source: DetectorSnapshot) -> Detector:
     snapshot = read_only(FOLDER, disk).snapshot
     assert snapshot is not None
     assert snapshot.sequence == 0
-    return detector_snapshot.detector_from(snapshot.body)
+    return detector_snapshot.detector_from(snapshot.body, snapshot.version)
 
 
 def fork_of(pair: Pair, source: DetectorSnapshot) -> Pair:

@@ -2,8 +2,6 @@
 
 It is one msgpack document: `[limits by name, version of the state, the detector]`. The detector is encoded
 as engine.evaluation.persistence.saved describes. Stored answers are in pages beside the snapshots.
-
-Versions before 4 were never released.
 """
 
 import dataclasses
@@ -20,7 +18,7 @@ from engine.evaluation.persistence.figures import figures_of
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence.journal_entries import limits_document, limits_from
-from snapshots.errors import NewerFormat
+from snapshots.errors import NewerFormat, OlderFormat
 
 T = TypeVar("T")
 
@@ -71,18 +69,26 @@ def paced(made: Iterable[T], clock_s: Callable[[], float], sleep: Callable[[floa
             turn_over_s = clock_s() + _TURN_S
 
 
-def detector_from(body: bytes) -> Detector:
-    """Return the detector of a snapshot's body, of SNAPSHOT_VERSION.
+def detector_from(body: bytes, version: int) -> Detector:
+    """Return the detector of a snapshot's body, which takes the timestamps of events as they are.
 
-    The detector takes the timestamps of events as they are. Raises NewerFormat.
+    Raises NewerFormat and OlderFormat.
     """
+    if version > SNAPSHOT_VERSION:
+        raise NewerFormat(_UNKNOWN.format("detector", " newer", version, f"up to {SNAPSHOT_VERSION}"))
+    if version < SNAPSHOT_VERSION:
+        raise OlderFormat(_UNKNOWN.format("detector", "n older", version, f"from {SNAPSHOT_VERSION} on"))
     stored_limits, state_version, document = saved.unpack(body)
     if state_version > saved.STATE_VERSION:
-        raise NewerFormat(
-            f"the detector's state was saved by a newer program, with version {state_version}; "
-            f"this one knows versions up to {saved.STATE_VERSION}"
-        )
+        known = f"up to {saved.STATE_VERSION}"
+        raise NewerFormat(_UNKNOWN.format("detector's state", " newer", state_version, known))
+    if state_version < saved.OLDEST_VERSION:
+        known = f"from {saved.OLDEST_VERSION} on"
+        raise OlderFormat(_UNKNOWN.format("detector's state", "n older", state_version, known))
     detector = Detector(limits=limits_from(stored_limits))
     saved.load(detector, document, state_version)
     saved.load_figures(detector, document)
     return detector
+
+
+_UNKNOWN: Final = "the {} was saved by a{} program, with version {}; this one knows versions {}"

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence import journal_entries
-from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, detector_from
+from engine.runtime.detector.persistence.detector_snapshot import (
+    detector_from,
+)
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
 from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
@@ -42,19 +44,13 @@ def restore(
 ) -> Restored:
     """Restore the detector of a folder, and add its stored answers to `answers`.
 
-    `reached` is called with each record before it is replayed. Raises NewerFormat and Poisoned.
+    `reached` is called with each record before it is replayed. Raises NewerFormat, OlderFormat and Poisoned.
     """
     snapshot = recovered.snapshot
     if snapshot is None:
         detector = Detector(limits=default_limits)
     else:
-        if snapshot.version > SNAPSHOT_VERSION:
-            raise NewerFormat(
-                f"the detector was saved by a newer program, with version {snapshot.version}; "
-                f"this one knows versions up to {SNAPSHOT_VERSION}"
-            )
-        assert snapshot.version == SNAPSHOT_VERSION, f"a body of version {snapshot.version}, which is unknown"
-        detector = detector_from(snapshot.body)
+        detector = detector_from(snapshot.body, snapshot.version)
     for page in recovered.pages:
         if page.version > PAGE_VERSION:
             raise NewerFormat(
