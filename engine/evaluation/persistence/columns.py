@@ -27,7 +27,7 @@ LONG_TEXT_TYPE: Final = 2
 ANY_TEXT: Final = "surrogatepass"
 """Callers in the same process may use texts with surrogates as keys."""
 
-AT_ONCE: Final = 1024
+AT_ONCE: Final = 512
 """The most keys, or numbers, in a piece."""
 
 _ARRAY_16_FROM: Final = 16

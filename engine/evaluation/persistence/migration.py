@@ -41,8 +41,8 @@ from engine.evaluation.persistence.conditions import (
     stored_path,
 )
 from engine.evaluation.requirements import requirements_of
+from engine.evaluation.slices import slices as lists
 from engine.evaluation.slices.histories import ANY_BIRTH, MemoryName, name_of
-from engine.evaluation.slices.slices import FIRST, PLACES_MAX
 from engine.evaluation.stamps import stamp_of
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
@@ -83,7 +83,7 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
     for name, by_node in readings.items():
         merge = _Merge(name, list(by_node.values()), old, born_us)
         memories = slices.setdefault(name.path, [])
-        place, first = FIRST + len(memories), merge.readings[0]
+        place, first = lists.FIRST + len(memories), merge.readings[0]
         keep = max(operator.keep(one.node) for one in merge.readings if (operator := operator_of(one.node)))
         row = [condition_bytes(first.node), first.birth, place, keep]
         memories.append((row, EntryColumns(name.memory), dict(merge.entries())))
@@ -110,7 +110,7 @@ def _slices(path: Path, memories: list[Any], old: "_Old") -> list[Any]:
         columns[row[2]] = unpack(b"".join(made.packed()))
     keys = [old.tables[path]["keys"][slot] for slot in slots] if path else []
     seen = numbers_packed(old.seen(path, slot) for slot in slots)
-    width = max(FIRST, min(FIRST + len(memories), PLACES_MAX))
+    width = max(lists.FIRST, min(lists.FIRST + len(memories), lists.PLACES_MAX))
     return [path_document(path), width, [row for row, *_ in memories], [[keys, seen, columns]]]
 
 

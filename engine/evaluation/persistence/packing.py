@@ -73,30 +73,39 @@ def _slices(slices: CapturedSlices) -> Iterator[bytes]:
         yield pack.pack([condition_bytes(memory.node), memory.birth, place, memory.keep])
     if slices.root is not None:
         yield pack.pack_array_header(1)
-        yield from _portion(slices, {(): slices.root})
+        yield from _portion(slices, [()], [slices.root])
         return
     yield pack.pack_array_header(len(slices.shards))
     for number in range(len(slices.shards)):
-        portion = yield from _completed(slices.shards, number)
-        yield from _portion(slices, portion)
+        kept = yield from _completed(slices.shards, number)
+        yield b""
+        portion_keys, portion = [key for key, _ in kept], [slice_ for _, slice_ in kept]
+        del kept
+        yield b""
+        yield from _portion(slices, portion_keys, portion)
 
 
 def _completed(
     shards: list[tuple[Guard, Kept] | None], number: int
-) -> Generator[bytes, None, dict[Any, Slice]]:
-    """Return the slices of a captured shard by key, and end its capture."""
+) -> Generator[bytes, None, list[tuple[Any, Slice]]]:
+    """Return the keys and slices of a captured shard, and end its capture."""
     shard, shards[number] = shards[number], None
     assert shard is not None, "a capture is packed once"
     guard, kept = shard
     for copied, _ in enumerate(guard.complete(kept), 1):
         if not copied % _COPIED:
             yield b""
-    # Events may add keys until `kept` is gone.
-    return {key: slice_ for key, slice_ in list(kept.items()) if slice_ is not None}
+    # Events may add keys until `kept` is gone. A dict is listed in one step.
+    found = list(kept.items())
+    yield b""
+    return [(key, slice_) for key, slice_ in found if slice_ is not None]
 
 
-def _portion(slices: CapturedSlices, portion: Mapping[Any, Slice]) -> Iterator[bytes]:
-    """Yield some slices by column: keys, last events, and the entries of each memory that has any."""
+def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> Iterator[bytes]:
+    """Yield some slices by column: keys, last events, and the entries of each memory that has any.
+
+    The slices are taken from the list, so that their memory is freed in pieces, too.
+    """
     memories = slices.memories
     columns = {
         place: EntryColumns(memories[place].memory)
@@ -105,9 +114,12 @@ def _portion(slices: CapturedSlices, portion: Mapping[Any, Slice]) -> Iterator[b
     }
     stamps = [place for place in columns if not memories[place].memory.is_record]
     records = [place for place in columns if memories[place].memory.is_record]
-    added, some = 0, list(portion.values())
-    for first in range(0, len(some), _SLICES):
-        now = some[first : first + _SLICES]
+    added, seen = 0, array("q")
+    left.reverse()
+    while left:
+        first, now = len(seen), left[: -_SLICES - 1 : -1]
+        del left[-_SLICES:]
+        seen.extend([slice_[SEEN] for slice_ in now])
         for place in stamps:
             columns[place].add_stamps(first, [slice_[place] for slice_ in now])
         yield b""
@@ -123,8 +135,8 @@ def _portion(slices: CapturedSlices, portion: Mapping[Any, Slice]) -> Iterator[b
     columns = {place: column for place, column in columns.items() if column}
     pack = packer()
     yield pack.pack_array_header(3)
-    yield from keys(list(portion), several=len(slices.path) > 1) if slices.path else [pack.pack([])]
-    yield from numbers([slice_[SEEN] for slice_ in some])
+    yield from keys(all_keys, several=len(slices.path) > 1) if slices.path else [pack.pack([])]
+    yield from numbers(seen)
     yield pack.pack_map_header(len(columns))
     for place, column in columns.items():
         yield pack.pack(place)

@@ -191,6 +191,18 @@ def test_no_guard_stays_once_a_capture_has_ended(fate: str) -> None:
     assert len(slices) == 3_000
 
 
+def test_a_slice_that_is_deleted_is_kept_before() -> None:
+    detector = Detector()
+    detector.add_rule("r", "per k once a == 1")
+    detector.evaluate({"k": "key", "a": 1}, 0)
+    expected, captured = contents(detector.dump()), capture(detector)
+    (slices,) = detector.histories.slices.values()
+    (guard,) = [shard for shard in slices.shards if shard]
+    del guard["key"]
+    assert "key" not in guard
+    assert contents(b"".join(packed(captured))) == expected
+
+
 def test_a_capture_is_packed_once() -> None:
     detector = Detector()
     detector.add_rule("r", "per k once a == 1")

@@ -3,6 +3,7 @@
 import pytest
 
 from engine import Detector, parse
+from engine.evaluation.slices import slices
 from tests.differential.modes import MODES, in_mode
 
 P, NOT_P, Q, P_AND_Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}, {"k": 1, "p": 1, "q": 1}
@@ -140,3 +141,35 @@ def test_shadow_rules_and_what_was_compared_are_those_of_before() -> None:
     assert again.rules() == made.rules()
     assert again.comparison(rule_id).dump() == made.comparison(rule_id).dump()
     assert min(made.comparison(rule_id).counts.values()) > 0
+
+
+def size_of(detector: Detector) -> tuple[int, int, int]:
+    histories = detector.histories
+    return histories.live, histories.keyed_bytes, histories.unkeyed_bytes
+
+
+@pytest.mark.parametrize("places", [1, 2, 16])
+def test_sizes_go_on_as_they_did_when_rules_had_come_and_gone(
+    places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "PLACES_MAX", slices.FIRST + places)
+    made = Detector()
+    conditions = (
+        "per k count(p == 1) >= 30",
+        "per k once q == 1",
+        "per k count(p == 1) >= 2",
+        "per k sum(p) > 2",
+    )
+    ids = [made.add_rule("rule", condition) for condition in conditions]
+    for number in range(20):
+        made.evaluate({"k": number % 2, "p": 1, "q": number % 3}, number)
+    for rule_id, condition in zip(ids[:2], ("per k once r == 1", "per k distinct(q) > 1"), strict=True):
+        # A record stays as long as the rule that is gone asked for. Another memory has its place.
+        made.remove_rule(rule_id)
+        made.add_rule("rule", condition)
+    again = reloaded(made)
+    for number in range(20, 90):
+        for detector in (made, again):
+            detector.evaluate({"k": number % 3, "p": 1, "q": number % 4, "r": number % 2}, number)
+        assert size_of(again) == size_of(made), number
+    assert again.dump() == made.dump()
