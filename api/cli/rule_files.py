@@ -15,8 +15,8 @@ from api.cli.rule_members import RuleMembers, draft_defects, listed_rules, membe
 from engine.evaluation.rules import check_name
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
+from engine.language.forms.table import FORMS
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.operators import FORMS
 from engine.language.text.parser import parse
 
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias, cast
 
 from engine.language.microseconds import microseconds
 
@@ -330,15 +330,10 @@ def children(condition: Condition) -> tuple[Condition, ...]:
             return ()
         case All(members) | Any(members):
             return members
-        case Since(left, right) | SinceWithin(left, right):
-            return left, right
-        case Distinct(_, where) | Sum(_, where) | Avg(_, where):
-            return () if where is None else (where,)
-        case Keyed(inner, _, where):
-            return (inner,) if where is None else (inner, where)
         case _:
-            # Each other form has exactly this one.
-            return (condition.inner,)
+            # Each other form has its conditions as members of their own. An absent one is None.
+            values = (getattr(condition, name) for name in condition.__match_args__)
+            return tuple(cast("Condition", value) for value in values if isinstance(value, ConditionNode))
 
 
 def walk(condition: Condition, keys: Keys = ()) -> Iterator[tuple[Condition, Keys]]:

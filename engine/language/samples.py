@@ -16,7 +16,7 @@ class Sample:
     """The facts of some events, by the names that conditions use.
 
     A dotted name leads through nested objects unless an event has the whole name as a key. Memory grows with
-    the number of distinct names, not with the number of events, and is bounded: see `overflows`.
+    the number of different names, not with the number of events, and is bounded: see `overflows`.
     """
 
     def __init__(self) -> None:

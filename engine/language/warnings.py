@@ -1,12 +1,13 @@
 """Warnings about valid conditions: unknown facts and relations, and comparisons of types that never meet."""
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, ScaledFact
 from engine.language.diagnostics import did_you_mean, enumerated, json_type, quoted
-from engine.language.operators import placed_children
+from engine.language.forms.form import Counted
+from engine.language.forms.table import FORM_OF, placed_children
 from engine.language.samples import Sample
 from engine.language.text.printer import comparison_text
 from engine.language.text.printer import format as text_of
@@ -66,13 +67,10 @@ class _Checker:
             case language.Keyed(_, key):
                 keys = "only strings, numbers and booleans are keys, so that this `per` is always false"
                 yield from self._typed(key, f"{prefix}keyed.key", _SCALARS, keys)
-            case language.Distinct(fact):
-                counted = "only strings, numbers and booleans are counted, so that their number is always 0"
-                yield from self._typed(fact, f"{prefix}distinct.fact", _SCALARS, counted)
-            case language.Sum():
-                yield from self._sum(node, f"{prefix}sum", "so that the sum is always 0")
-            case language.Avg():
-                yield from self._sum(node, f"{prefix}avg", "so that a comparison of the mean is always false")
+            case _:
+                form = FORM_OF[type(node)]
+                if form.counted is not None:
+                    yield from self._aggregate(node, f"{prefix}{form.name}", form.counted)
         for step, child in placed_children(node):
             yield from self.warnings(child, prefix + step)
 
@@ -122,11 +120,9 @@ class _Checker:
                 holds = f"relations hold strings, numbers and booleans; {quoted(text)} is always false"
                 yield from self._typed(argument.fact, at, _SCALARS, holds)
 
-    def _sum(
-        self, node: language.Sum | language.Avg, place: str, otherwise: str
-    ) -> Iterator[ConditionWarning]:
-        """Warn about facts that have to be numbers and are not."""
-        yield from self._typed(node.fact, f"{place}.fact", _NUMBER, f"only numbers count, {otherwise}")
+    def _aggregate(self, node: Any, place: str, counted: Counted) -> Iterator[ConditionWarning]:
+        """Warn about facts that are not counted, and about one that is compared with and is no number."""
+        yield from self._typed(node.fact, f"{place}.fact", counted.types, counted.otherwise)
         if isinstance(node.value, ScaledFact):
             at = f"{place}.value.fact"
             yield from self._typed(node.value.fact, at, _NUMBER, f"{quoted(text_of(node))} is always false")

@@ -27,7 +27,7 @@ class PatternLimits:
     pattern takes some hundreds; one whose states must be counted takes thousands or tens of thousands. Past
     this bound, the condition is refused with 1302."""
     detector_preparation_max: int = 12_000_000
-    """The same for all distinct patterns of a detector's rules, which are compiled at each activation. Past
+    """The same for all different patterns of a detector's rules, which are compiled at each activation. Past
     this bound, a rule is refused with 1400. A detector that was stored under a higher bound is still
     activated, which takes about 1 ms for each exploding pattern. The bound also limits the memory of RE2's
     states: hostile texts can make it keep 125 bytes for each unit."""

@@ -220,6 +220,7 @@ ROOMS: Final = {
             "engine/language",
             tests=(
                 "unit/language/**/test_*.py",
+                "unit/evaluation/operators/test_new_operator.py",
                 "unit/evaluation/rule_book/test_preparation.py",
                 "unit/patterns/test_compiled_pattern.py",
                 "property/language/test_language*.py",

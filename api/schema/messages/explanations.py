@@ -22,7 +22,7 @@ class ExplainedNode(Struct):
     until_ms: float | UnsetType = UNSET
     """Until when the verdict stays if nothing else happens."""
     found: float | UnsetType = UNSET
-    """What `count`, `distinct`, `sum` or `avg` found. Of the first two, no more than the comparison needs.
+    """What an aggregate found. Where it counts, no more than the comparison needs.
     Absent past the range of a double; `note` says so then.
     """
     since_ms: float | UnsetType = UNSET

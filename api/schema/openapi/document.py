@@ -20,6 +20,7 @@ from api.schema.messages import (
     rules,
     state,
 )
+from api.schema.openapi.condition_schemas import condition_schemas
 from api.schema.openapi.field_texts import field_texts
 from api.schema.operation import Operation
 from api.schema.operations import OPERATIONS
@@ -72,14 +73,13 @@ _LINES_ANSWERED: Final = {
 
 def document() -> dict[str, Any]:
     """Return the document as plain data."""
-    shapes = [operation.result for operation in OPERATIONS] + [Failure, conditions.Condition]
+    shapes = [operation.result for operation in OPERATIONS] + [Failure]
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
     for name, message in _MESSAGES.items():
         for field, text in field_texts(message).items() if name in components else ():
             components[name]["properties"][field]["description"] = text
-    # A condition has exactly one member, which the type cannot express.
-    components["Condition"].update(minProperties=1, maxProperties=1)
+    components.update(condition_schemas())
     results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
     takers = [operation.name for operation in OPERATIONS if operation.body is not None]
     taken = dict(zip(takers, schemas[len(shapes) :], strict=True))

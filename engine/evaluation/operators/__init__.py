@@ -1,1 +1,10 @@
-"""What each operator of the language remembers, and when that makes it true."""
+"""What each operator of the language remembers, and when that makes it true.
+
+Importing this package imports the files of all operators, and each enters its operators in the table.
+"""
+
+from importlib import import_module
+from pkgutil import walk_packages
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

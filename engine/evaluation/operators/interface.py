@@ -221,7 +221,7 @@ class Settled(NamedTuple):
     """What an explanation knows of a node at an event."""
 
     entry: Any
-    """What the slice remembers: with this event, unless the operator is `only_past`."""
+    """What the slice remembers: with this event, unless the form `looks_before` it."""
     born: int
     """The stamp of the last event before the rule's history began."""
     now_us: int
@@ -240,11 +240,15 @@ class Operator(ABC, Generic[NodeT]):
     only_next: ClassVar[bool] = False
     """Whether an entry matters only at the next event of its slice."""
 
-    only_past: ClassVar[bool] = False
-    """Whether the current event does not matter."""
-
     cost_ns: ClassVar[int] = 60
     """About how long a node takes at an event, without its operands."""
+
+    calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    """What the code of its memory and of its verdicts calls by its name."""
+
+    def for_node(self, node: NodeT) -> "Operator[NodeT]":  # noqa: ARG002 -- overridden
+        """Return the operator of a node of its types. Most nodes have this one."""
+        return self
 
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:

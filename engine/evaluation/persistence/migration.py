@@ -353,14 +353,14 @@ def _has_triggers(node: Condition, truth: bool) -> bool:
             return _has_triggers(inner, truth)
         case language.InRelation(_, args):
             return truth and any(isinstance(argument, language.FactArg) for argument in args)
-        case language.Count() | language.Distinct() | language.Sum() | language.Avg():
+        case language.Aggregate():
             return truth and _comparison_has_triggers(node)
         case _:
             # Predicates, keys, `previous` and `earlier`: what is missing was no trigger.
             return truth
 
 
-def _comparison_has_triggers(node: language.Count | language.Distinct | language.Sum | language.Avg) -> bool:
+def _comparison_has_triggers(node: Any) -> bool:
     if isinstance(node.value, language.ScaledFact):
         return True
     if not isinstance(node, language.Avg) and COMPARED[node.op](0, node.value):

@@ -14,7 +14,7 @@ _FULL: Final = 1400
 
 
 class Preparation:
-    """The distinct patterns of a detector's rules, even disabled ones, and the work of compiling them."""
+    """The different patterns of a detector's rules, even disabled ones, and the work of compiling them."""
 
     def __init__(self, conditions: Iterable[Condition], limits: Limits) -> None:
         self._limits = limits

@@ -5,9 +5,11 @@ from typing import Final
 
 from engine.language.condition import FactArg, Scalar
 from engine.language.diagnostics import nearest, quoted
+from engine.language.forms.shapes import CALLS
 from engine.language.text.foreign_words import instead_of
+from engine.language.text.lexical.operator_words import words_of
 
-_OF_THE_LANGUAGE: Final = ("count", "distinct", "exists", "missing", "startswith", "endswith", "contains")
+_FUNCTIONS: Final = ("exists", "missing", "startswith", "endswith", "contains")
 _NEAR_CHARS_MIN: Final = 5
 """A shorter name is too easily near another."""
 
@@ -18,7 +20,8 @@ def about_function(name: str, args: Sequence[FactArg | Scalar]) -> Iterator[str]
     text = next((arg for arg in args if isinstance(arg, str)), "…")
     instead = instead_of(name, fact, text)
     if instead is None and len(name) >= _NEAR_CHARS_MIN:
-        near = nearest(name.lower(), _OF_THE_LANGUAGE)
+        calls = (word for word in words_of(CALLS) if len(word) >= _NEAR_CHARS_MIN)
+        near = nearest(name.lower(), (*calls, *_FUNCTIONS))
         instead = None if near is None or name.lower() == f"{near}s" else instead_of(near, fact, text)
     if instead is not None:
         yield f"{quoted(name)} is no function here: what looks like one looks in a relation; {instead}"

@@ -5,14 +5,24 @@ from itertools import islice
 from typing import Any, Final
 
 from engine.language import condition as language
-from engine.language.condition import Aggregate, Condition, walk
+from engine.language.condition import Condition, walk
 from engine.language.diagnostics import quoted
+from engine.language.forms.form import Content, Form, Shape
+from engine.language.forms.shapes import CALLS
+from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.contradictions import contradictions, excluded_alternatives
 from engine.language.hints.foreign_functions import about_function
 from engine.language.text.printer import format as text_of
 
 HINTS_MAX: Final = 10
 """The most hints about one condition."""
+
+_WITHOUT_WINDOW: Final = {Shape.PREFIX, Shape.INFIX}
+_WITH_WINDOW: Final = {
+    Shape.PREFIX_WITHIN: "{} within 30d …",
+    Shape.PREFIX_FOR: "{} for 30d …",
+    Shape.INFIX_WITHIN: "… {} within 30d …",
+}
 
 
 def hints(condition: Condition) -> list[str]:
@@ -29,10 +39,6 @@ def _hints(condition: Condition) -> Iterator[str]:
         match node:
             case language.InRelation(name, args):
                 yield from about_function(name, args)
-            case language.Previous(inner) | language.Earlier(inner) | language.EarlierWithin(inner):
-                if isinstance(inner, language.Ref) and _is_of_itself(inner):
-                    explained.add(id(inner))
-                    yield _compared_with_itself(node, inner)
             case language.Ref(fact, op) if op in {"neq", "in"} and _is_of_itself(node):
                 yield f"{quoted(text_of(node))} is never true: it compares {quoted(fact)} with itself"
             case language.All():
@@ -41,36 +47,38 @@ def _hints(condition: Condition) -> Iterator[str]:
                 yield f"{quoted(text_of(node))} is never true: the list is empty"
             case language.Any():
                 yield from excluded_alternatives(node, explained)
-            case language.Count() | language.Distinct():
-                yield from _settled(node)
             case language.Keyed(inner, key) if not keys:
                 yield from _kept_for_ever(inner, key)
             case _:
-                pass
+                yield from _about_operator(node, FORM_OF[type(node)], explained)
+
+
+def _about_operator(node: Any, form: Form, explained: set[int]) -> Iterator[str]:
+    if form.looks_before and isinstance(node.inner, language.Ref) and _is_of_itself(node.inner):
+        explained.add(id(node.inner))
+        yield _compared_with_itself(node, form, node.inner)
+    verdict = {("gte", 0): "true", ("lt", 0): "false"}
+    if form.fields.get("value") is Content.COUNT and (node.op, node.value) in verdict:
+        is_what = verdict[node.op, node.value]
+        yield f"{quoted(text_of(node))} is always {is_what}: a count is never less than 0"
 
 
 def _is_of_itself(ref: language.Ref) -> bool:
     return ref.fact == ref.reference
 
 
-def _compared_with_itself(node: Condition, ref: language.Ref) -> str:
-    """Return the hint for `previous x == x`, where the value before is probably meant."""
+def _compared_with_itself(node: Condition, form: Form, ref: language.Ref) -> str:
+    """Return the hint for `earlier x == x`, where the value before is probably meant."""
     name = quoted(ref.fact)
     verdict = "is never true" if ref.op in {"neq", "in"} else f"only asks whether {name} was there"
-    word = text_of(node).split()[0]
-    two = quoted(text_of(language.Distinct(ref.fact, None, 3_600.0, "gte", 2)))
+    word = form.word
+    counting: Any = first_form(Shape.CALL_OF_FACT, Content.COUNT).make
+    two = quoted(text_of(counting(ref.fact, None, 3_600.0, "gte", 2)))
     return (
         f"{quoted(text_of(node))} {verdict}: `{word}` takes a whole condition, and this one compares "
         f"{name} with itself. No condition compares with the value before; name the values, as in "
         f'`x == "b" and {word} x == "a"`, or say that there were several, as in {two}'
     )
-
-
-def _settled(node: language.Count | language.Distinct) -> Iterator[str]:
-    """Yield a hint about a comparison with 0 that every number of events passes, or none."""
-    verdict = {("gte", 0): "true", ("lt", 0): "false"}.get((node.op, node.value))
-    if verdict is not None:
-        yield f"{quoted(text_of(node))} is always {verdict}: a count is never less than 0"
 
 
 def _kept_for_ever(inner: Condition, key: str) -> Iterator[str]:
@@ -86,19 +94,12 @@ def _kept_for_ever(inner: Condition, key: str) -> Iterator[str]:
             return
 
 
-def _windowed(node: Condition) -> str:
+def _windowed(node: Any) -> str:
     """Return how a condition without a window is written with one; empty for any other."""
-    match node:
-        case language.Once():
-            return "once within 30d …"
-        case language.Earlier():
-            return "earlier within 30d …"
-        case language.Historically():
-            return "historically for 30d …"
-        case language.Since():
-            return "… since within 30d …"
-        case Aggregate():
-            aggregate: Any = node
-            return "" if aggregate.window_secs is not None else f"{text_of(node).split('(')[0]}(…) within 30d"
-        case _:
-            return ""
+    form = FORM_OF[type(node)]
+    if form.shape in CALLS:
+        return "" if node.window_secs is not None else f"{form.word}(…) within 30d"
+    if form.shape not in _WITHOUT_WINDOW:
+        return ""
+    shapes = {other.shape for other in FORMS.values() if other.word == form.word}
+    return next((text.format(form.word) for shape, text in _WITH_WINDOW.items() if shape in shapes), "")

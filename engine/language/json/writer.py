@@ -3,7 +3,7 @@
 from typing import Any
 
 from engine.language.condition import Condition, FactArg, ScaledFact
-from engine.language.operators import FORM_OF
+from engine.language.forms.table import FORM_OF
 
 
 def condition_to_document(condition: Condition) -> dict[str, object]:

@@ -9,17 +9,21 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from engine.language.forms.form import Content, Shape
+from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.table import first_form
 from engine.language.operators import INEQUALITIES
 from engine.language.text.foreign_words import (
     ABSENT,
-    AGGREGATES,
-    BEFORE,
     NETWORK,
     OPERATORS,
     PRESENT,
+    aggregate_names,
     instead_of,
+    words_before,
 )
-from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, from_backquotes, is_reserved
+from engine.language.text.lexical.names import contextual_keywords, from_backquotes, is_reserved
+from engine.language.text.lexical.operator_words import terminals_of
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
     DURATIONS,
@@ -35,14 +39,14 @@ _LOOKED_AT: Final = 20
 """How many words before and after the one that cannot be read are looked at."""
 _TEXTS: Final = {"STRING", "VERBATIM"}
 _NULLS: Final = {"null", "none", "nil"} | ABSENT
-_ENDS: Final = {END, "AND", "OR", "SINCE", "RPAR", "COMMA"}
-"""What follows a whole condition."""
-_AFTER_KEYS: Final = {END, "LPAR", "NOT", "ONCE", "HISTORICALLY", "PER"}
+_ENDS: Final = {END, "AND", "OR", "RPAR", "COMMA"}
+"""What follows a whole condition, besides the words of infixes."""
+_AFTER_KEYS: Final = {END, "LPAR", "NOT", "PER"}
+"""What follows the last key, besides the words of prefixes."""
 _IN_ORDER: Final = {"then", "followed", "before", "after"}
 _WINDOWED: Final = {"over", "during", "in", "for", "last"}
 _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "=": "==", "!=": "!="}
 _ON_THE_LEFT: Final = "what is computed stands on the left, as in `avg(x) within 30d < 0.5 * y`"
-_COUNTED: Final = "count(a == 1) within 10m >= 5"
 
 
 class Place(NamedTuple):
@@ -84,8 +88,8 @@ def about_idiom(place: Place) -> Iterator[str]:
 def about_unfinished(place: Place) -> Iterator[str]:
     """Yield how a name without an operator, or a window without one, becomes a condition."""
     match place.before:
-        case [*_, name] if _is_name(name) and place.word.terminal in _ENDS and "EQUAL" in place.accepted:
-            if name.text not in CONTEXTUAL_KEYWORDS:
+        case [*_, name] if _is_name(name) and _ends(place.word) and "EQUAL" in place.accepted:
+            if name.text not in contextual_keywords():
                 yield f"a name alone is no condition; if it is a boolean, write `{name.text} == true`"
     if place.follows_condition and place.word.terminal == "WITHIN":
         yield f"the window follows its operator, as in `once within {_window(place)} a == 1`"
@@ -144,7 +148,7 @@ def _about_keys(place: Place) -> Iterator[str]:
         key = next(
             (word.text for word in words[1:] if _is_name(word) and word.text not in {"by", "group"}), "x"
         )
-        yield f"a key stands before its condition, as in `per {key} ({_COUNTED})`"
+        yield f"a key stands before its condition, as in `per {key} ({_counted()})`"
 
 
 def _keys(place: Place) -> list[str]:
@@ -161,25 +165,31 @@ def _keys(place: Place) -> list[str]:
     while len(rest) > 1 and rest[0].terminal in {"COMMA", "AND"} and _is_name(rest[1]):
         keys.append(rest[1].text)
         rest = rest[2:]
-    ends = {"RPAR", "CLOSE"} if is_enclosed else _AFTER_KEYS
+    ends = {"RPAR", "CLOSE"} if is_enclosed else _AFTER_KEYS | terminals_of(PREFIXES, additions=False)
     return keys if rest and rest[0].terminal in ends else []
 
 
 def _about_counts(place: Place) -> Iterator[str]:
-    """`count(*)`, `count(distinct x)`, a count that is not compared, or not with `within`."""
+    """`count(*)`, a count of the values of a fact, a count that is not compared, or not with `within`."""
     word = place.word
+    counters = terminals_of({Shape.CALL_OF_CONDITION})
     match place.before:
-        case [*before, Word("COUNT"), Word("LPAR")] if word.terminal in {"STAR", "RPAR"}:
-            keys = [name.text for per, name in pairwise(before) if per.terminal == "PER"]
+        case [*others, Word(terminal, name), Word("LPAR")] if terminal in counters and word.terminal in {
+            "STAR",
+            "RPAR",
+        }:
+            keys = [key.text for per, key in pairwise(others) if per.terminal == "PER"]
             fact = keys[-1] if keys else "x"
             yield (
-                '"count" takes a condition; to count every event that has a fact, write '
-                f"`count({fact} == {fact}) within 10m >= 5`"
+                f'"{name}" takes a condition; to count every event that has a fact, write '
+                f"`{name}({fact} == {fact}) within 10m >= 5`"
             )
-        case [*_, Word("COUNT"), Word("LPAR"), Word(_, "distinct")] if _is_name(word):
-            yield f"different values are counted by `distinct({word.text}) within 10m >= 5`"
-        case _ if place.follows_aggregate and word.terminal in _ENDS:
-            yield f"compare it with a number, as in `{_COUNTED}`"
+        case [*_, Word(terminal), Word("LPAR"), Word(_, name)] if (
+            terminal in counters and name == _counting_values() and _is_name(word)
+        ):
+            yield f"different values are counted by `{name}({word.text}) within 10m >= 5`"
+        case _ if place.follows_aggregate and _ends(word):
+            yield f"compare it with a number, as in `{_counted()}`"
         case _ if place.follows_aggregate and word.text in _WINDOWED and "WITHIN" in place.accepted:
             yield 'did you mean "within"?'
 
@@ -192,18 +202,18 @@ def _about_calls(place: Place) -> Iterator[str]:
         case [*_, Word("RPAR")] if compares and "LPAR" in (terminals := [each.terminal for each in before]):
             start = len(terminals) - 1 - terminals[::-1].index("LPAR")
             name = before[start - 1]
-            if start and _is_name(name) and name.text.lower() not in AGGREGATES:
+            if start and _is_name(name) and name.text.lower() not in aggregate_names():
                 yield from _call(name.text, before[start + 1 : -1])
-        case [*_, Word("EQUAL" | "UNEQUAL"), Word(_, name)] if name.lower() in BEFORE:
+        case [*_, Word("EQUAL" | "UNEQUAL"), Word(_, name)] if name.lower() in words_before():
             if word.terminal == "LPAR" or _is_name(word):
                 yield from _call(name, [])
-        case [*_, Word(sign)] if sign in INEQUALITIES.values() and word.text in AGGREGATES:
+        case [*_, Word(sign)] if sign in INEQUALITIES.values() and word.text in aggregate_names():
             yield _ON_THE_LEFT
         case [*_, Word(sign), Word("NUMBER")] if sign in INEQUALITIES.values() and word.terminal == "STAR":
             if not is_compared([each.terminal for each in before]):
                 yield _ON_THE_LEFT
     match place.after:
-        case [Word("LPAR"), fact, Word("COMMA"), *_] if _is_name(fact) and "ONCE" in place.accepted:
+        case [Word("LPAR"), fact, Word("COMMA"), *_] if _is_name(fact) and "PER" in place.accepted:
             if word.terminal in {"CONTAINS", "MATCHES"}:
                 yield from _call(word.text, place.after[1:4])
 
@@ -220,7 +230,7 @@ def _about_values(place: Place) -> Iterator[str]:
             yield "a name in an object follows a dot, as in `x.a`, and no name leads into an array"
     if accepted == {"AND"}:
         yield "the two values are joined by `and`, as in `x between 1 and 5`"
-    if "ONCE" not in accepted or word.terminal not in LITERALS:
+    if "PER" not in accepted or word.terminal not in LITERALS:
         return
     match place.after:
         case [Word(terminal, sign), fact, *_] if _is_name(fact) and sign in _TURNED:
@@ -238,15 +248,32 @@ def _about_order(place: Place) -> Iterator[str]:
     """`within 10m a == 1`, `a == 1 for 5m`, `a == 1 then b == 2`, `a == 1, b == 2`."""
     word = place.word
     has_window = place.after[:1] and place.after[0].terminal in DURATIONS
-    if word.terminal == "WITHIN" and has_window and "ONCE" in place.accepted and "FOR" not in place.accepted:
-        yield f"a window belongs to an operator, as in `once within {_window(place)} a == 1` or `{_COUNTED}`"
+    if word.terminal == "WITHIN" and has_window and "PER" in place.accepted and "FOR" not in place.accepted:
+        once = f"once within {_window(place)} a == 1"
+        yield f"a window belongs to an operator, as in `{once}` or `{_counted()}`"
     if place.follows_condition:
         if word.terminal == "FOR" and has_window:
             yield f"the window follows its operator, as in `historically for {_window(place)} a == 1`"
         elif word.text.lower() in _IN_ORDER:
-            yield "first a, then b is written `b == 2 and earlier within 10m a == 1`"
+            earlier = first_form(Shape.PREFIX_WITHIN, looks_before=True).word
+            yield f"first a, then b is written `b == 2 and {earlier} within 10m a == 1`"
         elif word.terminal == "COMMA":
             yield 'did you mean "and"?'
+
+
+def _counted() -> str:
+    """Return an example of a count."""
+    return f"{first_form(Shape.CALL_OF_CONDITION, Content.COUNT).word}(a == 1) within 10m >= 5"
+
+
+def _counting_values() -> str:
+    """Return the word of the aggregate that counts the values of a fact."""
+    return first_form(Shape.CALL_OF_FACT, Content.COUNT).word
+
+
+def _ends(word: Word) -> bool:
+    """Return whether a word follows a whole condition."""
+    return word.terminal in _ENDS or word.terminal in terminals_of(INFIXES)
 
 
 def _window(place: Place) -> str:

@@ -3,7 +3,11 @@
 from typing import Final
 
 from engine.language.condition import Leaf, Not, Ref
-from engine.language.diagnostics import quoted
+from engine.language.diagnostics import enumerated, quoted
+from engine.language.forms.form import Shape
+from engine.language.forms.shapes import CALLS
+from engine.language.forms.table import FORMS, derived, first_form
+from engine.language.text.lexical.operator_words import words_of
 from engine.language.text.printer import format as text_of
 from engine.language.validation.networks import pattern_of_network
 
@@ -28,13 +32,12 @@ NETWORK: Final = {
     *("cidr", "cidrmatch", "cidr_match", "in_network", "in_subnet", "ip_in", "subnet", "network"),
 }
 _RULE: Final = {"rule", "rules", "use", "matched", "fired"}
-BEFORE: Final = {"prev", "previous", "lag", "last", "before", "earlier", "changed", "delta", "diff"}
+_BEFORE: Final = {"prev", "lag", "last", "before", "changed", "delta", "diff"}
 _VALUES: Final = {
     *("length", "len", "lower", "upper", "tolower", "toupper", "trim", "abs", "round", "floor", "ceil"),
     *("min", "max", "now", "time", "hour", "minute", "day", "weekday", "month", "clock", "age", "compare"),
     *("if", "case", "coalesce", "iif", "date", "concat", "split"),
 }
-AGGREGATES: Final = {"count", "distinct", "sum", "avg", "mean", "average", "count_distinct"}
 OPERATORS: Final = (
     PRESENT | ABSENT | _PREFIX | _SUFFIX | _PART | _PATTERN | _WILDCARDS.keys() | _FOLDED.keys()
 )
@@ -42,6 +45,20 @@ OPERATORS: Final = (
 _ESCAPED: Final = frozenset(r"\.+*?()[]{}^$|")
 _ANY_TEXT: Final = {"*": ".*", "%": ".*", "?": "."}
 """What the wildcards of patterns in other languages are in a regular expression."""
+
+
+@derived
+def words_before() -> frozenset[str]:
+    """Return the words that look for the value before, here or elsewhere."""
+    return frozenset({*_BEFORE, *(form.word for form in FORMS.values() if form.looks_before)})
+
+
+@derived
+def aggregate_names() -> frozenset[str]:
+    """Return the names of aggregates, here and elsewhere."""
+    return frozenset(
+        name for form in FORMS.values() if form.shape in CALLS for name in (form.word, *form.synonyms)
+    )
 
 
 def instead_of(word: str, fact: str, value: str, *, is_negated: bool = False) -> str | None:
@@ -63,14 +80,15 @@ def instead_of(word: str, fact: str, value: str, *, is_negated: bool = False) ->
         return "a network is matched as text, or send its addresses as a relation"
     if word in _RULE:
         return "a rule cannot ask another rule; repeat its condition here"
-    if word in BEFORE:
-        return 'no condition compares with the value before; name the values, as in `previous x == "a"`'
+    if word in words_before():
+        example = f'{first_form(Shape.PREFIX, looks_before=True).word} x == "a"'
+        return f"no condition compares with the value before; name the values, as in {quoted(example)}"
     if word in _VALUES:
         return "facts are compared as they are; send the computed value as a field of its own"
-    if word in AGGREGATES:
-        return (
-            "`count(a == 1) within 10m >= 5`, `distinct(x)`, `sum(x)` and `avg(x)` are compared with a number"
-        )
+    if word in aggregate_names():
+        counts = [f"`{call}(a == 1) within 10m >= 5`" for call in words_of({Shape.CALL_OF_CONDITION})]
+        of_facts = [f"`{call}(x)`" for call in words_of({Shape.CALL_OF_FACT})]
+        return f"{enumerated([*counts, *of_facts], 'and')} are compared with a number"
     return None
 
 

@@ -3,6 +3,11 @@
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
+from engine.language.diagnostics import enumerated
+from engine.language.forms.form import Content, Shape
+from engine.language.forms.shapes import CALLS, INFIXES
+from engine.language.forms.table import first_form
+from engine.language.text.lexical.operator_words import terminals_of, words_of
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
     END,
@@ -28,15 +33,21 @@ def about_aggregates(words: Sequence[Word], failed: int, accepted: AbstractSet[s
         case [*_, "LPAR", _] if "WHERE" in accepted and word.terminal in OPERATOR_TERMINALS.values():
             name = words[failed - 3].text
             yield f'"{name}" takes a fact; conditions follow "where", as in `{name}(x where a == 1)`'
-        case [*_, "COUNT", "LPAR", _] if word.terminal == "RPAR" or word.text == "where":
-            yield '"count" takes a condition, as in `count(a == 1)`; "distinct" counts the values of a fact'
+        case [*_, counter, "LPAR", _] if counter in terminals_of({Shape.CALL_OF_CONDITION}):
+            if word.terminal == "RPAR" or word.text == "where":
+                name, values = counter.lower(), first_form(Shape.CALL_OF_FACT, Content.COUNT).word
+                yield (
+                    f'"{name}" takes a condition, as in `{name}(a == 1)`; '
+                    f'"{values}" counts the values of a fact'
+                )
         case [*_, "WORD", "LPAR", _, "RPAR"] if compares:
-            yield 'a relation is true or false; "count", "distinct", "sum" and "avg" give numbers'
+            numbers = enumerated([f'"{call}"' for call in words_of(CALLS)], "and")
+            yield f"a relation is true or false; {numbers} give numbers"
 
 
 def is_after_where(words: Sequence[Word], index: int) -> bool:
     """Return whether a connective follows a predicate somewhere after the `where` of a `per`."""
-    if words[index].terminal not in {"AND", "OR", "SINCE"}:
+    if words[index].terminal not in {"AND", "OR"} | terminals_of(INFIXES):
         return False
     before = [word.terminal for word in words[:index]]
     if "WHERE" not in before or before[-1] not in _PREDICATE_ENDS:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from functools import cache
-from importlib import resources
 from typing import NoReturn
 
 from lark import Lark, Token, Tree
@@ -13,11 +11,16 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Source
+from engine.language.forms.form import Shape
+from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.table import derived
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, string_value
+from engine.language.text.grammar import grammar
 from engine.language.text.lexical.contextual_keywords import is_keyword
-from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, is_reserved
+from engine.language.text.lexical.names import contextual_keywords, is_reserved
+from engine.language.text.lexical.operator_words import terminals_of
 from engine.language.text.lexical.words import Word
 from engine.language.text.suggestions import explain, explain_character
 from engine.language.text.transformer import AggregateOperand, Part, Transformer, offset_of, split_duration
@@ -25,8 +28,10 @@ from engine.language.validation.document import condition_from_document, conditi
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
 
-_PREFIXES = {"NOT", "ONCE", "HISTORICALLY", "PER", "ALL", "ANY", "PREVIOUS", "EARLIER", "COUNT"}
-_CONNECTIVES = {"AND", "OR", "SINCE"}
+_PREFIXES = {"NOT", "PER", "ALL", "ANY"}
+"""The terminals that, like prefixes and calls over conditions, open a condition around another."""
+_CONNECTIVES = {"AND", "OR"}
+"""The terminals that, like infixes, stand between two conditions."""
 
 _WORDS_BACK_MAX = 4
 """How many words before the failing one may be the misspelled one: in `smu(a) > 1` it is four before."""
@@ -48,11 +53,10 @@ def parse(source: str | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -
     return validated(_Reader(text, limits).read(), limits, text)
 
 
-@cache
+@derived
 def _parser() -> Lark:
     """Build the parser on first use, which takes about 50 ms. Parsing does not change it."""
-    grammar = resources.files("engine.language.text").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="basic", transformer=Transformer())
+    return Lark(grammar(), parser="lalr", lexer="basic", transformer=Transformer())
 
 
 class _Reader:
@@ -169,7 +173,7 @@ def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -
     `state` is the parser's before the token.
     """
     token = tokens[index]
-    if token not in CONTEXTUAL_KEYWORDS:
+    if token not in contextual_keywords():
         return token
     expected: Callable[[], Collection[str]] = state.choices
     return token.update(type=token.upper() if is_keyword(tokens, index, expected()) else "WORD")
@@ -192,6 +196,8 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
     `values` is the parser's stack: complete documents, and the tokens that opened incomplete ones.
     """
     opened = 0
+    prefixes = _PREFIXES | terminals_of(PREFIXES | {Shape.CALL_OF_CONDITION})
+    connectives = _CONNECTIVES | terminals_of(INFIXES)
     for index, value in enumerate(values):
         match value:
             case SpannedObject():
@@ -205,10 +211,10 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
                 # Their other children, names and literals, are no larger than a leaf.
                 for document in children:
                     check_size(document, limits, opened)
-            case Token(type=terminal) if terminal in _CONNECTIVES and not isinstance(values[index - 1], Tree):
+            case Token(type=terminal) if terminal in connectives and not isinstance(values[index - 1], Tree):
                 opened += 1
                 check_size(values[index - 1], limits, opened)
-            case Token(type=terminal) if terminal in _PREFIXES and not _is_operator(values, index):
+            case Token(type=terminal) if terminal in prefixes and not _is_operator(values, index):
                 opened += 1
             case AggregateOperand(where=SpannedObject() as where):
                 check_size(where, limits, opened + 1)

@@ -2,11 +2,13 @@
 
 import json
 import re
-from typing import assert_never
+from typing import Any, assert_never
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
-from engine.language.operators import COMPARISONS, FORM_OF, LARGEST, OPERATORS
+from engine.language.forms.form import Shape
+from engine.language.forms.table import FORM_OF
+from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.text.lexical.durations import duration_text
 from engine.language.text.lexical.names import name_text, relation_text
 
@@ -20,7 +22,7 @@ must not.
 """
 
 # Precedence, loosest first. A part gets parentheses if its place requires a tighter one than it has.
-_OR, _AND, _SINCE, _PREFIX = range(4)
+_OR, _AND, _INFIX, _PREFIX = range(4)
 
 
 def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is called format)
@@ -50,35 +52,40 @@ def _written(condition: Condition) -> tuple[int, str]:
             return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
         case language.Any(members):
             return _group("any", " or ", members, _OR)
-        case (
-            language.Not(inner)
-            | language.Once(inner)
-            | language.Historically(inner)
-            | language.Previous(inner)
-            | language.Earlier(inner)
-        ):
-            return _PREFIX, f"{FORM_OF[type(condition)].name} {_text(inner, _PREFIX)}"
-        case language.OnceWithin(inner, window_secs) | language.EarlierWithin(inner, window_secs):
-            word = "once" if isinstance(condition, language.OnceWithin) else "earlier"
-            return _PREFIX, f"{word} within {duration_text(window_secs)} {_text(inner, _PREFIX)}"
-        case language.HistoricallyFor(inner, window_secs, boundary):
-            window = f"{duration_text(window_secs)} {boundary}" if boundary else duration_text(window_secs)
-            return _PREFIX, f"historically for {window} {_text(inner, _PREFIX)}"
         case language.Keyed(inner, key, where):
             filtered = f"where {_text(where, _PREFIX)} " if where else ""
             return _PREFIX, f"per {name_text(key)} {filtered}{_text(inner, _PREFIX)}"
-        case language.Count(inner):
-            return _PREFIX, _aggregate(condition, _text(inner, _OR))
-        case language.Distinct(fact, where) | language.Sum(fact, where) | language.Avg(fact, where):
-            filtered = f" where {_text(where, _OR)}" if where else ""
-            return _PREFIX, _aggregate(condition, name_text(fact) + filtered)
-        case language.Since(left, right):
-            return _SINCE, f"{_text(left, _PREFIX)} since {_text(right, _PREFIX)}"
-        case language.SinceWithin(left, right, window_secs):
-            window = duration_text(window_secs)
-            return _SINCE, f"{_text(left, _PREFIX)} since within {window} {_text(right, _PREFIX)}"
+        case language.Not(inner):
+            return _PREFIX, f"not {_text(inner, _PREFIX)}"
         case _:
-            assert_never(condition)
+            return _operator(condition)
+
+
+def _operator(node: Any) -> tuple[int, str]:
+    """Return the same for an operator, by the shape of its form."""
+    form = FORM_OF[type(node)]
+    word = form.word
+    match form.shape:
+        case Shape.PREFIX:
+            return _PREFIX, f"{word} {_text(node.inner, _PREFIX)}"
+        case Shape.PREFIX_WITHIN:
+            return _PREFIX, f"{word} within {duration_text(node.window_secs)} {_text(node.inner, _PREFIX)}"
+        case Shape.PREFIX_FOR:
+            boundary = f" {node.boundary}" if node.boundary else ""
+            window = f"{duration_text(node.window_secs)}{boundary}"
+            return _PREFIX, f"{word} for {window} {_text(node.inner, _PREFIX)}"
+        case Shape.INFIX:
+            return _INFIX, f"{_text(node.left, _PREFIX)} {word} {_text(node.right, _PREFIX)}"
+        case Shape.INFIX_WITHIN:
+            window = duration_text(node.window_secs)
+            return _INFIX, f"{_text(node.left, _PREFIX)} {word} within {window} {_text(node.right, _PREFIX)}"
+        case Shape.CALL_OF_CONDITION:
+            return _PREFIX, f"{word}({_text(node.inner, _OR)}){_compared(node)}"
+        case Shape.CALL_OF_FACT:
+            filtered = f" where {_text(node.where, _OR)}" if node.where else ""
+            return _PREFIX, f"{word}({name_text(node.fact)}{filtered}){_compared(node)}"
+        case _:
+            raise AssertionError(node)
 
 
 def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: int) -> tuple[int, str]:
@@ -88,10 +95,9 @@ def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: in
     return precedence, joint.join(_text(member, precedence + 1) for member in members)
 
 
-def _aggregate(aggregate: language.Count | language.Distinct | language.Sum | language.Avg, over: str) -> str:
+def _compared(aggregate: Any) -> str:
     window = "" if aggregate.window_secs is None else f" within {duration_text(aggregate.window_secs)}"
-    comparison = f"{COMPARISONS[aggregate.op]} {_amount(aggregate.value)}"
-    return f"{FORM_OF[type(aggregate)].name}({over}){window} {comparison}"
+    return f"{window} {COMPARISONS[aggregate.op]} {_amount(aggregate.value)}"
 
 
 def _amount(value: float | ScaledFact) -> str:

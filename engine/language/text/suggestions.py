@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
+from engine.language.forms.shapes import CALLS, INFIXES, PREFIXES
 from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.foreign_idioms import about_idiom, about_unfinished, place_of
-from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS, KEYWORDS, in_backquotes, is_reserved
+from engine.language.text.lexical.names import contextual_keywords, in_backquotes, is_reserved, keywords
+from engine.language.text.lexical.operator_words import terminals_of
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
     DURATIONS,
@@ -20,17 +22,14 @@ from engine.language.text.lexical.words import (
 )
 from engine.language.text.near_aggregates import about_aggregates, is_after_where
 
-_CONDITION = {
-    *("LPAR", "NOT", "ONCE", "HISTORICALLY", "PER", "PREVIOUS", "EARLIER", "ALL", "ANY"),
-    *("COUNT", "DISTINCT", "SUM", "AVG", *NAMES),
-}
+_CONDITION: Final = frozenset({"LPAR", "NOT", "PER", "ALL", "ANY", *NAMES})
+"""The terminals that begin a condition, besides the words of prefixes and calls."""
 _OPERATOR_TEXTS = sorted(OPERATOR_TERMINALS, key=str.islower)
 _OPERATORS_LISTED = enumerated([f'"{text}"' for text in _OPERATOR_TEXTS])
 _COMPARISONS_LISTED = enumerated([f'"{text}"' for text in COMPARISONS.values()])
-_ALL_KEYWORDS = KEYWORDS | CONTEXTUAL_KEYWORDS
 
 _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
-    ({"ONCE", "PER", "LPAR"}, _CONDITION, "a condition"),
+    ({"PER", "LPAR"}, _CONDITION, "a condition"),
     ({"STRING", "NUMBER"}, LITERALS, "a value"),
     ({"PATH"}, NAMES, "a name"),
     ({"DURATION"}, DURATIONS, "a duration"),
@@ -167,6 +166,8 @@ def expected(accepted: AbstractSet[str]) -> str:
         if needed <= rest:
             phrases.append(phrase)
             rest -= covered
+            if covered is _CONDITION:
+                rest -= terminals_of(PREFIXES | CALLS)
     words = [_MARKS.get(terminal, terminal.lower()) for terminal in rest - {END}]
     phrases += [f'"{word}"' for word in sorted(words, key=lambda word: (not word.isalpha(), word))]
     if END in rest:
@@ -198,7 +199,7 @@ def _operator_suggestion(operator: Word) -> str:
 def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
     """Return the suggestion for a keyword in another case, or for a common synonym of an operator."""
     keyword = word.text.lower()
-    if keyword in KEYWORDS and keyword != "null" and word.text not in KEYWORDS:
+    if keyword in keywords() and keyword != "null" and word.text not in keywords():
         name = f", or the name {in_backquotes(word.text)}, in backquotes"
         return f'did you mean "{keyword}"{"" if keyword.upper() in accepted else name}?'
     meant = _MEANT_WORDS.get(keyword)
@@ -208,12 +209,13 @@ def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
     """Return the index of a misspelled keyword and the keyword, if the text can be read on with it."""
     candidates = []
+    known = keywords() | contextual_keywords()
     for index in range(trials.first, failed + 1):
         word = words[index]
-        if _is_null(word) or (word.terminal != "WORD" and word.text not in _ALL_KEYWORDS):
+        if _is_null(word) or (word.terminal != "WORD" and word.text not in known):
             continue
         accepted = trials.accepted(index)
-        for keyword in sorted(_ALL_KEYWORDS):
+        for keyword in sorted(known):
             typos = edit_distance(word.text, keyword)
             if (
                 typos <= min(typos_max(word.text), typos_max(keyword))
@@ -244,8 +246,8 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
     for terminal, other in (("FOR", "WITHIN"), ("WITHIN", "FOR")):
         if word.terminal == terminal and other in accepted:
             yield f'did you mean "{other.lower()}"?'
-    if word.terminal == "SINCE" and "AND" in accepted:
-        yield '"since" does not chain; use parentheses'
+    if word.terminal in terminals_of(INFIXES) and "AND" in accepted:
+        yield f'"{word.text}" does not chain; use parentheses'
     if is_reserved(word.text) and "PATH" in accepted:
         yield f"as a name it needs backquotes: {in_backquotes(word.text)}"
     match words[:failed]:

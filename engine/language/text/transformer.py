@@ -42,27 +42,29 @@ class Transformer(lark.Transformer[Any, Any]):
         """`a and b`, `all(a, b)`."""
         return _condition("all", SpannedArray([*members]))
 
-    def since(self, left: SpannedObject, right: SpannedObject) -> SpannedObject:
+    def infix(self, left: SpannedObject, word: Token, right: SpannedObject) -> SpannedObject:
         """`a since b`."""
-        return _form("since", left=left, right=right)
+        return _form(str(word), left=left, right=right)
 
-    def since_within(self, left: SpannedObject, window: Part, right: SpannedObject) -> SpannedObject:
+    def infix_within(
+        self, left: SpannedObject, word: Token, window: Part, right: SpannedObject
+    ) -> SpannedObject:
         """`a since within 8h b`."""
-        return _form("since_within", left=left, right=right, window_secs=window)
+        return _form(f"{word}_within", left=left, right=right, window_secs=window)
 
     def prefix(self, word: Token, inner: SpannedObject) -> SpannedObject:
-        """`not a`, `once a`, `historically a`, `previous a`, `earlier a`."""
+        """`not a`, `once a`."""
         return _condition(str(word), inner)
 
-    def windowed(self, word: Token, window: Part, inner: SpannedObject) -> SpannedObject:
-        """`once within 10m a`, `earlier within 5m a`."""
+    def prefix_within(self, word: Token, window: Part, inner: SpannedObject) -> SpannedObject:
+        """`once within 10m a`."""
         return _form(f"{word}_within", inner=inner, window_secs=window)
 
-    def historically_for(self, window: Part, *rest: Any) -> SpannedObject:
+    def prefix_for(self, word: Token, window: Part, *rest: Any) -> SpannedObject:
         """`historically for 5m a`, `historically for 5m strong a`."""
         *boundary, inner = rest
         given = {"boundary": boundary.pop()} if boundary else {}
-        return _form("historically_for", inner=inner, window_secs=window, **given)
+        return _form(f"{word}_for", inner=inner, window_secs=window, **given)
 
     def keyed(self, key: Part, *rest: Any) -> SpannedObject:
         """`per NAME a`, `per NAME where w a`."""
@@ -70,12 +72,12 @@ class Transformer(lark.Transformer[Any, Any]):
         given = {"where": filtered[1]} if filtered else {}
         return _form("keyed", inner=inner, key=key, **given)
 
-    def count(self, word: Token, inner: SpannedObject, *compared: Any) -> SpannedObject:
+    def call_of_condition(self, word: Token, inner: SpannedObject, *compared: Any) -> SpannedObject:
         """`count(a) within 10m >= 5`, `count(a) >= 5`."""
         return _form(str(word), inner=inner, **_comparison(*compared))
 
-    def aggregate(self, word: Token, over: AggregateOperand, *compared: Any) -> SpannedObject:
-        """`distinct(x) within 1h > 20`, `sum(x where a) > 1000`, `avg(x) > 0.3 * y`."""
+    def call_of_fact(self, word: Token, over: AggregateOperand, *compared: Any) -> SpannedObject:
+        """`sum(x) within 1h > 20`, `sum(x where a) > 1000`, `avg(x) > 0.3 * y`."""
         given = {} if over.where is None else {"where": over.where}
         return _form(str(word), fact=over.fact, **given, **_comparison(*compared))
 

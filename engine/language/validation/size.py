@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from engine.language.diagnostics import TOO_LARGE, ConditionError, Entry
+from engine.language.forms.form import Content
+from engine.language.forms.table import FORMS
 from engine.language.limits import Limits
-from engine.language.operators import FORMS, Content
 
 LEVELS_PER_CONDITION = 2
 """The most JSON containers between a condition and its child: `{"all": [` or `{"since": {`."""

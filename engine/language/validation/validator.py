@@ -5,8 +5,11 @@ from typing import Any, TypeVar
 
 from engine.language.condition import Condition, FactArg, Scalar, ScaledFact
 from engine.language.diagnostics import ConditionError, Source, did_you_mean, json_type
+from engine.language.forms.form import Content
+from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.table import FORMS
 from engine.language.limits import Limits
-from engine.language.operators import COMPARISONS, FORMS, OPERATORS, SCALED_FACT, Content
+from engine.language.operators import COMPARISONS, OPERATORS
 from engine.language.validation.size import check_size
 from engine.language.validation.values import ValueValidator, is_array
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed

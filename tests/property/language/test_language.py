@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from engine.language.condition import All, Any, Condition, Leaf, Not
 from engine.language.diagnostics import ConditionError
+from engine.language.forms.table import FORMS
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
-from engine.language.operators import FORMS
 from engine.language.text import printer
 from engine.language.text.parser import parse
 from engine.language.validation.document import condition_from_document, condition_from_json

@@ -3,12 +3,11 @@
 import re
 from dataclasses import fields
 from importlib import resources
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
-from msgspec import structs
 
-from api.schema.messages import conditions
+from api.schema.openapi.condition_schemas import condition_schemas
 from engine.language.condition import (
     Condition,
     FactArg,
@@ -19,18 +18,10 @@ from engine.language.condition import (
     children,
     walk,
 )
+from engine.language.forms.form import Content
+from engine.language.forms.table import FORM_OF, FORMS, facts_of, placed_children
 from engine.language.json.writer import condition_to_document
-from engine.language.operators import (
-    COMPARISONS,
-    COUNT_MAX,
-    FORM_OF,
-    FORMS,
-    INEQUALITIES,
-    OPERATORS,
-    SCALED_FACT,
-    Content,
-    placed_children,
-)
+from engine.language.operators import INEQUALITIES, OPERATORS
 from engine.language.text.parser import parse
 
 GRAMMAR = resources.files("engine.language.text").joinpath("grammar.lark").read_text(encoding="utf-8")
@@ -121,21 +112,35 @@ def test_a_window_that_may_be_absent_is_exact_where_it_is_present() -> None:
     assert windows == [None, 300_000, 0]
 
 
-def test_the_schema_of_the_interface_has_the_same_forms_fields_and_operators() -> None:
-    assert [field.encode_name for field in structs.fields(conditions.Condition)] == list(FORMS)
+def test_the_schema_of_the_interface_has_the_same_forms_and_fields() -> None:
+    schemas = condition_schemas()
+    assert list(schemas["Condition"]["properties"]) == list(FORMS)
     for made, form in FORM_OF.items():
         if not form.is_bare:
-            shown = getattr(conditions, made.__name__)
-            assert [field.name for field in structs.fields(shown)] == list(form.fields)
-            assert {field.name for field in structs.fields(shown) if not field.required} == form.optional
-    shown = conditions.ScaledFact
-    assert [field.name for field in structs.fields(shown)] == list(SCALED_FACT)
-    assert get_args(conditions.Comparison) == tuple(COMPARISONS)
-    assert conditions.CountValue.__metadata__[0].le == COUNT_MAX
-    assert get_args(get_type_hints(conditions.Leaf)["op"]) == tuple(OPERATORS)
-    assert get_args(get_type_hints(conditions.Ref)["op"]) == tuple(
-        name for name, operator in OPERATORS.items() if operator.compares_facts
-    )
+            shown = schemas[made.__name__]
+            assert list(shown["properties"]) == list(form.fields)
+            assert {*shown["properties"]} - {*shown["required"]} == form.optional
+
+
+def test_the_forms_are_in_the_order_of_the_union() -> None:
+    assert tuple(FORM_OF) == Condition.__args__
+    assert [form.make for form in FORMS.values()] == [*FORM_OF]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("x == 1", ["x"]),
+        ("x in y", ["x", "y"]),
+        ('r(x, "a", y)', ["x", "y"]),
+        ("distinct(x where y == 1) > 2", ["x"]),
+        ("sum(x where z == 1) > 0.5 * y", ["x", "y"]),
+        ("count(x == 1) > 2", []),
+        ("once x == 1", []),
+    ],
+)
+def test_the_facts_of_a_condition_are_those_that_it_reads_itself(text: str, facts: list[str]) -> None:
+    assert facts_of(parse(text)) == facts
 
 
 def test_each_operator_has_its_terminal_in_the_grammar() -> None:

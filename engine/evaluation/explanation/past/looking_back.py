@@ -12,6 +12,7 @@ from engine.evaluation.kernel.code.node_code import OperatorCode
 from engine.evaluation.operators.interface import Memory, Operator, Settled
 from engine.evaluation.stamps import NUMBER_BITS, stamp_of
 from engine.language.condition import Condition
+from engine.language.forms.table import FORM_OF
 
 
 class LookingBack(NamedTuple):
@@ -38,7 +39,7 @@ class LookingBack(NamedTuple):
     def settled(self, truths: tuple[bool, ...]) -> Settled:
         """Return what there is to tell if the members have these truths."""
         outcome, entry = self.code.outcome_of(truths, self.values), self.before.entry
-        if not self.operator.only_past:
+        if not FORM_OF[type(self.node)].looks_before:
             stamp = stamp_of(self.now_us, self.number)
             copied = self.memory.copy(entry) if entry else entry
             entry = self.code.write(outcome, copied, stamp, self.values)

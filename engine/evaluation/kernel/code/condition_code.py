@@ -11,13 +11,14 @@ from typing import Any
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf, key_lookup
 from engine.evaluation.kernel.code.predicates import beyond, predicate
-from engine.evaluation.kernel.code.uses import Uses, facts_of
+from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.slices.slices import SHARDS, Remembered, Slices
 from engine.language import condition as language
 from engine.language.condition import Condition
+from engine.language.forms.table import facts_of
 
 
 class Block:

@@ -18,13 +18,13 @@ from engine.evaluation.facts.values import (
     scaled,
     slice_key_of,
 )
-from engine.evaluation.operators.counting.distinct import nth_latest
-from engine.evaluation.operators.counting.pane_sums import PANE_BYTES, PaneSums, mean, total
+from engine.evaluation.operators.table import calls
 from engine.evaluation.stamps import EVENT, MILLISECOND, NEVER, NUMBER_BITS
+from engine.language.forms.table import derived
 from engine.language.microseconds import microseconds
 from engine.language.operators import LARGEST
 
-_GLOBALS: Final[dict[str, Any]] = {
+_SHARED: Final[dict[str, Any]] = {
     "KEY_CHARS_MAX": KEY_CHARS_MAX,
     "LEAST": -int(LARGEST),
     "MILLISECOND": MILLISECOND,
@@ -34,25 +34,25 @@ _GLOBALS: Final[dict[str, Any]] = {
     "NOTHING": {},
     "EVENT": EVENT,
     "NUMBER_BITS": NUMBER_BITS,
-    "PANE_BYTES": PANE_BYTES,
-    "PaneSums": PaneSums,
     "dig": dig,
     "double": double,
     "equal": equal,
     "key_of": key_of,
-    "mean": mean,
     "microseconds": microseconds,
-    "nth_latest": nth_latest,
     "part_of_key": part_of_key,
     "scaled": scaled,
     "slice_key_of": slice_key_of,
-    "total": total,
 }
 
 SOURCES_MAX: Final = 256
 """The most sources that are kept, with their code."""
 
 _numbers: Final = count(1)
+
+
+@derived
+def _globals() -> dict[str, Any]:
+    return _SHARED | calls()
 
 
 def indented(lines: Iterable[str], depth: int) -> str:
@@ -67,7 +67,7 @@ def function(source: str, given: Iterable[tuple[str, Any]]) -> Any:
         names.append(name)
         values.append(value)
     made: dict[str, Any] = {}
-    exec(_compiled(f"def bind({', '.join(names)}):\n{source}"), _GLOBALS, made)  # noqa: S102 -- our own
+    exec(_compiled(f"def bind({', '.join(names)}):\n{source}"), _globals(), made)  # noqa: S102 -- our own
     return made["bind"](*values)
 
 

@@ -8,7 +8,8 @@ from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, step_of
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg
+from engine.language.condition import Condition
+from engine.language.forms.table import facts_of
 
 SHORT: Final = frozenset({"eq", "neq", "in", "nin", "between"})
 """The operators of leaves that are decided in a few steps, whatever the event has."""
@@ -70,18 +71,3 @@ class Uses:
         if isinstance(node, language.Leaf):
             self._counts["number", node.fact] += node.op == "between"
             self._counts[node] += node.op in SHORT
-
-
-def facts_of(node: Condition) -> list[str]:
-    """Return the facts that a node itself reads, not those of conditions inside it."""
-    match node:
-        case language.Leaf(fact) | language.Distinct(fact):
-            return [fact]
-        case language.Ref(fact, _, reference):
-            return [fact, reference]
-        case language.InRelation(_, args):
-            return [one.fact for one in args if isinstance(one, FactArg)]
-        case language.Sum(fact, _, _, _, value) | language.Avg(fact, _, _, _, value):
-            return [fact, value.fact] if isinstance(value, language.ScaledFact) else [fact]
-        case _:
-            return []

@@ -8,16 +8,17 @@ from typing import Any, Final, TypeVar
 from engine.evaluation.operators.interface import Found, Memory, Operator, Settled, Triggers
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NUMBER_BITS, time_of
-from engine.language.condition import Avg, Count, Distinct, Sum
 
-NodeT = TypeVar("NodeT", bound=Count | Distinct | Sum | Avg)
+NodeT = TypeVar("NodeT", bound=Any)
+"""An aggregate."""
 
 
 class Comparing(Operator[NodeT]):
     """Compares a number over the past. No single event settles it."""
 
     def window_us(self, node: NodeT) -> int | None:
-        return node.window_us
+        window_us: int | None = node.window_us
+        return window_us
 
     def witness_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- no event
         return None
@@ -29,19 +30,16 @@ class Comparing(Operator[NodeT]):
         return min(at.now_us, memory.until_us(at.entry, window_us) - window_us)
 
 
-CountedT = TypeVar("CountedT", Count, Distinct)
-
-
-class Counting(Comparing[CountedT]):
+class Counting(Comparing[NodeT]):
     """Compares how many of something are inside the window. A record has one stamp for each."""
 
-    def keep(self, node: CountedT) -> int:
+    def keep(self, node: NodeT) -> int:
         return needed(node.op, node.value)
 
-    def true_at(self, node: CountedT, triggers: Triggers, path: Path) -> Found:
+    def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
         return some_counted(node.op, node.value, self.memory(node), triggers, path)
 
-    def turns_us(self, node: CountedT, entry: Any) -> Iterable[int]:
+    def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return when the number falls to the constant, and below it."""
         if node.window_us is None:
             return []
@@ -52,7 +50,7 @@ class Counting(Comparing[CountedT]):
     def nth_latest(self, entry: Any, n: int) -> int | None:
         """Return the n-th latest stamp of a record, or None if there are fewer."""
 
-    def found(self, node: CountedT, at: Settled) -> int:
+    def found(self, node: NodeT, at: Settled) -> int:
         window_us = node.window_us
         since = at.born + 1 if window_us is None else (at.now_us - window_us) << NUMBER_BITS
         return min(self.number_since(at.entry, max(since, at.born + 1)), self.keep(node))

@@ -7,7 +7,10 @@ from typing import Final
 
 from engine.evaluation.operators.counting.comparison import Counting, compared
 from engine.evaluation.operators.interface import Memory, MemoryOfTruth, Reading, Writing
+from engine.evaluation.operators.table import evaluates
 from engine.language.condition import Count
+from engine.language.forms.form import Content
+from engine.language.forms.shapes import call_of_condition
 
 SPARE_MIN: Final = 8
 """A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""
@@ -60,6 +63,15 @@ class Stamps(MemoryOfTruth):
         weigh(STEP_BYTES * ((len(entry) >> 3) - steps))
 
 
+@evaluates(
+    call_of_condition(
+        Count,
+        "count",
+        Content.COUNT,
+        text="The number of events at which inner was true, compared with a number.",
+        is_addition=True,
+    )
+)
 class CountOperator(Counting[Count]):
     """Compares how many stamps are inside the window, the current event included, with a constant.
 

@@ -8,8 +8,11 @@ from typing import Any, Final
 from engine.evaluation.key_sizes import KEY_BYTES_MAX, key_bytes
 from engine.evaluation.operators.counting.comparison import Counting, compared
 from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Distinct
+from engine.language.forms.form import Content, Counted
+from engine.language.forms.shapes import call_of_fact
 
 RECORD_BYTES: Final = 160
 """What a dict takes without its entries."""
@@ -96,6 +99,20 @@ def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int |
     return next(islice((stamp for value, stamp in ordered if value != current), place, None))
 
 
+@evaluates(
+    call_of_fact(
+        Distinct,
+        "distinct",
+        Content.COUNT,
+        text="The number of different values of a fact, where `where` was true.",
+        is_addition=True,
+        synonyms=frozenset({"count_distinct"}),
+        counted=Counted(
+            frozenset({"a string", "a number", "a boolean"}),
+            "only strings, numbers and booleans are counted, so that their number is always 0",
+        ),
+    )
+)
 class DistinctOperator(Counting[Distinct]):
     """Compares how many values have a stamp inside the window, that of the current event included.
 
@@ -103,6 +120,7 @@ class DistinctOperator(Counting[Distinct]):
     """
 
     cost_ns = 200
+    calls = (nth_latest,)
 
     def memory(self, node: Distinct) -> Memory:
         return Values(node.fact, node.where)

@@ -24,9 +24,12 @@ from engine.evaluation.operators.interface import (
     Triggers,
     Writing,
 )
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import LATEST
 from engine.language.condition import Avg, Condition, ScaledFact, Sum
+from engine.language.forms.form import Content, Counted
+from engine.language.forms.shapes import call_of_fact
 from engine.language.operators import COMPARISONS
 
 
@@ -86,10 +89,11 @@ class Panes(Memory):
 
     def write(self, to: Writing) -> list[str]:
         pane, oldest = places(self.window_us, to)
+        more = f"more := entry.add({pane}, {to.outcome}, {oldest})"
         return [
             f"if {to.outcome} is not None:",
             f" if (entry := {to.entry}):",
-            f"  if (more := entry.add({pane}, {to.outcome}, {oldest})): {to.memory}.weigh(more * PANE_BYTES)",
+            f"  if ({more}): {to.memory}.weigh(more * {PANE_BYTES})",
             " else:",
             *(f"  {line}" for line in to.put(f"PaneSums({pane}, {to.outcome})")),
         ]
@@ -103,10 +107,21 @@ def places(window_us: int | None, names: Constants) -> tuple[str, str]:
     return f"{names.now} // {width_us}", f"({names.now} - {names.constant(window_us)}) // {width_us}"
 
 
+@evaluates(
+    call_of_fact(
+        Sum,
+        "sum",
+        Content.AMOUNT,
+        text="The sum of a fact, where `where` was true.",
+        is_addition=True,
+        counted=Counted(frozenset({"a number"}), "only numbers count, so that the sum is always 0"),
+    )
+)
 class SumOperator(Comparing[Sum | Avg]):
     """Compares the sum with a number, or with a fact of the event times a number."""
 
     cost_ns = 350
+    calls = (PaneSums, mean, total)
     function: ClassVar[str] = "total"
     """The name of the function that gives the number from a record."""
 
@@ -166,6 +181,19 @@ class SumOperator(Comparing[Sum | Avg]):
         return 1 if node.window_us is None else PANES + 2
 
 
+@evaluates(
+    call_of_fact(
+        Avg,
+        "avg",
+        Content.AMOUNT,
+        text="The mean of a fact, where `where` was true. False if no event counts.",
+        is_addition=True,
+        synonyms=frozenset({"mean", "average"}),
+        counted=Counted(
+            frozenset({"a number"}), "only numbers count, so that a comparison of the mean is always false"
+        ),
+    )
+)
 class AvgOperator(SumOperator):
     """The same for the mean; false where no event counts."""
 

@@ -1,15 +1,25 @@
 """`earlier` and `earlier within`: a condition was true at some event before the current one."""
 
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
 from engine.language.condition import Earlier, EarlierWithin
+from engine.language.forms.shapes import prefix, prefix_within
 
 
+@evaluates(
+    prefix(Earlier, "earlier", is_addition=True, looks_before=True),
+    prefix_within(
+        EarlierWithin,
+        "earlier",
+        text="Inner was true at some event before now, no older than the window.",
+        is_addition=True,
+        looks_before=True,
+    ),
+)
 class EarlierOperator(Operator[Earlier | EarlierWithin]):
     """Remembered inside the window, whatever the current event is."""
-
-    only_past = True
 
     def memory(self, node: Earlier | EarlierWithin) -> Memory:
         return Latest(node.inner)

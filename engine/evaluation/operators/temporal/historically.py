@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Final
 
 from engine.evaluation.operators.interface import (
     Found,
@@ -13,14 +14,28 @@ from engine.evaluation.operators.interface import (
     Triggers,
     Writing,
 )
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import latest_failure
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
+from engine.language.forms.shapes import prefix, prefix_for
 
 
+@evaluates(
+    prefix(Historically, "historically"),
+    prefix_for(
+        HistoricallyFor,
+        "historically",
+        text="Inner was true at every event within the window; with `strong`, since an event at least that "
+        "old.",
+    ),
+)
 class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
     """Not false now, and no counterexample is remembered inside the window."""
+
+    def for_node(self, node: Historically | HistoricallyFor) -> Operator[Any]:
+        return _STRONG if isinstance(node, HistoricallyFor) and node.boundary == "strong" else self
 
     def memory(self, node: Historically | HistoricallyFor) -> Memory:
         return latest_failure(node.inner)
@@ -93,3 +108,6 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
     def witness_us(self, node: HistoricallyFor, at: Settled) -> int | None:
         # The event that broke the run, or began it.
         return time_of(at.entry) if at.outcome and node.window_us else at.now_us
+
+
+_STRONG: Final = HistoricallyForStrongOperator()

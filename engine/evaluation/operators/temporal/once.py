@@ -1,11 +1,17 @@
 """`once` and `once within`: a condition was true at some event, the current one included."""
 
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
 from engine.language.condition import Once, OnceWithin
+from engine.language.forms.shapes import prefix, prefix_within
 
 
+@evaluates(
+    prefix(Once, "once"),
+    prefix_within(OnceWithin, "once", text="Inner was true at some event no older than the window."),
+)
 class OnceOperator(Operator[Once | OnceWithin]):
     """True now, or remembered inside the window."""
 

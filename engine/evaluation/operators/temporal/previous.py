@@ -1,17 +1,19 @@
 """`previous`: a condition was true at the event directly before the current one."""
 
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Settled, Triggers
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Previous
+from engine.language.forms.shapes import prefix
 
 
+@evaluates(prefix(Previous, "previous", is_addition=True, looks_before=True))
 class PreviousOperator(Operator[Previous]):
     """The latest event at which inner was true is the last event of the slice."""
 
     only_next = True
-    only_past = True
 
     def memory(self, node: Previous) -> Memory:
         return Latest(node.inner)

@@ -13,8 +13,10 @@ from engine.evaluation.operators.interface import (
     Triggers,
     Writing,
 )
+from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
+from engine.language.forms.shapes import infix, infix_within
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class Held(Memory):
         ]
 
 
+@evaluates(
+    infix(Since, "since", text="Right was true at some event, and left at every event after it."),
+    infix_within(
+        SinceWithin,
+        "since",
+        text="The same as since, with right true no longer ago than the window.",
+    ),
+)
 class SinceOperator(Operator[Since | SinceWithin]):
     """Right is true now, or it was and left still holds."""
 

@@ -3,13 +3,16 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from engine.language.text.lexical.names import CONTEXTUAL_KEYWORDS
+from engine.language.forms.form import Shape
+from engine.language.forms.shapes import CALLS, PREFIXES
+from engine.language.text.lexical.names import contextual_keywords
+from engine.language.text.lexical.operator_words import terminals_of, words_of
 from engine.language.text.lexical.words import COMPARISON_TERMINALS, LITERALS, NAMES
 
-_AGGREGATES = {"count", "distinct", "sum", "avg"}
 _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
-_CONDITION = NAMES | {"ONCE", "HISTORICALLY", "PER", "ALL", "ANY"}
-"""The terminals that begin a condition and never follow the name at the beginning of a predicate."""
+_CONDITION = NAMES | {"PER", "ALL", "ANY"}
+"""The terminals that, like those of prefixes, begin a condition and never follow the name of a predicate."""
+_WINDOWED = PREFIXES - {Shape.PREFIX}
 _AFTER_AGGREGATES = {"WITHIN", *COMPARISON_TERMINALS}
 """The terminals that follow the parentheses of an aggregate, and never those of a relation."""
 
@@ -29,10 +32,10 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
     final terminals; those after it may be names as yet. Reads as far as the next parenthesis.
     """
     word = str(tokens[index])
-    if word not in CONTEXTUAL_KEYWORDS or word.upper() not in expected:
+    if word not in contextual_keywords() or word.upper() not in expected:
         return False
     following = _terminal(tokens, index + 1)
-    if word in _AGGREGATES:
+    if word in words_of(CALLS):
         return following == "LPAR" and (
             not _is_call(tokens, index + 1) or _after_call(tokens, index + 1) in _AFTER_AGGREGATES
         )
@@ -46,9 +49,9 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
             # At the end of the text, `in` may still follow.
             return _terminal(tokens, index + 2) not in {"IN", ""}
         case "WITHIN" | "FOR":
-            return word == "earlier"
+            return word in words_of(_WINDOWED)
         case _:
-            return following in _CONDITION
+            return following in _CONDITION or following in terminals_of(PREFIXES, additions=False)
 
 
 def _terminal(tokens: Sequence[Typed], index: int) -> str:

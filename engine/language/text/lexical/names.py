@@ -2,25 +2,36 @@
 
 import re
 
-KEYWORDS = frozenset(
+from engine.language.forms.table import FORMS, derived
+
+_KEYWORDS = frozenset(
     {
         *("and", "or", "not", "in", "contains", "matches", "between"),
-        *("once", "historically", "since", "within", "for", "per", "strong", "weak"),
-        *("all", "any", "true", "false", "null"),
+        *("within", "for", "per", "strong", "weak", "all", "any", "true", "false", "null"),
     }
 )
-
-CONTEXTUAL_KEYWORDS = frozenset({"previous", "earlier", "count", "distinct", "sum", "avg", "where"})
-"""Words that are keywords only where the grammar expects them, and plain names everywhere else."""
+"""The keywords that are not the words of operators."""
 
 _WORD = "[A-Za-z_@][A-Za-z0-9_@-]*"
 _PLAIN_WORD = re.compile(_WORD)
 _PLAIN_NAME = re.compile(rf"\$?{_WORD}(?:\.{_WORD})*")
 
 
+@derived
+def keywords() -> frozenset[str]:
+    """Return the words that are never names without backquotes."""
+    return _KEYWORDS | {form.word for form in FORMS.values() if form.shape and not form.is_addition}
+
+
+@derived
+def contextual_keywords() -> frozenset[str]:
+    """Return the words that are keywords only where the grammar expects them, and names everywhere else."""
+    return frozenset({"where", *(form.word for form in FORMS.values() if form.shape and form.is_addition)})
+
+
 def is_reserved(word: str) -> bool:
     """Return whether a word is a keyword in any letter case. As a name it needs backquotes."""
-    return word.lower() in KEYWORDS
+    return word.lower() in keywords()
 
 
 def name_text(name: str) -> str:

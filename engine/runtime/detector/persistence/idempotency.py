@@ -1,10 +1,10 @@
 """Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
 
 An answer takes 32 bytes: 16 of its key's digest, 8 of its request's digest, 4 for the index of its result,
-and 4 for how late its event came. The index is a place in a list of distinct results, which is short for most
-detectors. It would be long if results contained the lateness, which differs from event to event. Answers are
-grouped in generations, each of a quarter of the retention time. A generation is dropped as a whole when its
-newest answer expires. So an answer is stored for its retention time, and at most a quarter longer.
+and 4 for how late its event came. The index is a place in a list of different results, which is short for
+most detectors. It would be long if results contained the lateness, which differs from event to event. Answers
+are grouped in generations, each of a quarter of the retention time. A generation is dropped as a whole when
+its newest answer expires. So an answer is stored for its retention time, and at most a quarter longer.
 
 The answers since the last snapshot form the next *page*, a file beside that snapshot. No snapshot repeats
 earlier pages.
@@ -55,7 +55,7 @@ class CachedAnswer(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive answers as a file stores them: distinct results, and rows in order of time."""
+    """Consecutive answers as a file stores them: different results, and rows in order of time."""
 
     results: tuple[tuple[bytes, bytes], ...]
     pieces: tuple[tuple[int, int, bytes], ...]
@@ -63,7 +63,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Results:
-    """Distinct results, their messages without lateness, each stored once and referred to by its index."""
+    """Different results, their messages without lateness, each stored once and referred to by its index."""
 
     def __init__(self) -> None:
         self.all: list[tuple[bytes, bytes]] = []

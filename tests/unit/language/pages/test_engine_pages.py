@@ -15,9 +15,10 @@ from api.cli.rule_files import named_conditions
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
+from engine.language.forms.table import FORMS
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.operators import COMPARISONS, FORMS, OPERATORS
+from engine.language.operators import COMPARISONS, OPERATORS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 from tests.unit.test_library_imports import ENGINE as ENGINE_PACKAGES

@@ -12,8 +12,6 @@ export function conditionTree(condition) {
 }
 
 function described(member, content) {
-  const within = content.window_secs === undefined ? "" : ` within ${window_(content.window_secs)}`;
-  const where = content.where === undefined ? [] : [content.where];
   switch (member) {
     case "leaf":
       return { label: leaf(content), parts: [] };
@@ -25,23 +23,26 @@ function described(member, content) {
       return { label: "and", parts: content };
     case "any":
       return { label: "or", parts: content };
-    case "not": case "once": case "historically": case "previous": case "earlier":
-      return { label: member, parts: [content] };
-    case "once_within":
-      return { label: `once${within}`, parts: [content.inner] };
-    case "earlier_within":
-      return { label: `earlier${within}`, parts: [content.inner] };
-    case "historically_for":
-      return { label: `historically for ${window_(content.window_secs)} ${content.boundary ?? ""}`.trim(), parts: [content.inner] };
-    case "since": case "since_within":
-      return { label: `since${within}`, parts: [content.left, content.right] };
-    case "keyed":
+    case "keyed": {
+      const where = content.where === undefined ? [] : [content.where];
       return { label: `per ${content.key}${where.length ? " where … :" : ""}`, parts: [...where, content.inner] };
-    case "count":
-      return { label: `count${within} ${SIGNS[content.op]} ${content.value}`, parts: [content.inner] };
+    }
     default:
-      return { label: `${member}(${content.fact})${within} ${SIGNS[content.op]} ${compared(content.value)}`, parts: where };
+      return operator(member, content);
   }
+}
+
+// Any other member is an operator. Its name is its word, perhaps with that of its window: `once_within`.
+function operator(member, content) {
+  const parts = ["where", "inner", "left", "right"].map((name) => content[name]).filter((part) => part !== undefined);
+  // Without members of its own, the content is the condition inside.
+  if (parts.length === 0 && content.fact === undefined) return { label: member, parts: [content] };
+  const [, word, joint = "within"] = member.match(/^(.*?)(?:_(within|for))?$/);
+  const fact = content.fact === undefined ? "" : `(${content.fact})`;
+  const window = content.window_secs === undefined ? "" : ` ${joint} ${window_(content.window_secs)}`;
+  const boundary = content.boundary === undefined ? "" : ` ${content.boundary}`;
+  const comparison = content.op === undefined ? "" : ` ${SIGNS[content.op]} ${compared(content.value)}`;
+  return { label: word + fact + window + boundary + comparison, parts };
 }
 
 function leaf({ fact, op, value }) {

@@ -1,0 +1,113 @@
+"""The JSON Schemas of conditions, made from the table of their forms."""
+
+from typing import Any, Final
+
+from engine.language.forms.form import Content, Form
+from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.table import FORMS
+from engine.language.operators import COMPARISONS, COUNT_MAX, OPERATORS
+
+_CONDITION: Final = {"$ref": "#/components/schemas/Condition"}
+_NUMBER: Final = {"type": "number"}
+_SCALARS: Final = ["string", "number", "boolean"]
+
+
+def _one_of(words: Any) -> dict[str, Any]:
+    return {"enum": sorted(words)}
+
+
+_SCHEMAS: Final[dict[Content, dict[str, Any]]] = {
+    Content.CONDITION: _CONDITION,
+    Content.CONDITIONS: {"type": "array", "items": _CONDITION, "minItems": 1},
+    Content.NAME: {
+        "description": "A name of `event.fields`, or `$` and one of `vars`.",
+        "type": "string",
+        "minLength": 1,
+    },
+    Content.RELATION: {"type": "string", "minLength": 1},
+    Content.ARGUMENTS: {
+        "type": "array",
+        "items": {
+            "anyOf": [*({"type": each} for each in _SCALARS), {"$ref": "#/components/schemas/FactArgument"}]
+        },
+    },
+    Content.LEAF_OP: _one_of(OPERATORS),
+    Content.REF_OP: _one_of(name for name, operator in OPERATORS.items() if operator.compares_facts),
+    Content.OPERAND: {
+        "description": "What the operator takes: a string, number, boolean, or an array of strings or "
+        "numbers.",
+        "anyOf": [
+            {"type": _SCALARS},
+            {"type": "array", "items": {"type": "string"}},
+            {"type": "array", "items": _NUMBER},
+        ],
+    },
+    Content.WINDOW: {
+        "description": "Seconds; fractions count to the microsecond.",
+        "type": "number",
+        "minimum": 0,
+    },
+    Content.BOUNDARY: _one_of(("weak", "strong")),
+    Content.COMPARISON: _one_of(COMPARISONS),
+    Content.COUNT: {"type": "integer", "minimum": 0, "maximum": COUNT_MAX},
+    Content.AMOUNT: {"anyOf": [_NUMBER, {"$ref": "#/components/schemas/ScaledFact"}]},
+    Content.FACTOR: _NUMBER,
+}
+"""The schema of each content of a field."""
+
+
+def condition_schemas() -> dict[str, dict[str, Any]]:
+    """Return the schemas of all forms, of what they consist of, and of `Condition`, by name."""
+    objects = [form for form in FORMS.values() if not form.is_bare]
+    first_addition = next(form.name for form in FORMS.values() if form.is_addition)
+    text = "A condition: an object with exactly one of these members. Those from `{}` on are additions."
+    return {
+        **{form.make.__name__: _object(form.make.__name__, _text(form), _fields(form)) for form in objects},
+        "FactArgument": _object(
+            "FactArgument", "An argument looked up by its name.", {"fact": (Content.NAME, True)}
+        ),
+        "ScaledFact": _object(
+            "ScaledFact",
+            "The value of a fact at the event, times a number; 1 if there is none.",
+            {name: (content, name == "fact") for name, content in SCALED_FACT.items()},
+        ),
+        "Condition": {
+            "title": "Condition",
+            "description": text.format(first_addition),
+            "type": "object",
+            "properties": {form.name: _member(form) for form in FORMS.values()},
+            "required": [],
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        },
+    }
+
+
+def _member(form: Form) -> dict[str, Any]:
+    if not form.is_bare:
+        return {"$ref": f"#/components/schemas/{form.make.__name__}"}
+    [content] = form.fields.values()
+    return _SCHEMAS[content]
+
+
+def _fields(form: Form) -> dict[str, tuple[Content, bool]]:
+    """Return what each field holds, and whether it is required."""
+    return {name: (content, name not in form.optional) for name, content in form.fields.items()}
+
+
+def _object(title: str, text: str, fields: dict[str, tuple[Content, bool]]) -> dict[str, Any]:
+    return {
+        "title": title,
+        "description": text,
+        "type": "object",
+        "properties": {name: _SCHEMAS[content] for name, (content, _) in fields.items()},
+        "required": [name for name, (_, is_required) in fields.items() if is_required],
+        "additionalProperties": False,
+    }
+
+
+def _text(form: Form) -> str:
+    if not form.is_addition:
+        return form.text
+    return f"An addition to the interface: {form.text[0].lower()}{form.text[1:]}"

@@ -1,0 +1,1 @@
+"""The forms of a condition: how each looks in JSON and in text."""
