@@ -192,7 +192,7 @@ class Slices:
             place += 1
         has_place = place < PLACES_MAX and len(self) <= EXTENDED_MAX
         if not has_place:
-            place = max([PLACES_MAX - 1, *self.memories]) + 1
+            place = max([PLACES_MAX, len(self.blank), *(each + 1 for each in self.memories)])
         remembered = self.memories[place] = Remembered(memory, node, self, place, has_place=has_place)
         if has_place:
             for slice_ in self._all():
