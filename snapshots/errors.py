@@ -19,6 +19,10 @@ class NewerFormat(StorageError):
     """A file is whole, but only a newer program can read its format."""
 
 
+class OlderFormat(StorageError):
+    """A file is whole, but only an older program, which was never released, can read its format."""
+
+
 class NothingUsable(StorageError):
     """No snapshot of a folder can be used. Starting empty would silently lose the others."""
 

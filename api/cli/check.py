@@ -88,9 +88,7 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
     return sample
 
 
-def _report(
-    name: str, text: str, sample: Sample | None, relations: tuple[str, ...], *, code: bool
-) -> bool:
+def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, ...], *, code: bool) -> bool:
     """Print one condition with its warnings, or its defects; return whether it is valid."""
     name = on_one_line(name)
     try:

@@ -307,9 +307,11 @@ class Detector(RuleBook):
     ) -> Self:
         """Restore a detector from the bytes of `dump`. It gives the same results for all further events.
 
-        Older versions are migrated. The caller must refuse newer ones.
+        Versions from `saved.OLDEST_VERSION` on are migrated. The caller must refuse all others.
         """
-        assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
+        assert saved.OLDEST_VERSION <= version <= cls.STATE_VERSION, (
+            f"state of version {version}, which is unknown"
+        )
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
         return detector

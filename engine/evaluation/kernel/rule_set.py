@@ -159,6 +159,7 @@ class RuleSet(Needs):
         elif self._members is not None and not indexed:
             self._members.clear()
             self._members = self._indexed = None
+            self.samples.restore(0, {}, {})
 
     def _index_rule(self, priority: int) -> None:
         if self._members is not None:

@@ -11,7 +11,7 @@ from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence.figures import Figures
-from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard
+from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule
@@ -45,7 +45,6 @@ class CapturedMemory(NamedTuple):
     memory: Memory
     node: Condition
     birth: int
-    place: int
     keep: int
 
 
@@ -54,7 +53,8 @@ class CapturedSlices(NamedTuple):
 
     path: Path
     width: int
-    memories: list[CapturedMemory]
+    memories: dict[int, CapturedMemory]
+    """By place."""
     root: Slice | None
     """The slice of a path without keys."""
     shards: list[tuple[Guard, Kept] | None]
@@ -76,10 +76,10 @@ class Captured:
 def capture(detector: Saved) -> Captured:
     """Capture a detector between two events. A million keys take about a millisecond."""
     histories = detector.histories
-    memories: dict[Path, list[CapturedMemory]] = {path: [] for path in histories.slices}
+    memories: dict[Path, dict[int, CapturedMemory]] = {path: {} for path in histories.slices}
     for name, remembered in histories.memories.items():
-        memories[name.path].append(
-            CapturedMemory(name.memory, remembered.node, name.birth, remembered.place, remembered.keep)
+        memories[name.path][remembered.place] = CapturedMemory(
+            name.memory, remembered.node, name.birth, remembered.keep
         )
     return Captured(
         marks={
@@ -95,7 +95,7 @@ def capture(detector: Saved) -> Captured:
                 path,
                 len(slices.blank),
                 memories[path],
-                None if path else copy_of(slices.root),
+                None if path else copy_of(slices.root, records_of(slices)),
                 [*guard(slices)],
             )
             for path, slices in histories.slices.items()

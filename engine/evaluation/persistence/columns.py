@@ -16,7 +16,7 @@ import msgpack
 
 from engine.evaluation.facts.values import LONG_TEXT, part_of_key, scalar_of, slice_key_of
 from engine.evaluation.operators.interface import Memory
-from engine.evaluation.stamps import EVENT, NUMBER_BITS, stamp_of
+from engine.evaluation.stamps import EVENT, NEVER, NUMBER_BITS, stamp_of
 
 BIG_INTEGER: Final = 1
 """The extension type of an integer beyond 64 bits: its decimal digits."""
@@ -27,7 +27,7 @@ LONG_TEXT_TYPE: Final = 2
 ANY_TEXT: Final = "surrogatepass"
 """Callers in the same process may use texts with surrogates as keys."""
 
-AT_ONCE: Final = 4096
+AT_ONCE: Final = 1024
 """The most keys, or numbers, in a piece."""
 
 _ARRAY_16_FROM: Final = 16
@@ -56,17 +56,24 @@ class EntryColumns:
         """The numbers of the slices that have entries, and how much each entry holds."""
         self._columns: list[list[Any]] = [[] for _ in memory.columns]
 
+    def add_stamps(self, first: int, stamps: Sequence[int]) -> None:
+        """Add the entries of slices from the first on, if they are stamps; NEVER where there is none."""
+        self._slices.extend([place for place, stamp in enumerate(stamps, first) if stamp != NEVER])
+        self._columns[0] += [stamp for stamp in stamps if stamp != NEVER]
+
     def add(self, slice_number: int, entry: Any) -> int:
         """Add an entry, and return how much it holds."""
         self._slices.append(slice_number)
-        if not self._memory.is_record:
-            self._columns[0].append(entry)
-            return 1
         parts = self._memory.parts(entry)
         for column, part in zip(self._columns, parts, strict=True):
             column.extend(part)
-        self._lengths.append(len(parts[0]))
+        if self._memory.is_record:
+            self._lengths.append(len(parts[0]))
         return len(parts[0])
+
+    def __bool__(self) -> bool:
+        """Return whether there are entries."""
+        return bool(self._slices)
 
     def packed(self) -> Iterator[bytes]:
         """Yield an array: the slices, the lengths of records, and each column."""

@@ -5,11 +5,11 @@ copy for the capture. The packing thread has the other slices copied. Whoever is
 comes before its change, and a copy that the thread makes later is discarded. So neither waits for the other.
 """
 
-from collections.abc import Hashable, Iterator, MutableMapping
+from collections.abc import Hashable, Iterable, Iterator, MutableMapping
 from typing import Any
 from weakref import ref
 
-from engine.evaluation.slices.slices import FIRST, MORE, Slice, Slices
+from engine.evaluation.slices.slices import MORE, Slice, Slices
 
 
 class Kept(dict[Hashable, Slice | None]):
@@ -27,16 +27,20 @@ class Guard(MutableMapping[Hashable, Slice]):
     Only the evaluating thread uses it as a mapping.
     """
 
-    __slots__ = ("_captures", "_number", "_shard", "_shards")
+    __slots__ = ("_captures", "_number", "_records", "_shard", "_shards")
 
     def __init__(self, slices: Slices, number: int) -> None:
         self._shards, self._number = slices.shards, number
         self._shard = slices.shards[number]
         self._captures: tuple[ref[Kept], ...] = ()
+        self._records: list[int] = []
 
-    def begin(self) -> Kept:
-        """Keep slices as they are now, from now on."""
-        kept = Kept()
+    def begin(self, records: list[int]) -> Kept:
+        """Keep slices as they are now, from now on. They have records in these places.
+
+        Memories that come or go later change all slices, so that copies have been made before.
+        """
+        kept, self._records = Kept(), records
         self._captures = (*self._captures, ref(kept))
         return kept
 
@@ -48,7 +52,7 @@ class Guard(MutableMapping[Hashable, Slice]):
                 slice_ = self._shard.get(key)
                 # If its key has been dropped meanwhile, the slice was kept before.
                 if slice_ is not None:
-                    kept.setdefault(key, copy_of(slice_))
+                    kept.setdefault(key, copy_of(slice_, self._records))
             yield
 
     def _keep(self, key: Hashable, slice_: Slice | None) -> None:
@@ -58,7 +62,7 @@ class Guard(MutableMapping[Hashable, Slice]):
             if kept is None:
                 going_on = False
             elif key not in kept:
-                kept.setdefault(key, None if slice_ is None else copy_of(slice_))
+                kept.setdefault(key, None if slice_ is None else copy_of(slice_, self._records))
         if not going_on:
             self._captures = tuple([capture for capture in self._captures if capture() is not None])
             if not self._captures:
@@ -96,25 +100,28 @@ class Guard(MutableMapping[Hashable, Slice]):
 
 def guard(slices: Slices) -> list[tuple[Guard, Kept]]:
     """Put guards in place of the shards that have slices, and return what they keep from now on."""
-    guards = []
+    guards, records = [], records_of(slices)
     for number, shard in enumerate(slices.shards):
         if shard:
             if not isinstance(shard, Guard):
                 shard = slices.shards[number] = Guard(slices, number)  # noqa: PLW2901 -- in its place
-            guards.append((shard, shard.begin()))
+            guards.append((shard, shard.begin(records)))
     return guards
 
 
-def copy_of(slice_: Slice) -> Slice:
-    """Return a copy that shares nothing that changes."""
+def copy_of(slice_: Slice, records: Iterable[int]) -> Slice:
+    """Return a copy that shares nothing that changes. Its records are in these places, and elsewhere."""
     copied = slice_[:]
-    for place in range(FIRST, len(copied)):
-        copied[place] = _copy_of_entry(copied[place])
+    for place in records:
+        if copied[place]:
+            copied[place] = copied[place].copy()
     if copied[MORE] is not None:
-        copied[MORE] = {place: _copy_of_entry(entry) for place, entry in copied[MORE].copy().items()}
+        # A stamp is a number, and a record has a method to copy it.
+        more = copied[MORE].copy()
+        copied[MORE] = {at: one if type(one) is int else one.copy() for at, one in more.items()}
     return copied
 
 
-def _copy_of_entry(entry: Any) -> Any:
-    """Return a copy of an entry: a record, if it is not a stamp or empty."""
-    return entry.copy() if entry and type(entry) is not int else entry
+def records_of(slices: Slices) -> list[int]:
+    """Return the places of lists that have records."""
+    return [place for place, one in slices.memories.items() if one.has_place and one.memory.is_record]

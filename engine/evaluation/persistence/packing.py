@@ -5,7 +5,7 @@
 
 from array import array
 from collections.abc import Generator, Iterator, Mapping
-from operator import attrgetter
+from itertools import chain
 from typing import Any, Final
 
 from engine.evaluation.persistence.capturing import Captured, CapturedSlices
@@ -20,11 +20,14 @@ from engine.evaluation.stamps import NEVER, time_of
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
 
-_COPIED: Final = 512
+_COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
-_ADDED: Final = 2048
-"""After adding this many entries, or stamps or values of records, a piece ends."""
+_SLICES: Final = 256
+"""The most slices whose stamps are added in a piece."""
+
+_ADDED: Final = 256
+"""After adding this many stamps, values or panes of records, a piece ends."""
 
 
 def packed(captured: Captured) -> Iterator[bytes]:
@@ -65,8 +68,9 @@ def _slices(slices: CapturedSlices) -> Iterator[bytes]:
     pack = packer()
     yield pack.pack_array_header(4) + pack.pack(path_document(slices.path)) + pack.pack(slices.width)
     yield pack.pack_array_header(len(slices.memories))
-    for memory in sorted(slices.memories, key=_PLACE):
-        yield pack.pack([condition_bytes(memory.node), memory.birth, memory.place, memory.keep])
+    for place in sorted(slices.memories):
+        memory = slices.memories[place]
+        yield pack.pack([condition_bytes(memory.node), memory.birth, place, memory.keep])
     if slices.root is not None:
         yield pack.pack_array_header(1)
         yield from _portion(slices, {(): slices.root})
@@ -93,36 +97,38 @@ def _completed(
 
 def _portion(slices: CapturedSlices, portion: Mapping[Any, Slice]) -> Iterator[bytes]:
     """Yield some slices by column: keys, last events, and the entries of each memory that has any."""
-    of_memory: dict[int, EntryColumns] = {}
-    by_place = {memory.place: memory for memory in slices.memories}
-    added = 0
-
-    def add(number: int, place: int, entry: Any) -> int:
-        if place not in of_memory:
-            of_memory[place] = EntryColumns(by_place[place].memory)
-        return of_memory[place].add(number, entry)
-
-    for number, slice_ in enumerate(portion.values()):
-        for place in range(FIRST, slices.width):
-            entry = slice_[place]
-            if entry and entry != NEVER and place in by_place:
-                added += add(number, place, entry)
-        for place, entry in (slice_[MORE] or {}).items():
-            added += add(number, place, entry)
-        if added >= _ADDED:
-            added = 0
-            yield b""
+    memories = slices.memories
+    columns = {
+        place: EntryColumns(memories[place].memory)
+        for place in range(FIRST, slices.width)
+        if place in memories
+    }
+    stamps = [place for place in columns if not memories[place].memory.is_record]
+    records = [place for place in columns if memories[place].memory.is_record]
+    added, some = 0, list(portion.values())
+    for first in range(0, len(some), _SLICES):
+        now = some[first : first + _SLICES]
+        for place in stamps:
+            columns[place].add_stamps(first, [slice_[place] for slice_ in now])
+        yield b""
+        for number, slice_ in enumerate(now, first):
+            held = [(place, slice_[place]) for place in records if slice_[place]]
+            for place, entry in chain(held, (slice_[MORE] or {}).items()):
+                if place not in columns:
+                    columns[place] = EntryColumns(memories[place].memory)
+                added += columns[place].add(number, entry)
+                if added >= _ADDED:
+                    added = 0
+                    yield b""
+    columns = {place: column for place, column in columns.items() if column}
     pack = packer()
     yield pack.pack_array_header(3)
     yield from keys(list(portion), several=len(slices.path) > 1) if slices.path else [pack.pack([])]
-    yield from numbers(array("q", [slice_[SEEN] for slice_ in portion.values()]))
-    yield pack.pack_map_header(len(of_memory))
-    for place, columns in of_memory.items():
+    yield from numbers([slice_[SEEN] for slice_ in some])
+    yield pack.pack_map_header(len(columns))
+    for place, column in columns.items():
         yield pack.pack(place)
-        yield from columns.packed()
-
-
-_PLACE: Final = attrgetter("place")
+        yield from column.packed()
 
 
 def _figures(figures: Figures) -> Iterator[bytes]:

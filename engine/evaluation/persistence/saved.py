@@ -44,6 +44,11 @@ from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import NEVER, stamp_of
 
 STATE_VERSION: Final = 11
+_MIGRATED_FROM: Final = 7
+"""The first version that was released."""
+
+OLDEST_VERSION: Final = 7
+"""Documents of older versions cannot be read."""
 
 unpack: Final = columns.unpack
 
@@ -54,9 +59,10 @@ def dump(detector: Saved) -> bytes:
 
 
 def load(detector: Saved, document: Any, version: int) -> None:
-    """Restore an empty detector from a document of this version or an older one."""
+    """Restore an empty detector from a document of a version from OLDEST_VERSION on."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
+    assert version >= _MIGRATED_FROM, f"state of version {version}, which was never released"
     if version < STATE_VERSION:
         document = migrated(document)
     detector.clock_us = document["clock_us"]

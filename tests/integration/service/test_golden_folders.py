@@ -1,8 +1,10 @@
-"""Data folders of earlier versions that were killed under load: nothing is lost, and verdicts go on."""
+"""Data folders of earlier versions that were killed under load: nothing is lost, and verdicts go on.
+
+The states in them, and others, are tested by tests/unit/evaluation/persistence/test_golden_states.py.
+"""
 
 import json
 import random
-import re
 import tarfile
 from collections import Counter
 from copy import deepcopy
@@ -11,20 +13,14 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.persistence import saved
 from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.catalogue import catalogue_state
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.detector.persistence.detector_snapshot import STATE_VERSION_STORED_FROM
-from engine.runtime.detector.persistence.journal_entries import RECORD_VERSION
-from snapshots.inspection import read_only
 from tests.data.golden.make import fields
 from tests.local_runtime.service import local_service
 from tests.reference import ReferenceDetector
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
-UNIT = Path(__file__).parents[2] / "unit"
 COMMITS = sorted(path.name.partition(".")[0] for path in GOLDEN.glob("*.tar.xz"))
 REQUESTS_MIN = 60
 MORE_EVENTS = 20
@@ -157,41 +153,3 @@ async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Pa
                 found = await compared(fleet, detector_id, rules)
                 assert found in [one.counts() for one in possible[detector_id]]
             assert not (await fleet.status()).problems
-
-
-def versions_in(folder: Path) -> tuple[set[int], set[int]]:
-    """Return the versions of the state, and of the records, that a start reads from a folder."""
-    recovered = read_only(folder)
-    snapshot = recovered.snapshot
-    assert snapshot is not None
-    state = snapshot.version
-    if folder.parent.name == "detectors" and state >= STATE_VERSION_STORED_FROM:
-        state = saved.unpack(snapshot.body)[1]
-    return {state}, {record.version for record in recovered.records}
-
-
-def versions_in_names(folder: Path, kind: str) -> set[int]:
-    """Return the versions that the names of files tell."""
-    found = (re.match(rf"{kind}_(\d+)", path.name) for path in folder.iterdir())
-    return {int(match[1]) for match in found if match}
-
-
-def test_every_version_of_states_and_records_has_a_golden_file(tmp_path: Path) -> None:
-    states = versions_in_names(UNIT / "evaluation" / "persistence" / "golden", "state")
-    records = versions_in_names(UNIT / "runtime" / "detector" / "persistence" / "golden", "record")
-    of_directory: tuple[set[int], set[int]] = set(), set()
-    for commit in COMMITS:
-        data = unpacked(commit, tmp_path / commit)
-        for folder in (data / "detectors").iterdir():
-            in_folder = versions_in(folder)
-            states |= in_folder[0]
-            records |= in_folder[1]
-        in_folder = versions_in(data / "directory")
-        of_directory[0].update(in_folder[0])
-        of_directory[1].update(in_folder[1])
-    assert states == {*range(1, saved.STATE_VERSION + 1)}
-    assert records == {*range(1, RECORD_VERSION + 1)}
-    assert of_directory == (
-        {*range(1, catalogue_state.STATE_VERSION + 1)},
-        {*range(1, catalogue_state.RECORD_VERSION + 1)},
-    )

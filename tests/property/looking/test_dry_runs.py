@@ -176,3 +176,14 @@ def test_an_event_is_evaluated_though_it_cannot_be_explained(
         fired = evaluate_explained(detector, {"a": 1}, 1, {})
         assert (len(fired.rules), fired.nodes, detector.events_seen) == (fires, (), count)
     assert "what fires could not be explained" in caplog.text
+
+
+def test_shadow_rules_fire_unseen() -> None:
+    detector = Detector()
+    detector.add_rule("shadow", "a == 1", shadow=True)
+    rule_id = detector.add_rule("rule", "a == 1 and b == 1")
+    for fields, fires in (({"a": 1}, []), ({"a": 1, "b": 1}, [rule_id])):
+        for firings_of in (dry_run, evaluate_explained):
+            fired = firings_of(detector, fields, 1, {})
+            assert [rule.id for rule in fired.rules] == fires
+            assert len(fired.nodes) == len(fires)

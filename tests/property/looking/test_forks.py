@@ -11,7 +11,6 @@ from engine import Detector, Limits
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot, take_snapshot
 from engine.runtime.detector.persistence.forking import make_fork
-from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from snapshots.inspection import read_only
 from tests.crash.model.memory_folders import FoldersDisk
 from tests.differential.comparison import Pair
@@ -30,7 +29,7 @@ def opened(source: DetectorSnapshot) -> Detector:
     snapshot = read_only(FOLDER, disk).snapshot
     assert snapshot is not None
     assert snapshot.sequence == 0
-    return detector_snapshot.detector_from(snapshot.body, snapshot.version, IdempotencyCache(0, 0), Limits())
+    return detector_snapshot.detector_from(snapshot.body, snapshot.version)
 
 
 def fork_of(pair: Pair, source: DetectorSnapshot) -> Pair:

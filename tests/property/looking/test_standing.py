@@ -165,6 +165,32 @@ def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
             met += judged_keys(pair, drawn)
 
 
+@pytest.mark.parametrize("nodes_at_once", [2, 30, 200])
+def test_pages_have_each_key_once_though_others_come_and_go(
+    nodes_at_once: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(true_keys_module, "NODES_AT_ONCE", nodes_at_once)
+    drawn, detector = random.Random(seed), Detector()
+    rule_id = detector.add_rule("rule", "per u once a == 1 or per u where b == 1 once c == 1")
+    true, changing = set(range(-900, 0, 3)), [str(number) for number in range(200)]
+    for key in range(-900, 0):
+        detector.evaluate({"u": key, "a": int(key in true), "b": 1, "c": int(key in true)}, 0)
+    for prefix, expected in (("", true), ("-1", {key for key in true if str(key).startswith("-1")})):
+        found: list[int | str] = []
+        place: KeyPlace | None = KeyPlace()
+        while place is not None:
+            limit = drawn.choice((1, 7, 100))
+            keys, place = true_keys(detector, rule_id, prefix, limit, place)
+            assert len(keys) <= limit
+            found += [one.key["u"] for one in keys]
+            detector.evaluate({"u": drawn.choice(changing), "a": 1}, 0)
+            for slices in detector.histories.slices.values():
+                key = drawn.choice(changing)
+                if slices.find(key) is not None:
+                    slices.drop(key)
+        assert sorted(key for key in found if isinstance(key, int)) == sorted(expected)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_standing_verdict_is_that_of_an_event_with_only_the_keys(

@@ -2,9 +2,6 @@
 
 It is one msgpack document: `[limits by name, version of the state, the detector]`. The detector is encoded
 as engine.evaluation.persistence.saved describes. Stored answers are in pages beside the snapshots.
-
-In version 3, the stored answers took the place of the state's version, which was 3. Versions 1 and 2 consist
-of the detector alone, with a state of the same version.
 """
 
 import dataclasses
@@ -13,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgpack
-import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.persistence import saved
@@ -21,19 +17,12 @@ from engine.evaluation.persistence.capturing import Captured, capture
 from engine.evaluation.persistence.figures import figures_of
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
-from engine.runtime.detector.persistence.idempotency import IdempotencyCache
-from engine.runtime.detector.persistence.journal_entries import EarlierAnswer, limits_document, limits_from
-from snapshots.errors import NewerFormat
+from engine.runtime.detector.persistence.journal_entries import limits_document, limits_from
+from snapshots.errors import NewerFormat, OlderFormat
 
 T = TypeVar("T")
 
 SNAPSHOT_VERSION: Final = 4
-
-LIMITS_STORED_FROM: Final = 3
-"""The first version that contains the limits in force."""
-
-STATE_VERSION_STORED_FROM: Final = 4
-"""The first version that contains the version of the state."""
 
 _PARTS: Final = 3
 _TURN_S: Final = 0.0005
@@ -80,29 +69,26 @@ def paced(made: Iterable[T], clock_s: Callable[[], float], sleep: Callable[[floa
             turn_over_s = clock_s() + _TURN_S
 
 
-def detector_from(body: bytes, version: int, answers: IdempotencyCache, default_limits: Limits) -> Detector:
-    """Return the detector of a snapshot's body, and store the answers that an older body contains.
+def detector_from(body: bytes, version: int) -> Detector:
+    """Return the detector of a snapshot's body, which takes the timestamps of events as they are.
 
-    The detector takes the timestamps of events as they are. `default_limits` are for bodies too old to
-    contain limits. Raises NewerFormat.
+    Raises NewerFormat and OlderFormat.
     """
-    assert 1 <= version <= SNAPSHOT_VERSION, f"a body of version {version}, which is unknown"
-    document = saved.unpack(body)
-    limits, state_version = default_limits, version
-    if version >= LIMITS_STORED_FROM:
-        stored_limits, second, document = document
-        limits = limits_from(stored_limits)
-        if version < STATE_VERSION_STORED_FROM:
-            for answer in msgspec.convert(second, list[EarlierAnswer]):
-                answers.keep(answer.current(), answer.answered_at_us)
-        else:
-            state_version = second
+    if version > SNAPSHOT_VERSION:
+        raise NewerFormat(_UNKNOWN.format("detector", " newer", version, f"up to {SNAPSHOT_VERSION}"))
+    if version < SNAPSHOT_VERSION:
+        raise OlderFormat(_UNKNOWN.format("detector", "n older", version, f"from {SNAPSHOT_VERSION} on"))
+    stored_limits, state_version, document = saved.unpack(body)
     if state_version > saved.STATE_VERSION:
-        raise NewerFormat(
-            f"the detector's state was saved by a newer program, with version {state_version}; "
-            f"this one knows versions up to {saved.STATE_VERSION}"
-        )
-    detector = Detector(limits=limits)
+        known = f"up to {saved.STATE_VERSION}"
+        raise NewerFormat(_UNKNOWN.format("detector's state", " newer", state_version, known))
+    if state_version < saved.OLDEST_VERSION:
+        known = f"from {saved.OLDEST_VERSION} on"
+        raise OlderFormat(_UNKNOWN.format("detector's state", "n older", state_version, known))
+    detector = Detector(limits=limits_from(stored_limits))
     saved.load(detector, document, state_version)
     saved.load_figures(detector, document)
     return detector
+
+
+_UNKNOWN: Final = "the {} was saved by a{} program, with version {}; this one knows versions {}"

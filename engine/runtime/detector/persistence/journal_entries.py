@@ -24,23 +24,16 @@ from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
 from engine.runtime.detector.persistence.idempotency import (
-    REQUEST_DIGEST_BYTES,
     CachedAnswer,
     IdempotencyCache,
-    key_digest,
     request_digest,
 )
 
 _UNBOUNDED: Final = 1 << 62
 
 RECORD_VERSION: Final = 4
-"""The latest version of a journal record. Without shadow rules, the one before is written.
-
-* In version 1, all bodies are JSON, and there are no lines.
-* Up to version 2, answers are stored with their full keys, and records contain neither the program's version
-  nor the checksum of the verdicts.
-* Up to version 3, there are no shadow rules.
-"""
+"""The latest version of a journal record. Without shadow rules, the one before is written. Versions 1 and 2
+were never released."""
 
 _ENTRY_BYTES: Final = 4096
 _EVENT_BYTES: Final = 512
@@ -58,21 +51,6 @@ def estimated_bytes(operation: Operation) -> int:
     return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
-class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A stored answer in records up to version 2 and in snapshots of version 3."""
-
-    key: str
-    digest: bytes
-    answered_at_us: int
-    result: bytes
-    messages: bytes
-
-    def current(self) -> CachedAnswer:
-        """Convert to the current form."""
-        request = self.digest[:REQUEST_DIGEST_BYTES]
-        return CachedAnswer(key_digest(self.key), request, self.result, self.messages)
-
-
 class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The answer to a request with an idempotency key, and the key's digest."""
 
@@ -85,8 +63,8 @@ class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
     """One event, as the request body that carried it."""
 
     body: bytes
-    earlier: EarlierAnswer | None = None
-    """Its answer, in records up to version 2."""
+    unused: None = None
+    """Records of version 2 had the answer here."""
     answer: GivenAnswer | None = None
     """Its answer, if it had an idempotency key."""
 
@@ -97,7 +75,7 @@ class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
     body: bytes
     refused: tuple[int, ...] = ()
     """The indices of the refused events."""
-    earlier: EarlierAnswer | None = None
+    unused: None = None
     form: BatchForm = "json"
     """The encoding of the body."""
     answer: GivenAnswer | None = None
@@ -281,12 +259,10 @@ class Replay:
             raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
 
     def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch, at_us: int) -> None:
-        answer, earlier = entry.answer, entry.earlier
+        answer = entry.answer
         if answer is not None:
             request = request_digest(kind, entry.body)
             self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
-        elif earlier is not None:
-            self.answers.keep(earlier.current(), earlier.answered_at_us)
 
 
 def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:

@@ -7,8 +7,6 @@ from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import (
-    LIMITS_STORED_FROM,
-    SNAPSHOT_VERSION,
     detector_from,
 )
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
@@ -46,18 +44,13 @@ def restore(
 ) -> Restored:
     """Restore the detector of a folder, and add its stored answers to `answers`.
 
-    `reached` is called with each record before it is replayed. Raises NewerFormat and Poisoned.
+    `reached` is called with each record before it is replayed. Raises NewerFormat, OlderFormat and Poisoned.
     """
     snapshot = recovered.snapshot
     if snapshot is None:
         detector = Detector(limits=default_limits)
     else:
-        if snapshot.version > SNAPSHOT_VERSION:
-            raise NewerFormat(
-                f"the detector was saved by a newer program, with version {snapshot.version}; "
-                f"this one knows versions up to {SNAPSHOT_VERSION}"
-            )
-        detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
+        detector = detector_from(snapshot.body, snapshot.version)
     for page in recovered.pages:
         if page.version > PAGE_VERSION:
             raise NewerFormat(
@@ -68,7 +61,7 @@ def restore(
     replay = Replay(detector, answers)
     records = 0
     diverged = _Diverged()
-    tells_limits = snapshot is not None and snapshot.version >= LIMITS_STORED_FROM
+    tells_limits = snapshot is not None
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(

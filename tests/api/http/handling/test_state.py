@@ -35,11 +35,11 @@ async def test_the_whole_in_numbers(caller: Caller, path: str) -> None:
     assert told["worker"].keys() == {"node", "pid", "epoch", "resident_bytes"}
 
 
-@pytest.mark.parametrize("slots", [1, 1_000])
+@pytest.mark.parametrize("at_once", [1, 1_000])
 async def test_keys_come_in_pages(
-    caller: Caller, path: str, slots: int, monkeypatch: pytest.MonkeyPatch
+    caller: Caller, path: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holdings, "SLOTS_AT_ONCE", slots)
+    monkeypatch.setattr(holdings, "SLICES_AT_ONCE", at_once)
     page = (await caller("GET", f"{path}?list=keys&limit=2")).result
     assert page == {
         "keys": [
@@ -111,17 +111,17 @@ async def test_the_keys_for_which_a_rule_is_true(
         await caller.evaluate(detector, {"user": user, "ok": user != "anna"}, at)
     asked = f"{path}?rule={rule}&list=keys&true=true"
     found = (await caller("GET", asked)).result
-    assert found == {
-        "keys": [
-            {"key": {"user": "ada"}, "last_event": 6, "memories": 1},
-            {"key": {"user": "bob"}, "last_event": 5, "memories": 1},
-        ]
-    }
+    # Their order is that of the process.
+    assert sorted(found["keys"], key=lambda one: str(one["key"]["user"])) == [
+        {"key": {"user": "ada"}, "last_event": 6, "memories": 1},
+        {"key": {"user": "bob"}, "last_event": 5, "memories": 1},
+    ]
     first = (await caller("GET", f"{asked}&limit=1")).result
     assert first["keys"] == found["keys"][:1]
     rest = (await caller("GET", f"{asked}&limit=5&after={first['after']}")).result
     assert rest == {"keys": found["keys"][1:]}
-    assert (await caller("GET", f"{asked}&prefix=b")).result["keys"] == found["keys"][1:]
+    [fitting] = (await caller("GET", f"{asked}&prefix=b")).result["keys"]
+    assert fitting["key"] == {"user": "bob"}
     monkeypatch.setattr(state_view, "CALLS_MAX", 1)
     part = (await caller("GET", asked)).result
     assert (part["keys"], part["after"]) == (found["keys"][:1], first["after"])

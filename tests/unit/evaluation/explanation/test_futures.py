@@ -12,7 +12,7 @@ from engine.evaluation.explanation.past.futures import LATEST_US, Future, every,
 from engine.language import condition as terms
 from engine.language.operators import COMPARISONS
 from engine.language.text.parser import parse
-from tests.differential.explanations import judge_found
+from tests.differential.explanations import judge_found, judge_witness
 from tests.reference import Event, verdict
 
 
@@ -120,6 +120,7 @@ def test_a_verdict_turns_exactly_where_time_alone_turns_it(op: str | None, seed:
             ]
             assert (future.verdict, list(future.flips)) == (verdicts[0], flips), (condition, history)
             judge_found(explained.node, history)
+            judge_witness(explained.node, history)
             detector.evaluate(fields, time_us / 1_000)
             turned += len(flips)
     assert turned > 20

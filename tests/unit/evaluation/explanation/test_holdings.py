@@ -342,12 +342,10 @@ def beside_entries(detector: Detector) -> int:
     """Give the bytes of all slices, keys and places in which nothing is remembered."""
     bytes_ = 0
     for slices in detector.histories.slices.values():
-        every = [*(item for shard in slices.shards for item in shard.items()), ((), slices.root)]
-        for key, slice_ in every:
+        keyed = [item for shard in slices.shards for item in shard.items()]
+        for key, slice_ in keyed if slices.path else [((), slices.root)]:
             places = len(slice_) - FIRST_PLACE - sum(one.has_place for one, _ in slices.held_in(slice_))
-            bytes_ += PLACE_BYTES * places + (
-                SLICE_BYTES + key_bytes(key) if slice_ is not slices.root else 0
-            )
+            bytes_ += PLACE_BYTES * places + (SLICE_BYTES + key_bytes(key) if slices.path else 0)
     return bytes_
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.kernel.costs import estimate_of
-from engine.evaluation.kernel.indexing import slices_finder
+from engine.evaluation.kernel.indexing import indexed_stream, slices_finder
 from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from tests.audit import audit
 from tests.differential.modes import in_mode, index_from
@@ -109,6 +109,21 @@ def test_the_time_of_an_indexed_rule_is_what_was_measured_with_its_part_of_what_
             rules.samples.time_ns[number] = 10 if remembered.slices.path else 100
         rules.samples.time_ns[1] = 1
         assert [rules.time_ns(priority) for priority in (1, 2)] == [1 + 10 / 2 + 100, 10 / 2 + 100]
+
+
+def test_what_was_measured_is_forgotten_once_rules_are_no_longer_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 1)
+    with in_mode("indexed"):
+        detector = Detector()
+        detector.add_rule("rule", "per k once a == 1")
+        detector.evaluate({"k": 1, "a": 1}, 0)
+    samples = detector.rule_set.samples
+    assert (samples.events, len(samples.ran)) == (1, 2)
+    with in_mode("fused"):
+        detector.add_rule("other", "b == 1")
+    assert (samples.events, samples.ran, samples.time_ns) == (0, {}, {})
 
 
 def test_the_time_of_a_rule_among_few_is_an_estimate() -> None:

@@ -71,7 +71,12 @@ def _cut(parts: list[Any], first: int, end: int) -> list[Any]:
 
 @pytest.fixture
 def _in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((packing, "_COPIED"), (packing, "_ADDED"), (columns, "AT_ONCE")):
+    for module, name in (
+        (packing, "_COPIED"),
+        (packing, "_ADDED"),
+        (packing, "_SLICES"),
+        (columns, "AT_ONCE"),
+    ):
         monkeypatch.setattr(module, name, 3)
 
 
@@ -130,7 +135,7 @@ def test_two_captures_at_a_time_each_have_their_own_moment() -> None:
         fed(detector, drawn, 200, begin_ms)
         captures.append((contents(detector.dump()), packed(capture(detector)), []))
         for _, pieces, made in captures:
-            made += islice(pieces, 50)
+            made.extend(islice(pieces, 50))
     for expected, pieces, made in captures:
         fed(detector, drawn, 20, 90_000)
         assert contents(b"".join([*made, *pieces])) == expected

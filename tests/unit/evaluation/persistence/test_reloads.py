@@ -1,9 +1,8 @@
 """A detector that is saved and loaded between any two events goes on as if it never had been."""
 
 import pytest
-from engine.evaluation.state.storage import columns
 
-from engine import Detector
+from engine import Detector, parse
 from tests.differential.modes import MODES, in_mode
 
 P, NOT_P, Q, P_AND_Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}, {"k": 1, "p": 1, "q": 1}
@@ -87,48 +86,57 @@ def test_a_rule_fires_at_the_same_events(rule: str, per: str, mode: str) -> None
 
 
 @pytest.mark.parametrize("keys", [("a", "b"), ("a", 1, True, 1.5, 10**30, "x" * 300), (1, 2)])
-def test_keys_are_those_of_before_and_slots_that_are_free_stay_free(keys: tuple[object, ...]) -> None:
+@pytest.mark.parametrize("path", ["per k", "per k per k"])
+def test_keys_are_those_of_before(path: str, keys: tuple[object, ...]) -> None:
     detector = Detector()
-    gone = detector.add_rule("gone", "per k once p == 1")
-    detector.add_rule("stays", "per k once q == 1")
-    detector.evaluate({"k": "gone", "p": 1}, 0)
+    detector.add_rule("rule", f"{path} once q == 1")
     for key in keys:
         detector.evaluate({"k": key, "q": 1}, 0)
-    detector.remove_rule(gone)
-    (before,), (after,) = detector.state.tables.values(), reloaded(detector).state.tables.values()
-    assert before.keys[0] is None
-    assert after.keys == before.keys
-    assert list(map(type, after.keys)) == list(map(type, before.keys))
+    found = []
+    for one in (detector, reloaded(detector)):
+        (slices,) = one.histories.slices.values()
+        found.append([(key, type(key)) for shard in slices.shards for key in shard])
+    assert found[0] == found[1]
     detector = reloaded(detector)
     assert all(detector.evaluate({"k": key}, 1) for key in keys)
 
 
-def test_pages_are_those_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "PAGED_FROM", 1)
-    detector = Detector()
-    for rule in ("per k once p == 1", "per k count(p == 1) >= 2"):
-        detector.add_rule(rule, rule)
-    for key in range(1_000):
-        detector.evaluate({"k": key, "p": 1}, key)
-    assert reloaded(detector).dump() == detector.dump()
+def test_a_version_that_is_not_known_yet_is_no_detector() -> None:
+    with pytest.raises(AssertionError, match="unknown"):
+        Detector.load(b"", Detector.STATE_VERSION + 1)
 
 
-@pytest.mark.parametrize("events", [0, 1])
-def test_memories_that_an_older_program_did_not_have_wait_join_once_what_they_did_not_see_has_expired(
-    events: int,
-) -> None:
-    with in_mode("indexed"):
-        detector = Detector()
-        for name in ("old", "young"):
-            detector.add_rule(name, "per k once within 10s p == 1")
-            if name == "old" or events:
-                detector.evaluate({"k": 1, "p": int(name == "old")}, 5_000)
-        detector.rule_set.joins.clear()
-        detector = reloaded(detector)
-        fired, joined = [], []
-        for time_ms in (5_001, 15_000, 15_001):
-            fired.append([action["name"] for action in detector.evaluate({"k": 1}, time_ms)])
-            joined.append(len(detector.state.joined))
-    assert fired == [["old"], ["old"], []]
-    # The one that no event had reached joins at the next event.
-    assert joined == ([0, 0, 1] if events else [1, 1, 1])
+WRITTEN = "per k  # a key\n  (once a == 1)"
+
+
+def test_conditions_are_kept_as_they_were_written() -> None:
+    made = Detector()
+    given = (WRITTEN, "a == 1", '{"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}', parse("a  == 2"))
+    ids = [made.add_rule("rule", one) for one in given]
+
+    def sources(detector: Detector) -> list[str | None]:
+        return [detector.rule(one).source for one in ids]
+
+    assert sources(made) == [WRITTEN, None, given[2], None]
+    assert sources(reloaded(made)) == sources(made)
+    made.evaluate({"k": 1, "a": 1}, 0)
+    history = made.live[ids[0]].birth
+    made.change_rule(ids[0], condition=f"{WRITTEN} # and more")
+    made.change_rule(ids[0], name="other")
+    assert made.rule(ids[0]).source == f"{WRITTEN} # and more"
+    assert made.live[ids[0]].birth == history, "the same condition goes on with its history"
+    made.change_rule(ids[0], condition="a == 1")
+    assert made.rule(ids[0]).source is None
+
+
+def test_shadow_rules_and_what_was_compared_are_those_of_before() -> None:
+    made = Detector()
+    rule_id = made.add_rule("rule", "per k once a == 1")
+    made.add_rule("shadow", "a == 2", shadow=True)
+    made.add_rule("draft", "per k once a == 2", shadow=True, draft_of=rule_id)
+    for number in range(12):
+        made.submit({"k": number % 3, "a": number % 4}, number)
+    again = reloaded(made)
+    assert again.rules() == made.rules()
+    assert again.comparison(rule_id).dump() == made.comparison(rule_id).dump()
+    assert min(made.comparison(rule_id).counts.values()) > 0

@@ -71,7 +71,7 @@ def test_the_shards_of_slices_shrink_as_slices_expire() -> None:
     made.evaluate_many([({"k": f"key {number}", "a": 1}, 0, None) for number in range(60_000)])
     (slices,) = made.histories.slices.values()
     before = max(map(sys.getsizeof, slices.shards))
-    made.evaluate_many([({"k": "key 0", "a": 1}, 10_000, None)] * 50_000)
+    made.evaluate_many([({"k": "last", "a": 1}, 10_000, None)] * 30_000)
     assert made.histories.live == 1
     assert max(map(sys.getsizeof, slices.shards)) < 1_000 < before
 

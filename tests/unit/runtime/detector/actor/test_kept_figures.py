@@ -97,12 +97,7 @@ def test_costs_are_those_of_before(monkeypatch):
     before = figures_of(detector)
     assert len(before.memory_ns) == 4
     body = b"".join(detector_snapshot.pieces(detector_snapshot.take_snapshot(detector)))
-    loaded = detector_snapshot.detector_from(
-        body,
-        detector_snapshot.SNAPSHOT_VERSION,
-        None,
-        detector.limits,  # type: ignore[arg-type]
-    )
+    loaded = detector_snapshot.detector_from(body, detector_snapshot.SNAPSHOT_VERSION)
     assert figures_of(loaded) == before
     assert overview(loaded)["samples"] == 40
     for priority in range(1, 6):

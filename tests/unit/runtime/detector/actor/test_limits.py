@@ -1,15 +1,10 @@
 """Limits that change: what is stored keeps them, and what an older program stored is taken up."""
 
-import shutil
-from pathlib import Path
-
-from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from snapshots.folders import create_folder
 from tests.local_runtime.directories import newborn
 from tests.unit.runtime.detector.actor.requests import ONE, add, codes, event, fired
 
@@ -30,20 +25,6 @@ def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
     assert again._active.detector.limits == DEFAULT_LIMITS
 
 
-def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_activation_on(make, tmp_path):
-    golden = Path(__file__).parents[3] / "evaluation" / "persistence" / "golden" / "state_2_few.msgpack"
-    folder = tmp_path / "detectors" / ("3" * 32)
-    create_folder(folder, golden.read_bytes(), version=2)
-    first = make(limits=Limits(keys_max=6))
-    first.activate(folder.name, 1)
-    answers = [fired(first, 20_000 + number, k=number, a=1) for number in range(20)]
-    # Under these the past of the first would have been another one.
-    second = make(limits=Limits(keys_max=2))
-    assert second.activate(folder.name, 2).records == 21
-    assert answers
-    assert second._active.detector.events_seen == first._active.detector.events_seen
-
-
 def test_a_stored_pattern_is_not_held_to_a_bound_that_was_lowered(make, actor):
     rule_id = add(actor, "a matches '[a-z]{200}x'")
     lowered = {"limits": Limits(pattern_program_max=10)}
@@ -55,19 +36,6 @@ def test_a_stored_pattern_is_not_held_to_a_bound_that_was_lowered(make, actor):
     again = make(**lowered)
     again.activate(ONE, 3)
     assert fired(again, a="b" * 200 + "x") == [rule_id]
-
-
-def test_limits_that_an_older_snapshot_does_not_tell_are_told_before_anything_depends_on_them(make, tmp_path):
-    shutil.rmtree(tmp_path / "detectors" / ONE)
-    # Of nothing, version 2 of a detector's document looks as version 3 does.
-    create_folder(tmp_path / "detectors" / ONE, Detector().dump(), version=2)
-    actor = make()
-    actor.activate(ONE, 1)
-    fired(actor, 1_000_000)
-    fired(actor, 1_000_000 - DEFAULT_LIMITS.late_ms_max)
-    stricter = make(limits=Limits(late_ms_max=1))
-    assert stricter.activate(ONE, 2).records == 3
-    assert codes(stricter.handle([event(999_000)]).answers[0]) == [1402]
 
 
 def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, actor):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.wire.events import Done, Refused
+from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -20,8 +20,6 @@ from tests.local_runtime.directories import newborn
 
 ONE = "1" * 32
 KEPT_US = 600_000_000
-
-GOLDEN = Path(__file__).parent / "golden" / "folder_3"
 
 
 class World:
@@ -197,48 +195,3 @@ def test_where_a_page_cannot_be_written_there_is_no_snapshot_and_the_next_page_h
     save(actor)
     assert len(list(world.folder.glob("snapshot-*"))) == 2
     assert world.check(world.activate()) == 2
-
-
-def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_opens_with_nothing_lost(
-    tmp_path: Path,
-) -> None:
-    """Written before there were pages: a snapshot of version 3, and a journal with records of version 2."""
-    one = "d" * 32
-    folder = tmp_path / "detectors" / one
-    shutil.copytree(GOLDEN, folder)
-    clock_us = [1_700_000_000_000_000 + KEPT_US]
-
-    def activate(epoch: int) -> DetectorActor:
-        actor = DetectorActor(RuntimeSettings(data=tmp_path), now_us=lambda: clock_us[0])
-        assert actor.activate(one, epoch).diverged is None
-        return actor
-
-    def event(key: str, at_ms: int, a: int) -> Operation:
-        document = {"event": {"fields": {"a": a}, "timestamp_ms": at_ms}}
-        return ops.evaluate(json.dumps(document).encode(), key)
-
-    two = [{"fields": {}, "timestamp_ms": 1002}, {"fields": {}, "timestamp_ms": 1e15}]
-    repeats = [
-        event("first", 1000, 1),
-        event("second", 1001, 2),
-        ops.evaluate_batch(json.dumps({"events": two}).encode(), "third"),
-        event("fourth", 2000, 3),
-        ops.evaluate_batch(
-            b"\x81\xa6events\x91\x82\xa6fields\x80\xactimestamp_ms\xcd\x07\xd1", "fifth", "msgpack"
-        ),
-    ]
-    actor = activate(2)
-    given = actor.handle(repeats).answers
-    assert [len(one.result) for one in given if isinstance(one, Done)] == [113, 113, 277, 113, 127]
-    assert b"ahead of the server's time" in given[2].result  # type: ignore[union-attr] -- it is Done
-    assert actor.handle([event("sixth", 2002, 1)]).answers == [given[3]]
-    assert actor._active is not None
-    assert actor._active.detector.events_seen == 7
-    changed = actor.handle([event("first", 1000, 2)]).answers[0]
-    assert isinstance(changed, Refused)
-    assert [entry.code for entry in changed.entries] == [1006]
-    save(actor)
-    assert activate(3).handle(repeats).answers == given
-    # They are as old as they were when they were given.
-    clock_us[0] += 2 * KEPT_US
-    assert given[0] not in activate(4).handle([repeats[0]]).answers

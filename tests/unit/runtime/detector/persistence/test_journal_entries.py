@@ -18,7 +18,6 @@ from engine.runtime.detector.persistence import journal_entries as history
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,
-    key_digest,
 )
 from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
@@ -230,18 +229,6 @@ def test_a_line_that_is_refused_only_when_it_is_taken_again_is_no_history() -> N
     step = history.EvaluatedLines(b"{")
     with pytest.raises(Diverged, match="line was refused"):
         Replay(Detector(limits=LIMITS), IdempotencyCache(1, 1)).take(JournalRecord(None, 0, True, (step,)))
-
-
-def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
-    payload = (Path(__file__).parent / "golden" / "record_1.msgpack").read_bytes()
-    told = history.decode(payload).entries
-    assert [step.form for step in told if isinstance(step, history.EvaluatedBatch)] == ["json", "json"]
-    record = Record(1, 1, payload, Path("journal"), 0)
-    answers = IdempotencyCache(600_000_000, 1 << 20)
-    detector = restore(Recovered(None, iter([record]), ()), answers, LIMITS).detector
-    assert (detector.clock_us, detector.events_seen) == (7_000, 4)
-    assert [rule.name for rule in detector.rules()] == ["r"]
-    assert {answer.key for answer in answers} == {key_digest("one"), key_digest("two")}
 
 
 def test_a_history_that_leads_elsewhere_than_it_did_is_no_history() -> None:

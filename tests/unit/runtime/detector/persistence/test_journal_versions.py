@@ -7,6 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from engine.evaluation.persistence.saved import OLDEST_VERSION
 from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
@@ -24,7 +25,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     JournalRecord,
 )
 from engine.runtime.detector.persistence.replay import restore
-from snapshots.errors import NewerFormat
+from snapshots.errors import NewerFormat, OlderFormat
 from snapshots.format.pages import Page
 from snapshots.format.segment_reader import Record
 from snapshots.format.snapshot_file import Snapshot
@@ -85,7 +86,7 @@ def test_limits_that_changed_hold_for_what_comes_after() -> None:
         see(key, 1)
     other = journaled.restored()
     assert other.detector.limits == fewer
-    assert other.detector.state.live == journaled.detector.state.live == 2
+    assert other.detector.histories.live == journaled.detector.histories.live == 2
 
 
 def test_a_record_is_arrays_within_arrays() -> None:
@@ -121,13 +122,14 @@ def test_what_a_newer_program_wrote_is_refused() -> None:
         )
 
 
-def test_a_snapshot_of_a_detector_alone_takes_the_limits_that_are_set() -> None:
-    # As they were before there was a journal.
-    golden = Path(__file__).parents[3] / "evaluation" / "persistence" / "golden" / "state_2_few.msgpack"
-    recovered = Recovered(Snapshot(1, 1, 2, golden.read_bytes()), iter(()), ())
-    detector = restore(recovered, IdempotencyCache(1, 1), LIMITS).detector
-    assert detector.limits == LIMITS
-    assert len(detector.rules()) > 5
+def test_what_a_program_wrote_that_was_never_released_is_refused() -> None:
+    body = msgpack.packb([history.limits_document(LIMITS), OLDEST_VERSION - 1, {}])
+    for snapshot, oldest in (
+        (Snapshot(1, 1, SNAPSHOT_VERSION - 1, b""), SNAPSHOT_VERSION),
+        (Snapshot(1, 1, SNAPSHOT_VERSION, body), OLDEST_VERSION),
+    ):
+        with pytest.raises(OlderFormat, match=f"version {oldest - 1}; .* from {oldest} on"):
+            restore(Recovered(snapshot, iter(()), ()), IdempotencyCache(1, 1), LIMITS)
 
 
 @pytest.mark.parametrize("operation", [ops.evaluate, ops.evaluate_batch])
