@@ -8,7 +8,7 @@ from engine.language import condition as language
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import quoted
 from engine.language.forms.form import Content, Form, Shape
-from engine.language.forms.shapes import CALLS
+from engine.language.forms.shapes import CALLS, PREFIXES
 from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.contradictions import contradictions, excluded_alternatives
 from engine.language.hints.foreign_functions import about_function
@@ -54,9 +54,12 @@ def _hints(condition: Condition) -> Iterator[str]:
 
 
 def _about_operator(node: Any, form: Form, explained: set[int]) -> Iterator[str]:
-    if form.looks_before and isinstance(node.inner, language.Ref) and _is_of_itself(node.inner):
-        explained.add(id(node.inner))
-        yield _compared_with_itself(node, form, node.inner)
+    """Yield the hints about an operator by itself. Adds the conditions that these cover to `explained`."""
+    if form.looks_before and form.shape in PREFIXES:
+        inner = node.inner
+        if isinstance(inner, language.Ref) and _is_of_itself(inner):
+            explained.add(id(inner))
+            yield _compared_with_itself(node, form, inner)
     verdict = {("gte", 0): "true", ("lt", 0): "false"}
     if form.fields.get("value") is Content.COUNT and (node.op, node.value) in verdict:
         is_what = verdict[node.op, node.value]

@@ -171,13 +171,10 @@ def _keys(place: Place) -> list[str]:
 
 def _about_counts(place: Place) -> Iterator[str]:
     """`count(*)`, a count of the values of a fact, a count that is not compared, or not with `within`."""
-    word = place.word
-    counters = terminals_of({Shape.CALL_OF_CONDITION})
+    word, counters = place.word, terminals_of({Shape.CALL_OF_CONDITION})
+    is_of_all = word.terminal in {"STAR", "RPAR"}
     match place.before:
-        case [*others, Word(terminal, name), Word("LPAR")] if terminal in counters and word.terminal in {
-            "STAR",
-            "RPAR",
-        }:
+        case [*others, Word(terminal, name), Word("LPAR")] if terminal in counters and is_of_all:
             keys = [key.text for per, key in pairwise(others) if per.terminal == "PER"]
             fact = keys[-1] if keys else "x"
             yield (
