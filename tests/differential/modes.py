@@ -12,6 +12,7 @@ from engine.evaluation.kernel.code import predicates, uses
 from engine.evaluation.kernel.indexing import indexed_stream, slices_finder
 from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.slices import histories, slices
+from engine.evaluation.slices.bounds import expiry
 
 
 def up_to(nodes: int) -> tuple[tuple[Any, str, int], ...]:
@@ -46,6 +47,8 @@ LOOKED_UP = (
 
 SWEPT = (
     (histories, "SWEPT_FROM", -1),
+    (slices, "SHARDS", 1),
+    (expiry, "LOOKED_EVERY", 1),
     *((module, "SETTLED_EVERY", 1) for module in (histories, stream, indexed_stream)),
     (combinations, "KEPT_MAX", 1),
 )

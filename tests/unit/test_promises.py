@@ -17,6 +17,7 @@ from api.cli import main
 from api.schema.openapi.document import document
 from engine import parse
 from engine.language.diagnostics import ConditionError
+from engine.language.forms.table import FORMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -202,7 +203,8 @@ def words_of_the_program() -> frozenset[str]:
         for kind in ("*.py", "*.lark")
         for path in (ROOT / folder).rglob(kind)
     ]
-    return frozenset(word for path in sources for word in re.findall(r"\w+", path.read_text("utf-8")))
+    written = {word for path in sources for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    return frozenset(written | FORMS.keys())
 
 
 def refuted_names(text: str) -> list[str]:

@@ -63,7 +63,7 @@ class StateNode(Struct):
     since_event: int
     """How many events came before its history began."""
     entries: int
-    """The number of keys for which something is remembered: an estimate if there are more than about 4 000."""
+    """The number of keys for which something is remembered: estimated beyond about 4 000."""
     bytes: int
     """The estimated bytes of what is remembered, without the keys themselves."""
     uses: int

@@ -31,10 +31,10 @@ whole numbers that have a common factor."""
 SLICE_BYTES: Final = 170
 """What a slice takes without its entries and its key."""
 
-PLACE_BYTES: Final = 56
+PLACE_BYTES: Final = 32
 """What a place takes in each slice, with a stamp in it."""
 
-ENTRY_BYTES: Final = 150
+ENTRY_BYTES: Final = 100
 """What an entry without a place takes."""
 
 PLACES_MAX: Final = 16
@@ -225,6 +225,10 @@ class Slices:
         del self.memories[remembered.place]
         if not self.memories:
             self.weigh(-self._root_bytes)
+
+    def shard_of(self, key: Hashable) -> int:
+        """Return the number of the shard that a key is in."""
+        return hash(key) % SHARDS
 
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""

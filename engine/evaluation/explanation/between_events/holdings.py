@@ -16,7 +16,7 @@ from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.paths import Path, fact_of, order_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, SHARDS, Remembered, Slices
+from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, Remembered, Slices
 from engine.evaluation.stamps import EVENT
 from engine.evaluation.times import FOREVER
 from engine.language.text.printer import format as format_condition
@@ -92,7 +92,7 @@ def seen_keys(
     end = before[0] + (place.path > before[1])
     latest: list[tuple[int, Hashable]] = []
     lowest, shard, read = -1, place.slot, 0
-    while shard < SHARDS and read < SLICES_AT_ONCE:
+    while shard < len(slices.shards) and read < SLICES_AT_ONCE:
         read += len(slices.shards[shard])
         for key, slice_ in slices.shards[shard].items():
             event = slice_[SEEN]
@@ -107,7 +107,7 @@ def seen_keys(
     found = [
         seen_key(slices, place.path, key) for _, key in sorted(latest, key=lambda one: one[0], reverse=True)
     ]
-    after = KeyPlace(place.path, shard) if shard < SHARDS else KeyPlace(place.path + 1)
+    after = KeyPlace(place.path, shard) if shard < len(slices.shards) else KeyPlace(place.path + 1)
     return found, after if after.path < len(keyed) else None
 
 

@@ -19,7 +19,7 @@ from engine.evaluation.explanation.between_events.standing import keys_of, stand
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import Slices
 from engine.language.diagnostics import Entry, Refusal, quoted
 
 NODES_AT_ONCE: Final = 200
@@ -30,7 +30,6 @@ RANK_BITS: Final = 48
 one; a shard has thousands of keys."""
 
 _RANKS: Final = (1 << RANK_BITS) - 1
-_END: Final = SHARDS << RANK_BITS
 
 
 def true_keys(
@@ -60,8 +59,9 @@ def true_keys(
     own = slices.pop()
     found: list[SeenKey] = []
     left = max(1, NODES_AT_ONCE // requirements_of(live.rule.condition).size)
+    end = len(own.shards) << RANK_BITS
     slot, read = place.slot, 0
-    while slot < _END and read < SLICES_AT_ONCE and left and len(found) < limit:
+    while slot < end and read < SLICES_AT_ONCE and left and len(found) < limit:
         read += len(own.shards[slot >> RANK_BITS])
         following = _following(own, slot, prefix, left)
         next_shard = (slot >> RANK_BITS) + 1 << RANK_BITS
@@ -76,7 +76,7 @@ def true_keys(
                 continue
             if standing_node(detector, live, values).verdict:
                 found.append(seen_key(own, place.path, key))
-    after = KeyPlace(place.path, slot) if slot < _END else KeyPlace(place.path + 1)
+    after = KeyPlace(place.path, slot) if slot < end else KeyPlace(place.path + 1)
     return found, after if after.path < len(paths) else None
 
 

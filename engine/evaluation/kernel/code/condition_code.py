@@ -15,7 +15,7 @@ from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, fact_of, step_of
-from engine.evaluation.slices.slices import SHARDS, Remembered, Slices
+from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language import condition as language
 from engine.language.condition import Condition
 from engine.language.forms.table import facts_of
@@ -135,7 +135,8 @@ class ConditionCode(EventCode):
         if where is not None:
             lines.append(f"if {key} is not None and not {where}: {key} = None")
         if self.uses.looks_back(path):
-            shard = f"shards{number}[hash({key}) % {SHARDS}]"
+            shards = len(site.histories.slices[path].shards)
+            shard = f"shards{number}[hash({key}) % {shards}]"
             lines.append(f"if {key} is not None: s{number} = {shard}.get({key}, blank{number})")
         self._decided.add(0, lines)
         return path

@@ -4,16 +4,16 @@ from collections.abc import Hashable
 from sys import getsizeof
 from typing import Final
 
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import Slices
 
 LOOKED_AT: Final = 128
-"""How many slices are looked at in a row, if the first of them has expired, or at every sixteenth call.
+"""How many slices are looked at in a row, if the first of them has expired, or at every LOOKED_EVERY-th call.
 
 There is a call for 32 events. Where every event adds a slice that expires, half of the slices have expired:
 then four are looked at for each event.
 """
 
-_EVERY: Final = 16
+LOOKED_EVERY: Final = 16
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
 
@@ -34,11 +34,11 @@ class Expiry:
         self._calls += 1
         if not self._keys:
             self._shrink()
-            self._place = (self._place + _SHARD_STEP) % SHARDS
+            self._place = (self._place + _SHARD_STEP) % len(self._slices.shards)
             # The oldest come last, and are looked at first.
             self._keys = list(self._slices.shards[self._place])[::-1]
         keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
-        if self._calls % _EVERY and keys and not self._drop_expired(keys.pop(), now_us):
+        if self._calls % LOOKED_EVERY and keys and not self._drop_expired(keys.pop(), now_us):
             return
         for key in keys:
             self._drop_expired(key, now_us)
@@ -52,7 +52,7 @@ class Expiry:
 
     def _drop_expired(self, key: Hashable, now_us: int) -> bool:
         """Drop the slice of a key if it has expired, and tell whether it has."""
-        slice_ = self._slices.shards[hash(key) % SHARDS].get(key)
+        slice_ = self._slices.find(key)
         if slice_ is None:
             return False
         if self._slices.drop_expired(slice_, now_us):

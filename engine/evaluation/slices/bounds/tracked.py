@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 
 from engine.evaluation.paths import order_of
 from engine.evaluation.slices.bounds.minima import Minima
-from engine.evaluation.slices.slices import NUMBER, SEEN, SHARDS, Slices
+from engine.evaluation.slices.slices import NUMBER, SEEN, Slices
 from engine.evaluation.times import FOREVER
 
 
@@ -28,7 +28,7 @@ class Tracked:
 
     def take_in(self, count: int) -> None:
         """Track more shards, until this many slices more are tracked, or all are."""
-        while self._shards < SHARDS and count > 0:
+        while self._shards < len(self._slices.shards) and count > 0:
             shard = self._slices.shards[self._shards]
             self._shards += 1
             count -= len(shard)
@@ -39,7 +39,7 @@ class Tracked:
     def update(self, keys: Iterable[Hashable]) -> None:
         """Update the slices of keys that events have touched."""
         for key in keys:
-            if hash(key) % SHARDS < self._shards:
+            if self._slices.shard_of(key) < self._shards:
                 self._update(key)
 
     def first_to_expire(self) -> tuple[int, int]:
@@ -59,7 +59,7 @@ class Tracked:
         self._set(number, FOREVER, FOREVER)
 
     def _update(self, key: Hashable) -> None:
-        slice_ = self._slices.shards[hash(key) % SHARDS].get(key)
+        slice_ = self._slices.find(key)
         if slice_ is None:
             return
         number = slice_[NUMBER]

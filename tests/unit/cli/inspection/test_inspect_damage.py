@@ -13,6 +13,7 @@ from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
 from engine.runtime.detector.persistence import detector_snapshot as kept
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder
 from snapshots.folders import create_folder
 from snapshots.store import Store
@@ -140,7 +141,7 @@ def test_a_state_that_only_a_newer_program_can_read_is_told(data: Path) -> None:
 def test_a_state_that_makes_no_sense_is_told_and_the_others_too(data: Path) -> None:
     folder = data / "detectors" / shop(told(data))["id"]
     shutil.rmtree(folder)
-    create_folder(folder, b"\xc1", version=3)
+    create_folder(folder, b"\xc1", version=SNAPSHOT_VERSION)
     report = told(data, code=1)
     assert "cannot be read" in report["damage"][0]["reason"]
     assert report["detectors"][1]["contents"] is not None

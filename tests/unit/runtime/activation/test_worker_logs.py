@@ -59,7 +59,7 @@ async def test_a_traceback_names_the_detector_and_the_operation(tmp_path, monkey
     def breaks(*_: Any) -> Any:
         raise RuntimeError("an explanation that breaks")
 
-    monkeypatch.setattr(firings, "_first", breaks)
+    monkeypatch.setattr(firings, "requirements_of", breaks)
     event = ops.evaluate(b'{"event": {"fields": {"a": 1}, "timestamp_ms": 0}}', explained=True)
     with forwarded() as found:
         actor.handle([event._replace(request_id="caller-7")])
@@ -78,7 +78,7 @@ async def test_what_a_worker_logs_carries_the_id_of_the_request_that_caused_it(t
     async with local_service(tmp_path) as service:
         detector_id = await service.fleet.create_detector("d")
         await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
-        monkeypatch.setattr(firings, "_first", breaks)
+        monkeypatch.setattr(firings, "requirements_of", breaks)
         event = ops.evaluate(b'{"event": {"fields": {"a": 1}, "timestamp_ms": 0}}', explained=True)
 
         async def asked(request_id: str) -> None:
