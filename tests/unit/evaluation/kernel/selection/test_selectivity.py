@@ -33,16 +33,17 @@ def test_values_and_facts_are_bounded_and_the_oldest_fact_is_forgotten() -> None
 def test_the_share_of_a_range_is_that_of_the_known_ends_inside_it() -> None:
     made = learned(*(Range("x", number, number + 0.5) for number in range(100)))
     search = 40 / 201
-    assert made.cost(Range("x", 9.9, 19.9)) == pytest.approx(20.5 / 201 + search)
-    assert made.cost(Range("x", 10, 20)) == pytest.approx(19.5 / 201 + search), "its own ends do not count"
-    assert made.cost(Range("x", 500, 600)) == pytest.approx(0.5 / 201 + search)
-    assert made.cost(Range("x", 10, 10)) == pytest.approx(0.5 / 201 + search)
+    assert made.cost(Range("x", 9.9, 14.9)) == pytest.approx(8 * 10.5 / 201 + search)
+    assert made.cost(Range("x", 10, 15)) == pytest.approx(8 * 9.5 / 201 + search), "its own ends do not count"
+    assert made.cost(Range("x", 500, 600)) == pytest.approx(8 * 0.5 / 201 + search)
+    assert made.cost(Range("x", 10, 10)) == pytest.approx(8 * 0.5 / 201 + search)
+    assert made.cost(Range("x", 10, 60)) == 0.99, "less than the fact alone"
     assert made.cost(Range("unknown", 1, 2)) == 0.99
 
 
 def test_an_open_end_is_no_end() -> None:
     opened = learned(*(Range("x", number, LARGEST) for number in range(200)), Range("x", -LARGEST, 50.5))
-    assert opened.cost(Range("x", 150.5, LARGEST)) == pytest.approx(49.5 / 202 + 40 / 202)
+    assert opened.cost(Range("x", 190.5, LARGEST)) == pytest.approx(8 * 9.5 / 202 + 40 / 202)
 
 
 def test_ends_past_the_bound_replace_others_everywhere() -> None:
