@@ -24,7 +24,6 @@ from engine.evaluation.slices.slices import (
     NUMBER,
     PLACE_BYTES,
     SEEN,
-    SHARDS,
     SLICE_BYTES,
     Reader,
     Slice,
@@ -66,7 +65,7 @@ def audit_sizes(histories: Histories) -> None:
 def _by_key(slices: Slices) -> Iterable[tuple[Any, Slice]]:
     for number, shard in enumerate(slices.shards):
         for key, slice_ in shard.items():
-            assert hash(key) % SHARDS == number
+            assert slices.shard_of(key) == number
             yield key, slice_
 
 
@@ -200,7 +199,7 @@ def _audit_eviction(histories: Histories) -> None:
     for path, of_path in tracked.items():
         slices = histories.slices[path]
         for key, slice_ in _by_key(slices):
-            if hash(key) % SHARDS < of_path._shards and key not in slices.touched:
+            if slices.shard_of(key) < of_path._shards and key not in slices.touched:
                 number = slice_[NUMBER]
                 assert of_path._keys[number] == key
                 assert of_path._seen[number] == slice_[SEEN]

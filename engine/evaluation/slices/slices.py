@@ -4,8 +4,10 @@ A slice is a list: the number of its last event, a dict of entries that have no 
 a number that `bounds` gives it, and then the entries by place.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
@@ -60,10 +62,25 @@ class Reader(NamedTuple):
     """Whether an entry matters only at the next event of its slice."""
 
 
+class _Reach:
+    """How long entries matter to some nodes, by when the rules of these were made."""
+
+    def __init__(self, readers: Iterable[Reader]) -> None:
+        ordered = sorted((born, FOREVER if window is None else window) for window, born, _ in readers)
+        self._borns = [born for born, _ in ordered]
+        self._longest_us = list(accumulate((window_us for _, window_us in ordered), max))
+
+    def window_us(self, latest: int) -> int | None:
+        """Return for how long an entry with this latest stamp matters; None if it matters to no node."""
+        readers = bisect_left(self._borns, latest)
+        return self._longest_us[readers - 1] if readers else None
+
+
 class Remembered:
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
     __slots__ = (
+        "_reaches",
         "_readers",
         "blank",
         "bucket",
@@ -94,16 +111,21 @@ class Remembered:
         self.keep = 1
         """The most entries of a record that any node needs."""
         self._readers: Counter[Reader] = Counter()
+        self._reaches: tuple[_Reach, _Reach] | None = None
+        """Those of nodes to which an entry matters for its window, and of those that ask for the last event.
+        None once they have changed."""
 
     def read_by(self, reader: Reader) -> None:
         """Have one more node read it."""
         self._readers[reader] += 1
+        self._reaches = None
 
     def read_no_more(self, reader: Reader) -> bool:
         """Undo `read_by`. Return whether nobody reads it."""
         self._readers[reader] -= 1
         if not self._readers[reader]:
             del self._readers[reader]
+            self._reaches = None
         return not self._readers
 
     @property
@@ -113,13 +135,20 @@ class Remembered:
 
     def until_us(self, entry: Any, seen: int) -> int:
         """Return the last time at which an entry can matter. Its slice has last seen event `seen`."""
-        latest, until_us = self.memory.latest(entry), PAST
-        for window_us, born, only_next in self._readers:
-            if latest > born and (not only_next or latest & EVENT == seen):
-                if window_us is None:
-                    return FOREVER
-                until_us = max(until_us, self.memory.until_us(entry, window_us))
-        return min(until_us, FOREVER)
+        if self._reaches is None:
+            lasting, next_only = [
+                _Reach([one for one in self._readers if one.only_next is only_next])
+                for only_next in (False, True)
+            ]
+            self._reaches = lasting, next_only
+        lasting, next_only = self._reaches
+        latest = self.memory.latest(entry)
+        window_us = lasting.window_us(latest)
+        if latest & EVENT == seen and next_only.window_us(latest) is not None:
+            return FOREVER
+        if window_us is None:
+            return PAST
+        return FOREVER if window_us == FOREVER else min(FOREVER, self.memory.until_us(entry, window_us))
 
     # -- called by generated code ---------------------------------------------------------------------------
 
