@@ -19,7 +19,7 @@ _SEARCH: Final = 40.0
 """The cost of searching the ranges of a fact at an event, in evaluations of a rule. Its ranges share it."""
 
 _SELECTED: Final = 8.0
-"""A rule that a range selects takes this many times as long as a row of a bucket: it is collected by itself."""
+"""A rule that a range selects is collected alone, which takes as long as so many in a bucket."""
 
 _COST_MAX: Final = 0.99
 """The highest cost of a range: less than that of all events with the fact."""
