@@ -87,7 +87,7 @@ class Detector(RuleBook):
         """Evaluate events in order and give the rules that fire at each, in order of priority.
 
         Shadow rules are left out. Raises BatchRefused at the first refused event. The events before it stay
-        evaluated.
+        evaluated. Fields that no rule reads are not refused, unless there are shadow rules.
         """
         results: list[Fired] = []
         append = results.append

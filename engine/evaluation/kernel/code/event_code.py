@@ -38,7 +38,7 @@ class EventCode:
     """Whether a verdict asks for the last event of a slice. That without keys keeps it for nothing else."""
 
     known_facts: Collection[str] = ()
-    """The facts whose variables are set before all statements."""
+    """The facts whose variables are set before these statements."""
 
     finds_relations = True
     """Whether the code finds the relations of the event itself."""
