@@ -134,7 +134,7 @@ class Intake:
         Raises Refusal 1001 with the name of an invalid value, and for names that are not strings if a field
         is missing.
         """
-        if not isinstance(fields, Mapping):
+        if type(fields) is not dict and not isinstance(fields, Mapping):
             raise _refusal("fields", f"expected a mapping, got {_type(fields)}")
         found = fields
         if type(fields) is not dict or not _STRING.issuperset(map(type, fields)):
@@ -172,7 +172,7 @@ def _named(fields: Mapping[Any, Any], names: frozenset[str]) -> dict[str, Any]:
 
 
 def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise _refusal(place, f"expected a mapping, got {_type(value)}")
     if depth <= 0:
         raise _refusal(place[:_NAME_CHARS_SHOWN], "it is nested too deeply")
@@ -193,7 +193,7 @@ def _name(name: Any, place: str) -> str:
 def _plain(value: Any, place: str, depth: int) -> Any:
     """Convert a value to JSON values."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in _PLAIN or (kind is float and value - value == 0):
         return value
     if kind is list or kind is tuple:
         if depth <= 0:
@@ -201,7 +201,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         if _PLAIN.issuperset(map(type, value)):
             return value if kind is list else list(value)
         return [_plain(member, f"{place}[{index}]", depth - 1) for index, member in enumerate(value)]
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return _object(value, place, depth)
     if isinstance(value, str):
         # The text itself: members of an Enum are shown as `Color.RED`.

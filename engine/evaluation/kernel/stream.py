@@ -14,7 +14,7 @@ from engine.evaluation.kernel.site import Site
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.language.condition import Condition
 
-FIELDS_TAKEN_MAX: Final = 24
+FIELDS_TAKEN_MAX: Final = 16
 """To look up more fields at each event than this can take longer than to check all that it has."""
 
 _OBSERVE_MANY: Final = """\
@@ -25,10 +25,7 @@ _OBSERVE_MANY: Final = """\
   pause, tracking = tick, histories.tracking
   try:
    for fields, timestamp_ms, vars in events:
-{taken}\
-    base = timestamp_ms * MILLISECOND
-    if type(base) is not int:
-     base = microseconds(timestamp_ms, 1000) << NUMBER_BITS
+    {taken}
     if not clock <= base <= latest:
 {timed}\
      base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
@@ -45,6 +42,11 @@ _OBSERVE_MANY: Final = """\
     detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
  return observe_many
 """
+
+_STAMPED: Final = (
+    "base = timestamp_ms * MILLISECOND",
+    "if type(base) is not int: base = microseconds(timestamp_ms, 1000) << NUMBER_BITS",
+)
 
 _DECIDE: Final = """\
  def decide(fields, vars, base, tick):
@@ -64,10 +66,10 @@ class _Code:
         self.given = [*code.given(), *code.tables(), *tools.items()]
         self._written = indented(code.written(), 4)
 
-    def observe_many(self, taken: Sequence[str] = (), timed: Sequence[str] = ()) -> str:
+    def observe_many(self, taken: Sequence[str] = _STAMPED, timed: Sequence[str] = ()) -> str:
         """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
         return _OBSERVE_MANY.format(
-            taken="".join(f"    {line}\n" for line in taken),
+            taken=indented(taken, 4),
             timed="".join(f"     {line}\n" for line in timed),
             decided=indented(self.decided, 4),
             written=self._written,
