@@ -11,10 +11,11 @@ from numbers import Integral, Real
 from typing import Any, Final
 
 from engine.evaluation.facts.values import Event
+from engine.evaluation.stamps import LATEST_US
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
-TIMESTAMP_MS_MAX: Final = 8.64e15
+TIMESTAMP_MS_MAX: Final = LATEST_US / 1_000
 """The largest distance from 1970 in both directions: the range of dates in ECMAScript."""
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
