@@ -17,6 +17,7 @@ from engine.language.condition import Condition
 FIELDS_TAKEN_MAX: Final = 16
 """To look up more fields at each event than this can take longer than to check all that it has."""
 
+# Python finds the names of types faster where they are local.
 _OBSERVE_MANY: Final = """\
  def observe_many(events, detector, results, intake=None, type=type, str=str, int=int, float=float):
   append = results.append
