@@ -87,23 +87,32 @@ class Detector(RuleBook):
         """Evaluate events in order and give the rules that fire at each, in order of priority.
 
         Shadow rules are left out. Raises BatchRefused at the first refused event. The events before it stay
-        evaluated.
+        evaluated. Fields that no rule reads are not refused, unless there are shadow rules.
         """
         results: list[Fired] = []
         append = results.append
-        given = Intake(self.limits).events(events, self.forget_lookups)
+        intake = Intake(self.limits)
+        given = intake.in_turn(events, self.forget_lookups)
         try:
             if self.shadows:
                 # One at a time: the next event may consist of the same objects, changed.
-                for event in given:
+                for event in intake.events(given):
                     append(self._acting(self._evaluate(*event), event))
             else:
-                self.rule_set.observe_many()(given, self, results)
+                self._evaluate_given(given, intake, results)
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         finally:
             self.forget_lookups()
         return results
+
+    def _evaluate_given(self, events: Iterable[Event], intake: Intake, results: list[Fired]) -> None:
+        observe_given = self.rule_set.observe_given()
+        if observe_given is not None:
+            observe_given(events, self, results, intake)
+        else:
+            read = intake.read_events(events, self.rule_set.fields_read)
+            self.rule_set.observe_many()(read, self, results)
 
     def evaluate_frame(self, frame: Any, time: str) -> Any:
         """Evaluate the rows of a DataFrame; raises what `frames.events_of` and `evaluate_many` raise."""

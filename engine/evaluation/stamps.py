@@ -14,6 +14,13 @@ EVENT: Final = (1 << NUMBER_BITS) - 1
 
 MILLISECOND: Final = 1_000 << NUMBER_BITS
 
+EARLIEST_US: Final = -8_640_000_000_000_000_000
+LATEST_US: Final = -EARLIEST_US
+"""The times that an event may have: the range of dates in ECMAScript."""
+
+UNSET: Final = (EARLIEST_US << NUMBER_BITS) - 1
+"""The clock of a detector without events: just before the first time."""
+
 NEVER: Final = -(1 << 104)
 """Before every stamp: event times are within 8.64e18 microseconds of 1970."""
 

@@ -104,6 +104,7 @@ ROOMS: Final = {
                 "unit/evaluation/rule_book/test_record_room.py",
                 "property/state/test_*.py",
                 "property/verdicts/test_engine_against_reference.py",
+                "property/verdicts/test_hostile_values.py",
             ),
             files=(
                 "operators/**/*.py",
@@ -129,6 +130,7 @@ ROOMS: Final = {
                 "kernel/code/access.py",
                 "kernel/code/condition_code.py",
                 "kernel/code/event_code.py",
+                "kernel/code/given_code.py",
                 "kernel/code/predicates.py",
                 "kernel/indexing/row_code.py",
                 "kernel/indexing/rows.py",

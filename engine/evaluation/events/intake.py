@@ -11,13 +11,15 @@ from numbers import Integral, Real
 from typing import Any, Final
 
 from engine.evaluation.facts.values import Event
+from engine.evaluation.stamps import LATEST_US
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
-TIMESTAMP_MS_MAX: Final = 8.64e15
+TIMESTAMP_MS_MAX: Final = LATEST_US / 1_000
 """The largest distance from 1970 in both directions: the range of dates in ECMAScript."""
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
+_STRING: Final = frozenset({str})
 _NUMBERS: Final = frozenset({int, float})
 _MS_MAX: Final = int(TIMESTAMP_MS_MAX)
 _MS_MIN: Final = -_MS_MAX
@@ -83,36 +85,95 @@ class Intake:
         self._given: Any = None
         self._taken: Mapping[str, Any] = _NOTHING
 
+    time = staticmethod(as_time)
+
+    def context(self, given: Any) -> Mapping[str, Any]:
+        """Convert vars to JSON values. Raises Refusal 1001."""
+        if given is None:
+            return _NOTHING
+        if given is not self._given:
+            self._taken = as_object(given, "vars", self._depth_max)
+            self._given = given
+        return self._taken
+
     def event(self, fields: Any, timestamp_ms: Any, given: Any) -> tuple[dict[str, Any], float, Any]:
         """Convert an event to JSON values. Raises Refusal 1001."""
-        if given is None:
-            sent = _NOTHING
-        elif given is self._given:
-            sent = self._taken
-        else:
-            sent = self._taken = as_object(given, "vars", self._depth_max)
-            self._given = given
+        sent = self.context(given)
         return as_object(fields, "fields", self._depth_max), as_time(timestamp_ms), sent
 
-    def events(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterable[Event]:
-        """Convert events to JSON values. Raises Refusal 1001 at the first event that JSON cannot express.
+    def in_turn(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterable[Event]:
+        """Return events as they are.
 
         If `events` is an iterator, `before_next` is called before each next event, which may consist of the
         same objects, changed.
         """
-        if not isinstance(events, list | tuple):
-            return self._made(events, before_next)
-        return events if are_plain(events) else (self.event(*event) for event in events)
+        return events if isinstance(events, list | tuple) else self._made(events, before_next)
+
+    def events(self, events: Iterable[Event]) -> Iterable[Event]:
+        """Convert events to JSON values. Raises Refusal 1001 at the first event that JSON cannot express."""
+        if isinstance(events, list | tuple) and are_plain(events):
+            return events
+        return (self.event(*event) for event in events)
+
+    def read_events(
+        self, events: Iterable[Event], names_read: Callable[[], frozenset[str]]
+    ) -> Iterable[Event]:
+        """Convert of each event what `read` converts; `names_read` gives the names."""
+        if isinstance(events, list | tuple) and are_plain(events):
+            return events
+        return self._read_events(events, names_read())
+
+    def _read_events(self, events: Iterable[Event], names: frozenset[str]) -> Iterator[Event]:
+        for fields, timestamp_ms, given in events:
+            sent = self.context(given)
+            read = fields if are_plain(((fields, 0, None),)) else self.read(fields, names)
+            yield read, as_time(timestamp_ms), sent
+
+    def read(self, fields: Any, names: frozenset[str]) -> dict[str, Any]:
+        """Return those fields that have these names, converted to JSON values.
+
+        Raises Refusal 1001 with the name of an invalid value, and for names that are not strings if a field
+        is missing.
+        """
+        if type(fields) is not dict and not isinstance(fields, Mapping):
+            raise _refusal("fields", f"expected a mapping, got {_type(fields)}")
+        found = fields
+        if type(fields) is not dict or not _STRING.issuperset(map(type, fields)):
+            found = _named(fields, names)
+        return {
+            name: value
+            if type(value) in _PLAIN
+            else _plain(value, f"fields.{name[:_NAME_CHARS_SHOWN]}", self._depth_max - 1)
+            for name, value in found.items()
+            if name in names
+        }
 
     def _made(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterator[Event]:
         for event in events:
-            yield self.event(*event)
+            yield event
             self._given = None
             before_next()
 
 
+def _named(fields: Mapping[Any, Any], names: frozenset[str]) -> dict[str, Any]:
+    """Return fields under strings of Python's own. Those that have such a name come before others like it.
+
+    Raises Refusal 1001 for a name that is no string if one of `names` is missing: it may be meant.
+    """
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if type(name) is str:
+            found[name] = value
+        elif isinstance(name, str):
+            found.setdefault(str.__str__(name), value)
+    if any(found.get(name) is None for name in names):
+        for name in fields:
+            _name(name, "fields")
+    return found
+
+
 def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise _refusal(place, f"expected a mapping, got {_type(value)}")
     if depth <= 0:
         raise _refusal(place[:_NAME_CHARS_SHOWN], "it is nested too deeply")
@@ -133,7 +194,7 @@ def _name(name: Any, place: str) -> str:
 def _plain(value: Any, place: str, depth: int) -> Any:
     """Convert a value to JSON values."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in _PLAIN or (kind is float and value - value == 0):
         return value
     if kind is list or kind is tuple:
         if depth <= 0:
@@ -141,7 +202,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         if _PLAIN.issuperset(map(type, value)):
             return value if kind is list else list(value)
         return [_plain(member, f"{place}[{index}]", depth - 1) for index, member in enumerate(value)]
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return _object(value, place, depth)
     if isinstance(value, str):
         # The text itself: members of an Enum are shown as `Color.RED`.

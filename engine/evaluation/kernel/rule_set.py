@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing.indexed_stream import IndexedStream
@@ -16,7 +17,7 @@ from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.kernel.stream import Functions, functions
+from engine.evaluation.kernel.stream import Functions
 from engine.evaluation.requirements import is_temporal, requirements_of, size_of
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
@@ -209,6 +210,17 @@ class RuleSet(Needs):
         """Return the function that evaluates many events. Any change of the rules makes it invalid."""
         return self._few().observe_many if self._indexed is None else self._indexed.observe_many
 
+    def observe_given(self) -> Any:
+        """Return the same for events that it checks itself, with an `Intake`.
+
+        None if it costs less to check them before.
+        """
+        return self._few().observe_given if self._indexed is None and self._few().takes_given else None
+
+    def fields_read(self) -> frozenset[str]:
+        """Return the names of the fields that may hold what the rules read."""
+        return Uses([(rule.condition, site) for rule, site, _ in self._enabled.values()]).fields
+
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
         """Return the rules that would fire at an event, given the stamp of its time and its number.
 
@@ -227,7 +239,7 @@ class RuleSet(Needs):
         if self._functions is None:
             enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
             rules = [rule for rule, *_ in enabled]
-            self._functions = functions(
+            self._functions = Functions(
                 [(rule.condition, site) for rule, site, _ in enabled],
                 self._histories,
                 finder=self.patterns.finder,

@@ -1,29 +1,34 @@
 """The functions that evaluate events for a few rules: they decide an event, and then commit it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from textwrap import dedent
 from typing import Any, Final
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.generated import function, indented
+from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.language.condition import Condition
 
+FIELDS_TAKEN_MAX: Final = 16
+"""To look up more fields at each event than this can take longer than to check all that it has."""
+
+# Python finds the names of types faster where they are local.
 _OBSERVE_MANY: Final = """\
- def observe_many(events, detector, results):
+ def observe_many(events, detector, results, intake=None, type=type, str=str, int=int, float=float):
   append = results.append
-  clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
-  latest, tick = detector.latest_us << NUMBER_BITS, detector.events_seen
+  clock = UNSET if detector.clock_us is None else detector.clock_us << NUMBER_BITS
+  latest, tick = min(detector.latest_us, LATEST_US) << NUMBER_BITS, detector.events_seen
   pause, tracking = tick, histories.tracking
   try:
    for fields, timestamp_ms, vars in events:
-    base = timestamp_ms * MILLISECOND
-    if type(base) is not int:
-     base = microseconds(timestamp_ms, 1000) << NUMBER_BITS
+    {taken}
     if not clock <= base <= latest:
+{timed}\
      base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
     clock = base
     tick += 1
@@ -34,10 +39,15 @@ _OBSERVE_MANY: Final = """\
      pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
     append(combinations[fired] if fired else ())
   finally:
-   if clock != NEVER:
+   if clock != UNSET:
     detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
  return observe_many
 """
+
+_STAMPED: Final = (
+    "base = timestamp_ms * MILLISECOND",
+    "if type(base) is not int: base = microseconds(timestamp_ms, 1000) << NUMBER_BITS",
+)
 
 _DECIDE: Final = """\
  def decide(fields, vars, base, tick):
@@ -47,58 +57,94 @@ _DECIDE: Final = """\
 """
 
 
-class Functions:
-    """The functions for some rules. Both consist of the same code, but only one of them commits."""
+class _Code:
+    """The source of functions for some rules, and what it is given."""
 
     def __init__(self, code: ConditionCode, fired: Sequence[str], tools: Mapping[str, Any]) -> None:
         begin = [] if tools["begin"] is None else ["begin(fields, vars or NOTHING)"]
         # The verdicts are read before anything is written.
-        self._decided = [*begin, *code.decided(), *fired]
-        self._given = [*code.given(), *code.tables(), *tools.items()]
-        written = indented(code.written(), 4)
-        self._source = _OBSERVE_MANY.format(decided=indented(self._decided, 4), written=written)
-        self.observe_many: Any = function(self._source, self._given)
+        self.decided = [*begin, *code.decided(), *fired]
+        self.given = [*code.given(), *code.tables(), *tools.items()]
+        self._written = indented(code.written(), 4)
+
+    def observe_many(self, taken: Sequence[str] = _STAMPED, timed: Sequence[str] = ()) -> str:
+        """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
+        return _OBSERVE_MANY.format(
+            taken=indented(taken, 4),
+            timed="".join(f"     {line}\n" for line in timed),
+            decided=indented(self.decided, 4),
+            written=self._written,
+        )
+
+
+class Functions:
+    """The functions for some rules. All consist of the same code, but `decide` commits nothing."""
+
+    def __init__(
+        self,
+        rules: Sequence[tuple[Condition, Site]],
+        histories: Histories,
+        *,
+        finder: Finder,
+        lookup_of: LookupOf,
+        relations_of: Callable[[Any], object],
+        begin: Callable[[Any, Any], object] | None,
+        combinations: Mapping[int, Any],
+    ) -> None:
+        """Take what the functions read: the rules, and what they remember.
+
+        They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
+        `begin` is called with each event before it is decided.
+        """
+        self._rules = rules
+        self._finders = finder, lookup_of
+        self._tools = {
+            "histories": histories,
+            "combinations": combinations,
+            "begin": begin,
+            "relations_of": relations_of,
+            "SETTLED_EVERY": SETTLED_EVERY,
+        }
+
+    @cached_property
+    def observe_many(self) -> Any:
         """(events, detector, results): appends the rules that fire at each event to the results."""
-        self._decide: Any = None
+        return function(self._code.observe_many(), self._code.given)
+
+    @cached_property
+    def takes_given(self) -> bool:
+        """Whether there is `observe_given`: the rules read few fields."""
+        return len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
+
+    @cached_property
+    def observe_given(self) -> Any:
+        """(events, detector, results, intake): the same for events that may have values that JSON has not."""
+        made = self._made(self._given_code)
+        taken, timed = self._given_code.taken(), ["intake.time(timestamp_ms)"]
+        return function(made.observe_many(taken, timed), made.given)
+
+    @cached_property
+    def decide(self) -> Any:
+        """Gives the rules that fire at an event: (fields, vars, the stamp of its time, its number)."""
+        return function(_DECIDE.format(decided=indented(self._code.decided, 2)), self._code.given)
 
     @property
     def code(self) -> str:
         """The source of `observe_many`, after the names and constants that it is given."""
         plain = (bool, int, float, str, tuple)
-        given = [f"{name} = {value!r}" for name, value in self._given if isinstance(value, plain)]
-        return "\n".join([*given, *dedent(self._source).splitlines()[:-1]])
+        given = [f"{name} = {value!r}" for name, value in self._code.given if isinstance(value, plain)]
+        return "\n".join([*given, *dedent(self._code.observe_many()).splitlines()[:-1]])
 
-    def decide(self, *event: Any) -> Any:
-        """Return the rules that fire at an event: (fields, vars, the stamp of its time, its number)."""
-        if self._decide is None:
-            self._decide = function(_DECIDE.format(decided=indented(self._decided, 2)), self._given)
-        return self._decide(*event)
+    @cached_property
+    def _given_code(self) -> GivenCode:
+        return GivenCode(Uses(self._rules, at_once=True), *self._finders)
 
+    @cached_property
+    def _code(self) -> _Code:
+        return self._made(ConditionCode(Uses(self._rules), *self._finders))
 
-def functions(
-    rules: Sequence[tuple[Condition, Site]],
-    histories: Histories,
-    *,
-    finder: Finder,
-    lookup_of: LookupOf,
-    relations_of: Callable[[Any], object],
-    begin: Callable[[Any, Any], object] | None,
-    combinations: Mapping[int, Any],
-) -> Functions:
-    """Generate the functions for these rules.
-
-    They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
-    `begin` is called with each event before it is decided.
-    """
-    code = ConditionCode(Uses(rules), finder, lookup_of)
-    tools = {
-        "histories": histories,
-        "combinations": combinations,
-        "begin": begin,
-        "relations_of": relations_of,
-        "SETTLED_EVERY": SETTLED_EVERY,
-    }
-    return Functions(code, [*_fired(code, rules)], tools)
+    def _made(self, code: ConditionCode) -> _Code:
+        return _Code(code, [*_fired(code, self._rules)], self._tools)
 
 
 def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ path and `s0` its slice, where 0 is the path without keys. The code contains no 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, split_name, value_of
@@ -36,6 +36,9 @@ class EventCode:
 
     asks_last_event = False
     """Whether a verdict asks for the last event of a slice. That without keys keeps it for nothing else."""
+
+    known_facts: Collection[str] = ()
+    """The facts whose variables are set before these statements."""
 
     finds_relations = True
     """Whether the code finds the relations of the event itself."""
@@ -136,7 +139,7 @@ class EventCode:
         if self._asks_time:
             yield f"now = base >> {NUMBER_BITS}"
         for name, number in self._facts.items():
-            if self.uses.repeats_fact(name):
+            if self.uses.repeats_fact(name) and name not in self.known_facts:
                 yield f"f{number} = {_fact_lookup(number, name)}"
             if name in self._numbers:
                 yield f"q{number} = {self._numbers[name]}"

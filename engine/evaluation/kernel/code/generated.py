@@ -19,13 +19,14 @@ from engine.evaluation.facts.values import (
     slice_key_of,
 )
 from engine.evaluation.operators.table import calls
-from engine.evaluation.stamps import EVENT, MILLISECOND, NEVER, NUMBER_BITS
+from engine.evaluation.stamps import EVENT, LATEST_US, MILLISECOND, NEVER, NUMBER_BITS, UNSET
 from engine.language.forms.table import derived
 from engine.language.microseconds import microseconds
 from engine.language.operators import LARGEST
 
 _SHARED: Final[dict[str, Any]] = {
     "KEY_CHARS_MAX": KEY_CHARS_MAX,
+    "LATEST_US": LATEST_US,
     "LEAST": -int(LARGEST),
     "MILLISECOND": MILLISECOND,
     "MOST": int(LARGEST),
@@ -34,6 +35,7 @@ _SHARED: Final[dict[str, Any]] = {
     "NOTHING": {},
     "EVENT": EVENT,
     "NUMBER_BITS": NUMBER_BITS,
+    "UNSET": UNSET,
     "dig": dig,
     "double": double,
     "equal": equal,

@@ -19,17 +19,33 @@ DECIDED_ONCE_FROM: Final = 3
 
 
 class Uses:
-    """What some rules use, each with how often."""
+    """What some rules use, each with how often.
 
-    def __init__(self, rules: Iterable[tuple[Condition, Site]]) -> None:
+    With `at_once`, all facts are looked up at once, before the rules read any of them.
+    """
+
+    def __init__(self, rules: Iterable[tuple[Condition, Site]], *, at_once: bool = False) -> None:
+        self._at_once = at_once
         self._counts: Counter[Hashable] = Counter()
         self._paths: set[Path] = set()
+        self._types: dict[str, type] = {}
         for condition, site in rules:
             self._visit(condition, site, ())
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the fields that may hold a fact: of `a.b`, they are `a.b` and `a`."""
+        facts = [each[1] for each in self._counts if isinstance(each, tuple) and each[0] == "fact"]
+        names = [str(fact) for fact in facts if not str(fact).startswith("$")]
+        return frozenset([*names, *(name.partition(".")[0] for name in names)])
+
+    def expected(self, name: str) -> type:
+        """Return the type of what some leaf compares a fact with; `str` if none does."""
+        return self._types.get(name, str)
+
     def repeats_fact(self, name: str) -> bool:
         """Return whether a fact is read by more than one predicate, or by anything else."""
-        return self._counts["fact", name] > 1
+        return self._at_once or self._counts["fact", name] > 1
 
     def repeats_number(self, name: str) -> bool:
         """Return whether a fact is compared as a number more than once."""
@@ -69,5 +85,7 @@ class Uses:
     def _predicate(self, node: language.Leaf | language.Ref | language.InRelation) -> None:
         self._counts.update(("fact", name) for name in facts_of(node))
         if isinstance(node, language.Leaf):
+            one = (*node.value, "")[0] if isinstance(node.value, tuple) else node.value
+            self._types[node.fact] = type(one)
             self._counts["number", node.fact] += node.op == "between"
             self._counts[node] += node.op in SHORT

@@ -52,6 +52,15 @@ class Color(str, Enum):  # noqa: UP042 -- the newer kind gives its text to `str`
     A = "a"
 
 
+class Hidden(str):
+    """A string that dicts do not find by its text."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash((str, str.__str__(self)))
+
+
 class Level(IntEnum):
     """Integers with names."""
 
@@ -140,6 +149,7 @@ def ways(detector: Detector) -> list[Callable[..., list[str]]]:
         (defaultdict(int, y=2), "within"),
         (MappingProxyType({"y": (2,)}), "within"),
         ({Text("y"): 2}, "within"),
+        ({Hidden("y"): 2}, "within"),
         ([Color.A, Level.TWO], "within"),
     ],
     ids=shown,
@@ -148,6 +158,7 @@ def test_a_value_means_what_it_does_in_python(detector: Detector, value: Any, ru
     for way in ways(detector):
         assert way({"x": value}, 0) == [rule]
         assert way(UserDict(x=value), 0, None) == [rule]
+        assert way({Hidden("x"): value}, 0, None) == [rule]
         assert way(MappingProxyType({"y": value, "x": 3}), 0) == []
 
 
@@ -209,7 +220,6 @@ REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
     ({"x": {1, 2}}, 0, None, "fields.x: expected a value that JSON has, got set"),
     ({"x": OtherBool()}, 0, None, "fields.x: expected a value that JSON has, got other.bool_"),
     ({"x": datetime64()}, 0, None, "fields.x: expected a value that JSON has, got numpy.datetime64"),
-    ({"x" * 81: {1}}, 0, None, f"fields.{'x' * 80}: expected a value that JSON has, got set"),
     ({"x": NOON}, 0, None, "fields.x: expected a value that JSON has, got datetime.datetime"),
     ({"x": CYCLE}, 0, None, "fields.x[0]"),
     ([("x", 1)], 0, None, "fields: expected a mapping, got list"),
@@ -244,6 +254,50 @@ def test_what_json_has_not_is_refused_by_name_and_changes_nothing(
         assert entry.code == 1001
         assert entry.message.startswith(said)
         assert detector.dump() == before
+
+
+@pytest.mark.parametrize("time", [8_640_000_000_000_001, -8_640_000_000_000_001, 9 * 10**15, -(10**16)])
+def test_the_first_time_is_one_that_dates_have(detector: Detector, time: int) -> None:
+    for way in ways(detector):
+        with pytest.raises(Refusal, match=r"expected a number from -8\.64e15 to 8\.64e15"):
+            way({"x": 2, "y": 3, "x.y": 1}, time)
+        assert detector.clock_us is None
+
+
+UNREAD: list[dict[Any, Any]] = [
+    {"x": 2, "y": 3, "x.y": 1, "unread": math.nan},
+    {"x": 2, "y": 3, "x.y": 1, "x" * 81: {1}},
+    {"x": 2, "y": 3, "x.y": 1, 1: "no name"},
+    {"x": 2, "unread": CYCLE},
+    {"x": (2,), "y": Decimal(3), "unread": object()},
+]
+
+
+@pytest.mark.parametrize("fields", UNREAD, ids=lambda value: shown(value)[:60])
+def test_of_many_events_only_what_rules_read_is_refused(detector: Detector, fields: dict[Any, Any]) -> None:
+    one, other, together, in_turn, body = ways(detector)
+    for way in (together, in_turn):
+        assert way(fields, 0) == (["equal"] if fields["x"] == 2 else ["within"])
+    for way in (one, other, body):
+        with pytest.raises(Refusal, match=r"fields"):
+            way(fields, 0)
+    detector.add_rule("shadow", "z == 1", shadow=True)
+    for way in ways(detector):
+        with pytest.raises(Refusal, match=r"^fields"):
+            way(fields, 0)
+
+
+def test_a_name_of_the_fields_is_shown_in_part() -> None:
+    with pytest.raises(Refusal, match=f"^fields.{'x' * 80}: expected a value that JSON has, got set$"):
+        as_object({"x" * 81: {1}}, "fields", 3)
+
+
+def test_of_fields_with_the_same_name_that_with_a_plain_name_counts() -> None:
+    for fields in ({"z": 1, Hidden("z"): 2}, {Hidden("z"): 2, "z": 1}):
+        made = Detector()
+        made.add_rule("one", "z == 1")
+        for given in (fields, fields | {"unread": [1]}, UserDict(fields)):
+            assert len(made.evaluate_many([(given, 0, None)])[0]) == 1
 
 
 def test_a_batch_goes_as_far_as_the_first_refused_event(detector: Detector) -> None:
@@ -293,7 +347,10 @@ def test_what_is_json_already_is_taken_without_a_copy() -> None:
     """A copy of each event would take longer than the evaluation of a few rules."""
     fields = {"a": 1, "b": 0.5, "c": "x", "d": None, "e": True}
     batch = [(fields, time, None) for time in (-8_640_000_000_000_000, -8.64e15, 0.5, 8.64e15)]
-    assert Intake(Limits()).events(batch, lambda: None) is batch
+    intake = Intake(Limits())
+    assert intake.in_turn(batch, lambda: None) is batch
+    assert intake.events(batch) is batch
+    assert intake.read_events(batch, frozenset) is batch
     assert as_object(fields, "fields", 1) is fields
     assert as_object({"scalars": (scalars := [1, "x"])}, "fields", 2)["scalars"] is scalars
 
