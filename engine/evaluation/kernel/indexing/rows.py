@@ -5,6 +5,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.kernel.code.generated import function, indented
+from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.indexing.row_code import RowCode
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.selection.known import Known
@@ -43,6 +44,15 @@ class Rows:
             tests.append(test)
             first = first or code.constants_made
         return self._row(code, tests or ["True"], first, "fire(priority)", selected=selected)
+
+    def family(self, family: Family, site: Site, known: Known | None, *, selected: bool) -> Row:
+        """Compile a family, whose rules fire where they are true."""
+        condition = family.condition
+        code = self._code((path for _, path in requirements_of(condition, site.birth).memories), known)
+        code.of_family = True
+        truth = " and ".join(code.conjuncts(condition, site)) or "True"
+        action = f"{code.constant(family)}.fire(lambda rank, born: bool({truth}), fire)"
+        return self._row(code, ["True"], code.constants_made, action, selected=selected)
 
     def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a memory, which puts its outcome into `outcomes`."""
