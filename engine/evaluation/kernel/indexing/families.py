@@ -49,18 +49,27 @@ class Family:
         """That of one of the rules."""
         self.rules: list[tuple[int, int, int]] = []
         """The rank, the priority and the birth, as a stamp, of each."""
-        self._births: tuple[int, int] | None = None
-        """No rule is older than the first of these births, or younger than the second."""
+        self.highest = 0
+        """The highest rank."""
+        self.easiest = self._hardest = 0
+        """Births, as stamps. With the first, a rule is true wherever it is true with its own; with the
+        second, only there."""
 
     def add(self, rank: int, priority: int, born: int) -> None:
         """Add a rule."""
+        if not self.rules:
+            self.easiest = self._hardest = born
         insort(self.rules, (rank, priority, born))
-        oldest, youngest = self._births or (born, born)
-        self._births = min(oldest, born), max(youngest, born)
+        self.highest = self.rules[-1][0]
+        births = sorted((self.easiest, self._hardest, born))
+        # Where a larger window can only make a rule true, so can an earlier birth.
+        self.easiest, _, self._hardest = births if rank > 0 else reversed(births)
 
     def remove(self, rank: int, priority: int) -> None:
         """Undo `add`."""
         del self.rules[bisect_left(self.rules, (rank, priority))]
+        if self.rules:
+            self.highest = self.rules[-1][0]
 
     def priorities(self) -> list[int]:
         """Return the priorities of the rules."""
@@ -68,11 +77,7 @@ class Family:
 
     def fire(self, is_true: Callable[[int, int], bool], fire: Fire) -> None:
         """Fire the rules that are true, given the test of a rule of some rank and birth."""
-        rules, births = self.rules, self._births
-        assert births is not None, "a family has rules"
-        easiest, hardest = births if rules[-1][0] >= 0 else reversed(births)
-        if not is_true(rules[-1][0], easiest):
-            return
+        rules, easiest, hardest = self.rules, self.easiest, self._hardest
         first = bisect_left(rules, True, key=lambda rule: is_true(rule[0], easiest))
         sure = bisect_left(rules, True, first, key=lambda rule: is_true(rule[0], hardest))
         for rank, priority, born in rules[first:sure]:

@@ -50,9 +50,17 @@ class Rows:
         condition = family.condition
         code = self._code((path for _, path in requirements_of(condition, site.birth).memories), known)
         code.of_family = True
-        truth = " and ".join(code.conjuncts(condition, site)) or "True"
-        action = f"{code.constant(family)}.fire(lambda rank, born: bool({truth}), fire)"
-        return self._row(code, ["True"], code.constants_made, action, selected=selected)
+        own = code.constant(family)
+        # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
+        tests, first = [], 0
+        for test in code.conjuncts(condition, site):
+            tests.append(test)
+            first = first or code.constants_made
+        truth = " and ".join(tests) or "True"
+        easiest, *others = tests or ["True"]
+        easiest = f"(rank := {own}.highest, born := {own}.easiest) and {easiest}"
+        action = f"{own}.fire(lambda rank, born: bool({truth}), fire)"
+        return self._row(code, [easiest, *others], first, action, selected=selected)
 
     def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a memory, which puts its outcome into `outcomes`."""
