@@ -10,7 +10,7 @@ from typing import Any
 
 from engine import Detector
 from engine.evaluation.kernel.indexing.analysis import Holding
-from engine.evaluation.kernel.indexing.families import Family, Kin
+from engine.evaluation.kernel.indexing.families import Kin
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, may_meet_several
 from engine.evaluation.key_sizes import key_bytes
@@ -153,7 +153,8 @@ def _audit_index(detector: Detector) -> None:
     assert members.memories.keys() == memories
     in_families = _audit_families(detector, members)
     rules = detector.rule_set.enabled.keys() - in_families
-    assert members._members.keys() == {*rules, *members._kin.values(), *members.memories.values()}
+    families = {family.number for family in members._families.values() if family.number is not None}
+    assert members._members.keys() == {*rules, *families, *members.memories.values()}
     assert members._tests.keys() <= {one.slices for one in memories}
     assert not members.outcomes
     _audit_buckets(members, watched)
@@ -165,17 +166,17 @@ def _audit_families(detector: Detector, members: Members) -> set[int]:
     for priority, (rule, site, _) in detector.rule_set.enabled.items():
         if (kin := Kin.of(rule.condition, site)) is not None:
             expected.setdefault(kin.family, []).append((kin.rank, priority, site.born))
-    assert members._kin.keys() == expected.keys()
+    assert members._families.keys() == expected.keys()
     families = set()
     found = set[int]()
-    for name, number in members._kin.items():
-        family = members._members[number].what
-        if isinstance(family, Family):
-            assert family.rules == sorted(expected[name])
-            families.add(number)
-            found.update(family.priorities())
+    for name, family in members._families.items():
+        assert family.rules == sorted(expected[name])
+        if family.number is None:
+            assert not family.is_large
         else:
-            assert [number] == [priority for _, priority, _ in expected[name]]
+            assert members._members[family.number].what is family
+            families.add(family.number)
+            found.update(family.priorities())
     assert detector.rule_set.samples._families.keys() == families
     return found
 

@@ -1,4 +1,4 @@
-"""Families: rules that differ in one window and in their birth only, which are one member of the index.
+"""Families: rules that differ in one window and in their birth only. Many are one member of the index.
 
 Where a larger window can only make a rule true, or only false, an earlier birth can only do the same. So of
 rules with one birth, those that fire at an event are all on one side, in the order of their windows. An event
@@ -21,6 +21,9 @@ from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition, walk
 
+LARGE_FROM: Final = 16
+"""Fewer rules than these are members of the index themselves, which then takes less time."""
+
 
 class Kin(NamedTuple):
     """A rule, as one that may belong to a family."""
@@ -40,6 +43,8 @@ class Kin(NamedTuple):
 class Family:
     """The rules of one family, in the order of their ranks."""
 
+    __slots__ = ("_hardest", "condition", "easiest", "highest", "number", "rules")
+
     edge: Final = "base - abs(rank)"
     born: Final = "born"
     """What code reads instead of constants: the stamps of the edge of a rule's window, and of its birth."""
@@ -47,6 +52,8 @@ class Family:
     def __init__(self, condition: Condition) -> None:
         self.condition = condition
         """That of one of the rules."""
+        self.number: int | None = None
+        """That of the family in the index, or None as long as its rules are members themselves."""
         self.rules: list[tuple[int, int, int]] = []
         """The rank, the priority and the birth, as a stamp, of each."""
         self.highest = 0
@@ -70,6 +77,11 @@ class Family:
         del self.rules[bisect_left(self.rules, (rank, priority))]
         if self.rules:
             self.highest = self.rules[-1][0]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the family should be one member of the index."""
+        return len(self.rules) >= LARGE_FROM
 
     def priorities(self) -> list[int]:
         """Return the priorities of the rules."""

@@ -48,8 +48,7 @@ class Members:
         self.memories: dict[Remembered, int] = {}
         """The number of each memory."""
         self._made = 0
-        self._kin: dict[tuple[Condition, Remembered], int] = {}
-        """The number of each family, or of the only rule of one, by name."""
+        self._families: dict[tuple[Condition, Remembered], Family] = {}
         self.selected = SelectedRows(self._selected_row)
         self.index = Index(self._new_bucket, self.selected, needs.patterns.of, needs.lookups)
         self._tests: dict[Slices, SliceTest] = {}
@@ -62,26 +61,39 @@ class Members:
         for remembered in memories:
             if remembered not in self.memories:
                 self._add_memory(remembered, site, triggers)
+        what: Condition | Family = condition
+        number = priority
         kin = Kin.of(condition, site)
-        number = priority if kin is None else self._kin.setdefault(kin.family, priority)
-        if kin is None or number == priority:
-            self._add(priority, Member(RULE_STAGE, site, condition, triggers.true(condition, ())))
-        else:
-            self._family(number, kin).add(kin.rank, priority, site.born)
+        if kin is not None:
+            family = self._families.setdefault(kin.family, Family(condition))
+            family.add(kin.rank, priority, site.born)
+            if family.number is not None:
+                return
+            if family.is_large:
+                for each in family.priorities():
+                    if each != priority:
+                        self._remove(each)
+                self._made += 1
+                what, number = family, -self._made
+                family.number = number
+                self._samples.share(number, family.priorities)
+        self._add(number, Member(RULE_STAGE, site, what, triggers.true(condition, ())))
 
     def remove_rule(self, priority: int, condition: Condition, site: Site) -> None:
         """Undo `add_rule`, but for the memories."""
         self._samples.forget(priority)
+        number = priority
         kin = Kin.of(condition, site)
-        number = priority if kin is None else self._kin[kin.family]
         if kin is not None:
-            family = self._members[number].what
-            if isinstance(family, Family):
-                family.remove(kin.rank, priority)
+            family = self._families[kin.family]
+            family.remove(kin.rank, priority)
+            if not family.rules:
+                del self._families[kin.family]
+            if family.number is not None:
                 if family.rules:
                     return
+                number = family.number
                 self._samples.forget(number)
-            del self._kin[kin.family]
         self._remove(number)
 
     def remove_memory(self, remembered: Remembered) -> None:
@@ -96,8 +108,9 @@ class Members:
 
     def clear(self) -> None:
         """Have no entry trigger anything."""
-        for number in self._kin.values():
-            self._samples.forget(number)
+        for family in self._families.values():
+            if family.number is not None:
+                self._samples.forget(family.number)
         for remembered, number in self.memories.items():
             self._samples.forget(number)
             remembered.bucket = remembered.commit = None
@@ -117,22 +130,6 @@ class Members:
             row = self.rows.rule(condition, site, None, selected=False)
             self._tests[slices] = SliceTest.of(path_depth(slices.path), slices, row)
         return self._tests[slices]
-
-    def _family(self, number: int, kin: Kin) -> Family:
-        """Return the family of some kin, given its number or that of its only rule."""
-        member = self._members[number]
-        if isinstance(member.what, Family):
-            return member.what
-        assert not isinstance(member.what, Remembered), number
-        family, alone = Family(member.what), Kin.of(member.what, member.site)
-        assert alone is not None, "only those that may belong to a family"
-        family.add(alone.rank, number, member.site.born)
-        self._remove(number)
-        self._made += 1
-        self._kin[kin.family] = -self._made
-        self._samples.share(-self._made, family.priorities)
-        self._add(-self._made, member._replace(what=family))
-        return family
 
     def _add_memory(self, remembered: Remembered, site: Site, triggers: Analysis) -> None:
         self._made += 1

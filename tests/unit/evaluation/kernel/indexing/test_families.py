@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
+from engine.evaluation.kernel.indexing import families as families_file
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.kernel.indexing.families import Family
 from tests.audit import audit
@@ -17,8 +18,9 @@ STEPS_MAX = 2 * COUNT.bit_length()
 
 @pytest.fixture(autouse=True)
 def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules are indexed from the first one on."""
+    """Rules are indexed from the first one on, and two are a family."""
     index_from(monkeypatch, 0)
+    monkeypatch.setattr(families_file, "LARGE_FROM", 2)
 
 
 @pytest.fixture
@@ -159,3 +161,20 @@ def test_rules_of_a_family_are_removed_exchanged_renamed_and_measured(
         audit(detector)
     assert families(detector) == []
     assert not rules.samples.ran
+
+
+def test_few_rules_are_members_of_the_index_themselves_until_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(families_file, "LARGE_FROM", 4)
+    detector = Detector()
+    ids = []
+    for number in range(1, 6):
+        assert len(families(detector)) == (number > 4)
+        ids.append(detector.add_rule("rule", f"once within {number}s a == 1"))
+        audit(detector)
+    for rule in ids:
+        assert len(families(detector)) == 1
+        detector.remove_rule(rule)
+        audit(detector)
+    assert not families(detector)
