@@ -10,6 +10,7 @@ from typing import Any
 
 from engine import Detector
 from engine.evaluation.kernel.indexing.analysis import Holding
+from engine.evaluation.kernel.indexing.families import Kin
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, may_meet_several
 from engine.evaluation.key_sizes import key_bytes
@@ -145,13 +146,38 @@ def _audit_index(detector: Detector) -> None:
     assert {one for one in memories if one.commit is not None} == (memories if members else set())
     if members is None:
         assert not watched
+        assert not detector.rule_set.samples._families
         assert not any(slices.triggered for slices in detector.histories.slices.values())
         return
     assert members.memories.keys() == memories
-    assert members._members.keys() == {*detector.rule_set.enabled, *members.memories.values()}
+    in_families = _audit_families(detector, members)
+    rules = detector.rule_set.enabled.keys() - in_families
+    families = {family.number for family in members._families.values() if family.number is not None}
+    assert members._members.keys() == {*rules, *families, *members.memories.values()}
     assert members._tests.keys() <= {one.slices for one in memories}
     assert not members.outcomes
     _audit_buckets(members, watched)
+
+
+def _audit_families(detector: Detector, members: Members) -> set[int]:
+    """Assert that each family has its rules in their order. Return all rules in families."""
+    expected: dict[Any, list[tuple[int, int, int]]] = {}
+    for priority, (rule, site, _) in detector.rule_set.enabled.items():
+        if (kin := Kin.of(rule.condition, site)) is not None:
+            expected.setdefault(kin.family, []).append((kin.rank, priority, site.born))
+    assert members._families.keys() == expected.keys()
+    families = set()
+    found = set[int]()
+    for name, family in members._families.items():
+        assert family.rules == sorted(expected[name])
+        if family.number is None:
+            assert not family.is_large
+        else:
+            assert members._members[family.number].what is family
+            families.add(family.number)
+            found.update(family.priorities())
+    assert detector.rule_set.samples._families.keys() == families
+    return found
 
 
 def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:

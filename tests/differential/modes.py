@@ -9,7 +9,7 @@ import pytest
 from engine.evaluation.facts import lookups
 from engine.evaluation.kernel import combinations, rule_set, stream
 from engine.evaluation.kernel.code import predicates, uses
-from engine.evaluation.kernel.indexing import indexed_stream, slices_finder
+from engine.evaluation.kernel.indexing import families, indexed_stream, slices_finder
 from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.slices import histories, slices
 from engine.evaluation.slices.bounds import expiry
@@ -33,8 +33,9 @@ def in_turns(self: rule_set.RuleSet, *, indexed: bool | None = None) -> None:
 
 _choose = rule_set.RuleSet.choose
 
-INDEXED = (*up_to(-1), (ranges, "FEW_MAX", 0))
-IN_TURNS = ((rule_set.RuleSet, "choose", in_turns),)
+FAMILIES = ((families, "LARGE_FROM", 2),)
+INDEXED = (*up_to(-1), (ranges, "FEW_MAX", 0), *FAMILIES)
+IN_TURNS = ((rule_set.RuleSet, "choose", in_turns), *FAMILIES)
 
 LOOKED_UP = (
     (predicates, "WALKED_MAX", -1),
@@ -60,7 +61,7 @@ NO_PLACES = ((slices, "PLACES_MAX", 0),)
 MODES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "fused": up_to(1 << 62),
     "indexed": INDEXED,
-    "becoming indexed": (*up_to(8), (ranges, "FEW_MAX", 2)),
+    "becoming indexed": (*up_to(8), (ranges, "FEW_MAX", 2), (families, "LARGE_FROM", 3)),
     "in turns": IN_TURNS,
     "in turns, without places": (*IN_TURNS, *NO_PLACES),
     "indexed, with few places, looked up": (*INDEXED, *FEW_PLACES, *LOOKED_UP),

@@ -1,5 +1,7 @@
 """Worlds in which rules that are born at different times share a few histories."""
 
+from collections.abc import Callable
+
 from engine.language.condition import (
     All,
     Any,
@@ -221,3 +223,52 @@ class EndlessWorld(SharedWorld):
         time_us = clock_us + self.choose((0, 0, 0, 100_000))
         fields = {"p": self.choose((0, 1)), "t": self.choose((0, 1, 2)), "k": self.choose((1, 1, 2))}
         return Submit(fields, timestamp_ms(time_us)), time_us
+
+
+WINDOWED: tuple[Callable[[float], Condition], ...] = (
+    lambda window: OnceWithin(P, window),
+    lambda window: EarlierWithin(NOT_P, window),
+    lambda window: SinceWithin(Q, P, window),
+    lambda window: HistoricallyFor(P, window, "weak"),
+    lambda window: HistoricallyFor(NOT_P, window),
+    lambda window: HistoricallyFor(NOT_P, window, "strong"),
+    lambda window: Count(P, window, "gte", 2),
+    lambda window: Count(NOT_P, window, "gt", 2),
+    lambda window: Count(P, window, "lt", 2),
+    lambda window: Count(NOT_P, window, "lte", 1),
+    lambda window: Count(P, window, "eq", 1),
+    lambda window: Count(P, window, "gte", 0),
+    lambda window: Distinct("t", None, window, "gte", 2),
+    lambda window: Distinct("t", P, window, "lte", 1),
+    lambda window: Sum("t", None, window, "gt", 2),
+    lambda window: OnceWithin(OnceWithin(Q, 0.3), window),
+    lambda window: All((OnceWithin(P, window), OnceWithin(Q, window))),
+)
+AROUND: tuple[Callable[[Condition], Condition], ...] = (
+    lambda inner: inner,
+    Not,
+    lambda inner: Keyed(inner, "k"),
+    lambda inner: Not(Keyed(inner, "k")),
+    lambda inner: Keyed(inner, "k", P),
+    lambda inner: Keyed(inner, "k", OnceWithin(P, 0.3)),
+    lambda inner: Keyed(Not(inner), "k", Not(P)),
+    lambda inner: Keyed(Keyed(inner, "t"), "k"),
+    lambda inner: All((Leaf("t", "eq", 1), Keyed(inner, "k"))),
+    lambda inner: Keyed(All((Leaf("t", "neq", 1), Not(inner))), "k"),
+    lambda inner: All((Leaf("t", "between", (0, 1)), Not(Keyed(Not(inner), "k")))),
+    lambda inner: Any((Leaf("t", "eq", 1), inner)),
+)
+WINDOWS_SECS = (0, 0.000001, 0.1, 0.3, 0.3, 0.300001, 0.6, 1, 1.5, 3)
+
+
+class WindowsWorld(SharedWorld):
+    """A world of rules most of which differ in their windows only."""
+
+    def condition(self, depth: int) -> Condition:
+        choose = self.choose
+        if depth:
+            self.windowed = choose(WINDOWED)
+            self.around = choose(AROUND)
+            self.others = (self.around, self.around, self.around, choose(AROUND))
+        condition: Condition = choose(self.others)(self.windowed(choose(WINDOWS_SECS)))
+        return condition

@@ -169,7 +169,8 @@ class RuleSet(Needs):
 
     def _unindex_rule(self, priority: int) -> None:
         if self._members is not None:
-            self._members.remove_rule(priority)
+            rule, site, _ = self._enabled[priority]
+            self._members.remove_rule(priority, rule.condition, site)
 
     # -- what rules cost ------------------------------------------------------------------------------------
 

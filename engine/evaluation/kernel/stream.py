@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
-from engine.evaluation.kernel.code.generated import function, indented
 from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.language.condition import Condition

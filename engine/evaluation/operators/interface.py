@@ -270,6 +270,13 @@ class Operator(ABC, Generic[NodeT]):
     def window_us(self, node: NodeT) -> int | None:
         """Return for how long an entry can matter to a node; None: for ever."""
 
+    def grows(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
+        """Return whether a larger window can only make a node true, or only false; None if it is not known.
+
+        If it is known, nothing else than `Reading.edge` tells its verdict the window.
+        """
+        return None
+
     def lookback_us(self, node: NodeT) -> int | None:
         """Return how far back events can matter to a node's verdict at an event; None without a bound."""
         window_us = self.window_us(node)

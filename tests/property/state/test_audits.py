@@ -11,7 +11,7 @@ from tests.differential.feeding import change, one_by_one, rule_id
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.remembering import RECORDS, TIMES
 from tests.worlds.scripts import Submit, World
-from tests.worlds.shared_histories import NestedWorld, SharedWorld
+from tests.worlds.shared_histories import NestedWorld, SharedWorld, WindowsWorld
 
 RULES = (
     *TIMES,
@@ -33,7 +33,7 @@ def emptied(made: Detector) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("world", [World, SharedWorld, NestedWorld])
+@pytest.mark.parametrize("world", [World, SharedWorld, NestedWorld, WindowsWorld])
 def test_all_that_is_kept_twice_is_the_same_after_each_step(world: type[World], mode: str) -> None:
     for number in range(2):
         choose = random.Random(f"{mode} {number}").choice

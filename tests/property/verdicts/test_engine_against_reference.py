@@ -14,7 +14,13 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
-from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
+from tests.worlds.shared_histories import (
+    EndlessWorld,
+    NestedWorld,
+    RunsWorld,
+    SharedWorld,
+    WindowsWorld,
+)
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 EXAMPLES = settings.default.max_examples
@@ -43,6 +49,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (NestedWorld, 40, {}),
         (RunsWorld, 40, {}),
         (EndlessWorld, 40, {}),
+        (WindowsWorld, 100, {}),
     ],
     ids=[
         "deep conditions",
@@ -57,6 +64,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "shared histories of histories",
         "shared runs",
         "shared counts without a window",
+        "windows",
     ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(

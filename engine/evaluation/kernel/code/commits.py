@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from engine.evaluation.kernel.code.access import Entry
-from engine.evaluation.kernel.code.generated import function, indented
+from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.slices.slices import Remembered
 
 _COMMIT: Final = """\

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
-from engine.evaluation.kernel.code.generated import function, indented
 from engine.evaluation.kernel.code.predicates import predicate
 from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.operators.table import operator_of
 from engine.language import condition as language
 from engine.language.condition import Condition, children

@@ -8,6 +8,7 @@ from engine.evaluation.kernel.buckets.index import Index
 from engine.evaluation.kernel.buckets.running import SliceTest
 from engine.evaluation.kernel.code.commits import committing
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
+from engine.evaluation.kernel.indexing.families import Family, Kin
 from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
@@ -27,17 +28,17 @@ RULE_STAGE: Final = 1 << 30
 
 
 class Member(NamedTuple):
-    """A rule, or a memory, in the index."""
+    """A rule, a family of rules, or a memory, in the index."""
 
     stage: int
     """Members of lower stages are evaluated first, because those of higher ones read what they decide."""
     site: Site
-    what: "Condition | Remembered"
+    what: "Condition | Family | Remembered"
     triggers: Any
 
 
 class Members:
-    """The members of one detector by number: that of a rule is its priority, that of a memory is below 0."""
+    """The members of one detector by number: that of a rule is its priority, those of others are below 0."""
 
     def __init__(self, histories: Histories, needs: Needs, samples: Samples) -> None:
         self._samples = samples
@@ -47,6 +48,7 @@ class Members:
         self.memories: dict[Remembered, int] = {}
         """The number of each memory."""
         self._made = 0
+        self._families: dict[tuple[Condition, Remembered], Family] = {}
         self.selected = SelectedRows(self._selected_row)
         self.index = Index(self._new_bucket, self.selected, needs.patterns.of, needs.lookups)
         self._tests: dict[Slices, SliceTest] = {}
@@ -59,22 +61,56 @@ class Members:
         for remembered in memories:
             if remembered not in self.memories:
                 self._add_memory(remembered, site, triggers)
-        self._add(priority, Member(RULE_STAGE, site, condition, triggers.true(condition, ())))
+        what: Condition | Family = condition
+        number = priority
+        kin = Kin.of(condition, site)
+        if kin is not None:
+            family = self._families.setdefault(kin.family, Family(condition))
+            family.add(kin.rank, priority, site.born)
+            if family.number is not None:
+                return
+            if family.is_large:
+                for each in family.priorities():
+                    if each != priority:
+                        self._remove(each)
+                self._made += 1
+                what, number = family, -self._made
+                family.number = number
+                self._samples.share(number, family.priorities)
+        self._add(number, Member(RULE_STAGE, site, what, triggers.true(condition, ())))
 
-    def remove_rule(self, priority: int) -> None:
+    def remove_rule(self, priority: int, condition: Condition, site: Site) -> None:
         """Undo `add_rule`, but for the memories."""
-        self._remove(priority)
+        self._samples.forget(priority)
+        number = priority
+        kin = Kin.of(condition, site)
+        if kin is not None:
+            family = self._families[kin.family]
+            family.remove(kin.rank, priority)
+            if not family.rules:
+                del self._families[kin.family]
+            if family.number is not None:
+                if family.rules:
+                    return
+                number = family.number
+                self._samples.forget(number)
+        self._remove(number)
 
     def remove_memory(self, remembered: Remembered) -> None:
         """Remove a memory that no rule reads any more."""
         if remembered in self.memories:
-            self._remove(self.memories.pop(remembered))
+            number = self.memories.pop(remembered)
+            self._samples.forget(number)
+            self._remove(number)
             if remembered in remembered.slices.runs:
                 remembered.slices.runs.remove(remembered)
             self._tests.pop(remembered.slices, None)
 
     def clear(self) -> None:
         """Have no entry trigger anything."""
+        for family in self._families.values():
+            if family.number is not None:
+                self._samples.forget(family.number)
         for remembered, number in self.memories.items():
             self._samples.forget(number)
             remembered.bucket = remembered.commit = None
@@ -123,7 +159,6 @@ class Members:
             slices.triggered.add(number, member.stage, several=several)
 
     def _remove(self, number: int) -> None:
-        self._samples.forget(number)
         member = self._members[number]
         several = may_meet_several(member.triggers)
         self.index.remove(number, member.triggers, member.stage, several=several)
@@ -149,6 +184,8 @@ class Members:
         member = self._members[number]
         if isinstance(member.what, Remembered):
             return self.rows.memory(member.what, member.site, known, selected=selected)
+        if isinstance(member.what, Family):
+            return self.rows.family(member.what, member.site, known, selected=selected)
         return self.rows.rule(member.what, member.site, known, selected=selected)
 
 

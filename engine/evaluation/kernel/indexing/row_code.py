@@ -12,6 +12,7 @@ from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.condition_code import ConditionCode, dearest_last
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.selection.known import Known, truth
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import Path, fact_of, step_of
@@ -39,9 +40,18 @@ class EverythingRepeats(Uses):
 class _Access(Access):
     """Reads the same slice for many rows."""
 
+    def __init__(self, code: "RowCode", *given: Any, **named: Any) -> None:
+        super().__init__(code, *given, **named)
+        self._of_family = code.of_family
+
     @property
     def _placeless(self) -> str:
         return f"placeless{self.path}"
+
+    @property
+    def born(self) -> str:
+        """The variable of the rule's birth, as a stamp."""
+        return Family.born if self._of_family else super().born
 
 
 class RowCode(ConditionCode):
@@ -57,6 +67,8 @@ class RowCode(ConditionCode):
     ) -> None:
         super().__init__(EverythingRepeats(), finder, lookup_of)
         self._own_slices, self._fact_known = slices, known
+        self.of_family = False
+        """Whether the code is that of a family, in which the window and the birth are those of a rule."""
 
     def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
         """Return the expression for the truth of a condition; `True` or `False` if it is known."""
@@ -128,7 +140,7 @@ class RowCode(ConditionCode):
 
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, with a constant of the row."""
-        return f"base - {self.constant(window_us << NUMBER_BITS)}"
+        return Family.edge if self.of_family else f"base - {self.constant(window_us << NUMBER_BITS)}"
 
     def tables(self) -> Iterator[tuple[str, Any]]:
         """Yield the slices, which have the key and the slice of the event."""

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.kernel.code.generated import function, indented
+from engine.evaluation.kernel.generated import function, indented
+from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.indexing.row_code import RowCode
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.selection.known import Known
@@ -43,6 +44,23 @@ class Rows:
             tests.append(test)
             first = first or code.constants_made
         return self._row(code, tests or ["True"], first, "fire(priority)", selected=selected)
+
+    def family(self, family: Family, site: Site, known: Known | None, *, selected: bool) -> Row:
+        """Compile a family, whose rules fire where they are true."""
+        condition = family.condition
+        code = self._code((path for _, path in requirements_of(condition, site.birth).memories), known)
+        code.of_family = True
+        own = code.constant(family)
+        # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
+        tests, first = [], 0
+        for test in code.conjuncts(condition, site):
+            tests.append(test)
+            first = first or code.constants_made
+        truth = " and ".join(tests) or "True"
+        easiest, *others = tests or ["True"]
+        easiest = f"(rank := {own}.highest, born := {own}.easiest) and {easiest}"
+        action = f"{own}.fire(lambda rank, born: bool({truth}), fire)"
+        return self._row(code, [easiest, *others], first, action, selected=selected)
 
     def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a memory, which puts its outcome into `outcomes`."""

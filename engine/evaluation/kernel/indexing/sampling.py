@@ -40,9 +40,16 @@ class Samples:
         self.events = 0
         self.ran: Counter[int] = Counter()
         self.time_ns: defaultdict[int, float] = defaultdict(float)
+        self._families: dict[int, Callable[[], list[int]]] = {}
+        """The rules of members that stand for several."""
+
+    def share(self, member: int, rules: Callable[[], list[int]]) -> None:
+        """Have the rules for which a member stands share what it takes."""
+        self._families[member] = rules
 
     def forget(self, member: int) -> None:
         """Forget a member that is no longer indexed."""
+        self._families.pop(member, None)
         self.ran.pop(member, None)
         self.time_ns.pop(member, None)
 
@@ -100,6 +107,8 @@ class Samples:
         return timed
 
     def _share(self, time_ns: int, members: Collection[int]) -> None:
-        self.ran.update(members)
         for member in members:
-            self.time_ns[member] += time_ns / len(members)
+            rules = self._families[member]() if member in self._families else [member]
+            self.ran.update(rules)
+            for rule in rules:
+                self.time_ns[rule] += time_ns / len(members) / len(rules)

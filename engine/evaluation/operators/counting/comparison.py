@@ -36,6 +36,9 @@ class Counting(Comparing[NodeT]):
     def keep(self, node: NodeT) -> int:
         return needed(node.op, node.value)
 
+    def grows(self, node: NodeT) -> bool | None:
+        return {"gt": True, "gte": True, "lt": False, "lte": False}.get(node.op)
+
     def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
         return some_counted(node.op, node.value, self.memory(node), triggers, path)
 

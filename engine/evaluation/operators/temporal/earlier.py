@@ -32,5 +32,8 @@ class EarlierOperator(Operator[Earlier | EarlierWithin]):
     def true_at(self, node: Earlier | EarlierWithin, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)
 
+    def grows(self, node: Earlier | EarlierWithin) -> bool:  # noqa: ARG002 -- whatever the window
+        return True
+
     def window_us(self, node: Earlier | EarlierWithin) -> int | None:
         return node.window_us if isinstance(node, EarlierWithin) else None

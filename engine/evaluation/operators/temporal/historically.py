@@ -52,6 +52,9 @@ class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
         held = triggers.holding(self.memory(node), path)
         return triggers.union([held, triggers.false(node.inner, path)])
 
+    def grows(self, node: Historically | HistoricallyFor) -> bool:  # noqa: ARG002 -- whatever the window
+        return False
+
     def window_us(self, node: Historically | HistoricallyFor) -> int | None:
         return node.window_us if isinstance(node, HistoricallyFor) else None
 

@@ -30,5 +30,8 @@ class OnceOperator(Operator[Once | OnceWithin]):
     def false_at(self, node: Once | OnceWithin, triggers: Triggers, path: Path) -> Found:
         return triggers.false(node.inner, path)
 
+    def grows(self, node: Once | OnceWithin) -> bool:  # noqa: ARG002 -- whatever the window
+        return True
+
     def window_us(self, node: Once | OnceWithin) -> int | None:
         return node.window_us if isinstance(node, OnceWithin) else None

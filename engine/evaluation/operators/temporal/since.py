@@ -78,6 +78,9 @@ class SinceOperator(Operator[Since | SinceWithin]):
     def false_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
         return triggers.false(node.right, path)
 
+    def grows(self, node: Since | SinceWithin) -> bool:  # noqa: ARG002 -- whatever the window
+        return True
+
     def window_us(self, node: Since | SinceWithin) -> int | None:
         return node.window_us if isinstance(node, SinceWithin) else None
 

@@ -8,7 +8,7 @@ from types import FunctionType
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel.code.generated import SOURCES_MAX, function
+from engine.evaluation.kernel.generated import SOURCES_MAX, function
 from tests.differential.modes import in_mode
 
 PREDICATES = 10
