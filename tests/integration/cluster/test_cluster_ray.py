@@ -14,7 +14,7 @@ import pytest
 
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
-from tests.process_table import family
+from tests.process_table import command, family
 from tests.service_process import program, started
 
 pytestmark = pytest.mark.ray
@@ -123,9 +123,11 @@ def test_joining_can_be_interrupted(silent, tmp_path, number):
     options = ("serve", "--port", "0", "--data", str(tmp_path / "data"), "--ray-address", silent)
     with started(tmp_path / "log", *options) as service:
         give_up_s = time.monotonic() + 60
-        while not (below := descendants(service.process.pid)):
+        # The process that tries to join is told the address.
+        while not any(silent in command(one) for one in descendants(service.process.pid)):
             assert time.monotonic() < give_up_s
             time.sleep(0.05)
+        below = descendants(service.process.pid)
         time.sleep(0.5)
         assert service.end(number) == 0
         assert "Traceback" not in service.said()
