@@ -323,7 +323,7 @@ async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(
     await expect(page.locator("dl.facts")).to_contain_text("1970-01-01 00:00:01Z")
     await expect(page.locator("dl.facts")).to_contain_text("1 of 1 on")
     await expect(
-        page.get_by_role("row", name="once within 10m ok == false user 2 300 B 1 rule")
+        page.get_by_role("row", name="once within 10m ok == false user 2 64 B 1 rule")
     ).to_be_visible()
     keys = page.locator("tbody tr").filter(has=page.get_by_role("button", name="Look"))
     await expect(keys).to_have_count(2)

@@ -155,12 +155,13 @@ def load(keys: int) -> dict[str, float]:
 def _plain_dict(data: bytes) -> dict[Any, int]:
     """Give the time of each key, read from a snapshot."""
     _, _, document = saved.unpack(decode(data).body)
-    (table,), (memory,) = document["tables"], document["memories"]
-    remembered = memory[-1]
-    if "few" in remembered:
-        slots, times = (array("q", each) for each in remembered["few"])
-        return {table["keys"][slot]: time_us for slot, time_us in zip(slots, times, strict=True)}
-    return dict(zip(table["keys"], array("q", remembered["pages"]), strict=False))
+    ((_, _, _, portions),) = document["slices"]
+    return {
+        keys[slot]: time_us
+        for keys, _, entries in portions
+        for slots, _, (times, _) in entries.values()
+        for slot, time_us in zip(array("q", slots), array("q", times), strict=True)
+    }
 
 
 # -- what comes of them --------------------------------------------------------------------------------------
