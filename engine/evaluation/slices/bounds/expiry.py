@@ -13,7 +13,7 @@ There is a call for 32 events. Where every event adds a slice that expires, half
 then four are looked at for each event.
 """
 
-LOOKED_EVERY: Final = 16
+LOOKED_EVERY: Final = 64
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
 
