@@ -32,11 +32,12 @@ def test_a_large_detector_is_hidden_while_it_is_active_and_looked_through_when_i
     gc.collect()
     heap = FrozenHeap()
     hidden = gc.get_freeze_count()
-    cycle = Cycle()
-    freed = cycle.freed
+    # Many, because some of what was hidden before may go meanwhile.
+    cycles = [Cycle() for _ in range(1_000)]
+    freed = cycles[0].freed
     heap.activated()
     assert gc.get_freeze_count() > hidden
-    del cycle
+    del cycles
     gc.collect()
     assert freed == []
     heap.gone()
