@@ -40,7 +40,7 @@ ENTRY_BYTES: Final = 100
 """What an entry without a place takes."""
 
 PLACES_MAX: Final = 16
-"""Further memories have no place in the lists: of thousands, a slice has entries of only a few."""
+"""Places in the lists end here. Of thousands of memories, a slice has entries of only a few."""
 
 EXTENDED_MAX: Final = 10_000
 """With more slices, a new memory gets no place either, so that adding a rule takes no longer."""

@@ -37,7 +37,7 @@ def true_keys(
 ) -> tuple[list[SeenKey], KeyPlace | None]:
     """Read some live keys of a rule, from a place on.
 
-    Return those for which it is true, in the order in which they are stored, and where to continue. A key has
+    Return those for which it is true, in an order of this process, and where to continue. A key has
     the prefix if the value of one of its facts begins with it. Keys of which only a digest is known are left
     out. Raises Refusal 1201 for an unknown rule, and 1400 if nothing is remembered for all its keys together.
     """

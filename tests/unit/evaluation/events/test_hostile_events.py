@@ -36,7 +36,7 @@ VALUES: tuple[Any, ...] = (
     {"y": 1},
     {"y": {"y": None}},
 )
-RULES = (
+PREDICATES = (
     "x == 1",
     "x != 1",
     "x == true",
@@ -56,6 +56,10 @@ RULES = (
     "x in z",
     "x not in z",
     "r(x)",
+)
+"""One of each kind, all about x."""
+RULES = (
+    *PREDICATES,
     "per x once within 1s y == 1",
     "per x historically not x == 1",
     "historically for 1s x between 0 and 1",
