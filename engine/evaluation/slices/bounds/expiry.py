@@ -9,8 +9,8 @@ from engine.evaluation.slices.slices import Slices
 LOOKED_AT: Final = 128
 """How many slices are looked at in a row, if the first of them has expired, or at every LOOKED_EVERY-th call.
 
-There is a call for 32 events. Where every event adds a slice that expires, half of the slices have expired:
-then four are looked at for each event.
+There is a call for 32 events, and others look at one slice. Where every event adds a slice that expires, half
+of the slices have expired: then two are looked at for each event.
 """
 
 LOOKED_EVERY: Final = 64
@@ -35,12 +35,15 @@ class Expiry:
         if not self._keys:
             self._shrink()
             self._place = (self._place + _SHARD_STEP) % len(self._slices.shards)
-            # The oldest come last, and are looked at first.
+            # The oldest come last, and are looked at first. To list a shard reads all its keys from memory.
             self._keys = list(self._slices.shards[self._place])[::-1]
-        keys, self._keys = self._keys[-LOOKED_AT:], self._keys[:-LOOKED_AT]
-        if self._calls % LOOKED_EVERY and keys and not self._drop_expired(keys.pop(), now_us):
+        if not self._keys:
             return
-        for key in keys:
+        if not self._drop_expired(self._keys.pop(), now_us) and self._calls % LOOKED_EVERY:
+            return
+        keys = self._keys[1 - LOOKED_AT :]
+        del self._keys[1 - LOOKED_AT :]
+        for key in reversed(keys):
             self._drop_expired(key, now_us)
 
     def _shrink(self) -> None:
