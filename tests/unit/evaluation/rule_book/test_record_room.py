@@ -25,7 +25,7 @@ def refused(act: Callable[[], object]) -> bool:
     except Refusal as refusal:
         [entry] = refusal.entries
         assert entry.code == 1400
-        said = r"what the detector's rules count without `per` could come to take \d+ bytes; at most \d+ .*"
+        said = r"what the detector's rules count without `per` may grow to \d+ bytes; limit \d+"
         assert re.fullmatch(said, entry.message)
         return True
     return False
@@ -51,7 +51,7 @@ def test_records_without_keys_may_take_exactly_half_of_the_bound() -> None:
     rules = (LARGE, "count(a == 1) > 1000 and sum(b) > 2")
     needed = detector(*rules).records.bytes
     assert detector(*rules, limits=Limits(state_bytes_max=2 * needed)).records.bytes == needed
-    with pytest.raises(Refusal, match=f"come to take {needed} bytes; at most {needed - 1} are allowed"):
+    with pytest.raises(Refusal, match=f"may grow to {needed} bytes; limit {needed - 1}"):
         detector(*rules, limits=Limits(state_bytes_max=2 * needed - 1))
 
 
@@ -173,5 +173,5 @@ def test_values_without_a_key_are_taken_to_be_the_longest_while_there_is_room_fo
     needed = 160 + 10 * (140 + 3_600)
     limits = Limits(keys_max=1, state_bytes_max=2 * needed)
     detector("distinct(v) >= 10", limits=limits)
-    with pytest.raises(Refusal, match=f"{needed} bytes; at most {needed - 1}"):
+    with pytest.raises(Refusal, match=f"{needed} bytes; limit {needed - 1}"):
         detector("distinct(v) >= 10", limits=replace(limits, state_bytes_max=2 * needed - 1))
