@@ -1,8 +1,7 @@
 """The rooms of the product whose code is mutated, and the tests that judge the mutants of each."""
 
-import tomllib
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"
@@ -37,12 +36,6 @@ class Room(NamedTuple):
     def test_files(self) -> list[Path]:
         found = [TESTS / path for path in _matching(TESTS, self.tests)]
         return [path for path in found if self.importing in path.read_text("utf-8")]
-
-    def listed(self, name: str) -> list[dict[str, Any]]:
-        """Give the entries of this name in the room's tables: `mutant`, `survivor` or `cost`."""
-        tables = (TESTS / "mutation" / self.name).glob("*.toml")
-        documents = (tomllib.loads(table.read_text("utf-8")) for table in sorted(tables))
-        return [entry for document in documents for entry in document.get(name, ())]
 
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[str]:
