@@ -289,14 +289,5 @@ ROOMS: Final = {
             ),
             files=("recordings/*.py", "rule_files.py"),
         ),
-        Room(
-            "placement",
-            "engine/runtime/placement/workers",
-            tests=(
-                "unit/runtime/placement/workers/test_node_choice.py",
-                "unit/runtime/placement/workers/test_relief.py",
-            ),
-            files=("node_choice.py", "relief.py"),
-        ),
     )
 }
