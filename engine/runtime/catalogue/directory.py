@@ -22,7 +22,7 @@ from engine.runtime.catalogue.catalogue_state import (
 )
 from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -328,14 +328,17 @@ class Directory:
         if detector_id in self._state.removed:
             self._change(DetectorPurged(detector_id))
 
-    def lease(self, detector_id: str) -> Lease | None:
-        """Return a detector's next lease, of a later epoch than all before; None without a detector."""
+    def lease(self, detector_id: str) -> int | None:
+        """Return the epoch of a detector's next activation, later than all before; None without a detector.
+
+        An activation may write to the detector's folder until one with a later epoch does.
+        """
         self.check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
-        return Lease(self._opening + self._granted, self._state.detectors[detector_id])
+        return self._opening + self._granted
 
     def _change(self, *changes: Change) -> None:
         """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""

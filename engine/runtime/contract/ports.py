@@ -74,9 +74,7 @@ class WorkerPort(Protocol):
     def described(self) -> str:
         """Return the worker's process for the log: its pid, its node, and how it ended as far as known."""
 
-    async def activate(
-        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
-    ) -> Activated:
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         """Activate a detector; with `room_wanted`, another one waits for its slot. Raises StorageError."""
 
     async def adopt(self) -> Sequence[Held]:
