@@ -127,8 +127,6 @@ class Directory:
         self._tokens, self._detectors = TableVersions(self._opening + 1), TableVersions(self._opening + 1)
         assert recovered.snapshot is not None, "a folder begins with one"
         self._snapshot_bytes = len(recovered.snapshot.body)
-        if recovered.snapshot.version < STATE_VERSION:
-            self._give_folders()
         self._opened = True
         self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
         self._save_if_long()
@@ -156,24 +154,13 @@ class Directory:
             self._files.sync_folder(self._folder.parent)
 
     def _refuse_lost_journal(self) -> None:
-        """Raise NothingUsable if a catalogue without a record has detectors that were used.
-
-        A folder of an earlier version has no marks that tell so.
-        """
+        """Raise NothingUsable if a catalogue without a record has detectors that were used."""
         for name in self._files.names(self._detectors_folder):
             if not is_unused(self._detectors_folder / name, self._files):
                 raise NothingUsable(
                     f"{self._folder} has lost its journal: it names no detector, and "
                     f"{self._detectors_folder / name} was used"
                 )
-
-    def _give_folders(self) -> None:
-        """Create the folders of detectors that an older data folder lacks."""
-        for detector_id in self._state.detectors:
-            folder = self._detectors_folder / detector_id
-            if not self._files.names(folder):
-                create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
-        self._save()
 
     def _delete_unfinished(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
