@@ -76,7 +76,6 @@ ROOMS: Final = {
                 "persistence/columns.py",
                 "persistence/conditions.py",
                 "persistence/guarding.py",
-                "persistence/migration.py",
                 "persistence/saved.py",
             ),
             marks="not ray and not long",
@@ -281,15 +280,6 @@ ROOMS: Final = {
                 "unit/cli/trying/test_check.py",
             ),
             files=("recordings/*.py", "rule_files.py"),
-        ),
-        Room(
-            "placement",
-            "engine/runtime/placement/workers",
-            tests=(
-                "unit/runtime/placement/workers/test_node_choice.py",
-                "unit/runtime/placement/workers/test_relief.py",
-            ),
-            files=("node_choice.py", "relief.py"),
         ),
     )
 }

@@ -250,13 +250,6 @@ def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
         restore(Recovered(None, iter([record]), ()), IdempotencyCache(1, 1), LIMITS)
 
 
-def test_a_record_needs_a_newer_program_if_any_of_its_rules_is_a_shadow() -> None:
-    plain, shadow = (history.RulePut("1" * 32, "r", b"", True, False, 1, shadow=one) for one in (False, True))
-    assert history.version_of((plain, shadow)) == history.version_of((shadow, plain)) == RECORD_VERSION
-    assert history.version_of((plain, plain)) == history.version_of(()) == RECORD_VERSION - 1
-    assert history.RulePut("1" * 32, "r", b"", True, False, 1).shadow is False
-
-
 def test_more_is_reserved_for_what_may_take_more_than_its_body() -> None:
     short = history.estimated_bytes(ops.evaluate(b"{}"))
     long = [ops.evaluate(b"{}", "key"), ops.evaluate_batch(b"{}"), ops.add_rule("r", "a == 1")]
