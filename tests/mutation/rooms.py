@@ -271,7 +271,7 @@ ROOMS: Final = {
                 "server/http1/request_reader.py",
             ),
         ),
-        Room("client", "api/client", tests=("unit/client/test_*.py",)),
+        Room("client", "api/client/rule_detector_client", tests=("unit/client/test_*.py",)),
         Room(
             "recordings",
             "api/cli",
