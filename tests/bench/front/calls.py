@@ -15,8 +15,7 @@ from statistics import median, quantiles
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
-from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body, evaluate_lines
 from tests.bench.front.load import world
 from tests.bench.front.load.load import (
     ClosedLoop,

@@ -17,8 +17,8 @@ import msgpack
 import msgspec
 
 from engine import Detector
+from engine.evaluation.wire.decoding import BatchForm
 from engine.evaluation.wire.events import evaluate_batch_body
-from engine.evaluation.wire.portions import BatchForm
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.rules import worst_rules

@@ -11,7 +11,7 @@ from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError
 from api.client.sending import Event
 from engine import Detector
-from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.events import evaluate_lines
 
 ALONE = b'{"fields": {"user": "ada", "n": 12345678901234567890123}, "timestamp_ms": 1700000000000.5}'
 BODY = b'{"event": %b}' % ALONE
