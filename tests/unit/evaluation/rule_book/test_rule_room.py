@@ -83,6 +83,7 @@ def test_promoted_rules_give_back_what_they_took() -> None:
     detector, ids = filled()
     draft = detector.add_rule("draft", SMALL, shadow=True, draft_of=ids[0])
     detector.promote(ids[0])
+    assert refused(detector, CONTROLS)
     detector.remove_rule(draft)
     assert not refused(detector, CONTROLS)
     assert refused(detector, CONTROLS)
