@@ -203,10 +203,8 @@ ROOMS: Final = {
             ),
             files=(
                 "rules.py",
-                "rule_book/record_room.py",
-                "rule_book/rule_room.py",
+                "rule_book/rooms.py",
                 "rule_book/verdicts.py",
-                "rule_book/preparation.py",
             ),
         ),
         Room(

@@ -7,8 +7,7 @@ import msgpack
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.wire.events import Done, evaluate_batch_body
-from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_lines
 from tests.differential.modes import index_from
 
 NAME = "n" * 200
