@@ -13,8 +13,8 @@ import msgpack
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.events import BatchBody, Done, EvaluateBody, evaluate_batch_body
-from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_lines
 from engine.language.limits import Limits
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part, Row, at_least
