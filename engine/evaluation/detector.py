@@ -316,11 +316,13 @@ class Detector(RuleBook):
     ) -> Self:
         """Restore a detector from the bytes of `dump`. It gives the same results for all further events.
 
-        The caller must refuse all versions but STATE_VERSION.
+        Versions from `saved.OLDEST_VERSION` on are migrated. The caller must refuse all others.
         """
-        assert version == cls.STATE_VERSION, f"state of version {version}, which is unknown"
+        assert saved.OLDEST_VERSION <= version <= cls.STATE_VERSION, (
+            f"state of version {version}, which is unknown"
+        )
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
-        saved.load(detector, saved.unpack(data))
+        saved.load(detector, saved.unpack(data), version)
         return detector
 
     def fork(self, events: Sequence[Event]) -> Self:

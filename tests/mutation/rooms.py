@@ -76,6 +76,7 @@ ROOMS: Final = {
                 "persistence/columns.py",
                 "persistence/conditions.py",
                 "persistence/guarding.py",
+                "persistence/migration.py",
                 "persistence/saved.py",
             ),
             marks="not ray and not long",

@@ -74,19 +74,19 @@ def detector_from(body: bytes, version: int) -> Detector:
 
     Raises NewerFormat and OlderFormat.
     """
-    _check("detector", version, SNAPSHOT_VERSION)
+    _check("detector", version, SNAPSHOT_VERSION, SNAPSHOT_VERSION)
     stored_limits, state_version, document = saved.unpack(body)
-    _check("detector's state", state_version, saved.STATE_VERSION)
+    _check("detector's state", state_version, saved.OLDEST_VERSION, saved.STATE_VERSION)
     detector = Detector(limits=limits_from(stored_limits))
-    saved.load(detector, document)
+    saved.load(detector, document, state_version)
     saved.load_figures(detector, document)
     return detector
 
 
-def _check(what: str, version: int, known: int) -> None:
-    if version != known:
-        newer = version > known
+def _check(what: str, version: int, oldest: int, newest: int) -> None:
+    if not oldest <= version <= newest:
+        newer = version > newest
         raise (NewerFormat if newer else OlderFormat)(
-            f"the {what} was saved by a{' newer' if newer else 'n older'} program, "
-            f"with version {version}; this one knows version {known}"
+            f"the {what} was saved by a{' newer' if newer else 'n older'} program, with version {version}; "
+            f"this one knows versions {oldest} to {newest}"
         )

@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from engine.evaluation.persistence.saved import STATE_VERSION
+from engine.evaluation.persistence.saved import OLDEST_VERSION
 from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
@@ -122,14 +122,14 @@ def test_what_a_newer_program_wrote_is_refused() -> None:
 
 
 def test_what_an_older_program_wrote_is_refused() -> None:
-    body = msgpack.packb([history.limits_document(LIMITS), STATE_VERSION - 1, {}])
+    body = msgpack.packb([history.limits_document(LIMITS), OLDEST_VERSION - 1, {}])
     page = Page(PAGE_VERSION - 1, b"")
-    for snapshot, pages, known in (
+    for snapshot, pages, oldest in (
         (Snapshot(1, 1, SNAPSHOT_VERSION - 1, b""), (), SNAPSHOT_VERSION),
-        (Snapshot(1, 1, SNAPSHOT_VERSION, body), (), STATE_VERSION),
+        (Snapshot(1, 1, SNAPSHOT_VERSION, body), (), OLDEST_VERSION),
         (None, (page,), PAGE_VERSION),
     ):
-        with pytest.raises(OlderFormat, match=f"version {known - 1}; .* version {known}"):
+        with pytest.raises(OlderFormat, match=rf"version {oldest - 1}; .* versions? {oldest}\b"):
             restore(Recovered(snapshot, iter(()), pages=pages), IdempotencyCache(1, 1), LIMITS)
 
 
