@@ -91,10 +91,6 @@ def test_the_two_commands_name_files_and_extras_that_are_there() -> None:
     assert (ROOT / "constraints.txt").is_file()
 
 
-def test_the_first_page_fits_on_two_screens() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 115
-
-
 @pytest.mark.parametrize("marks", [("ray",), ("storm",), ("ray", "storm")], ids=" and ".join)
 def test_the_page_of_the_tests_has_a_command_for_all_marked_tests(marks: tuple[str, ...]) -> None:
     def selects(expression: str) -> bool:
