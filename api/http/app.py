@@ -2,7 +2,6 @@
 
 from api.console.pages import console_pages
 from api.http.authentication import Authenticator
-from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
 from api.http.fast_path import FastPath
@@ -40,7 +39,6 @@ class Application:
         self._metrics = RequestMetrics()
         self._throttle_log = ThrottleLog("requests were refused with 1401", THROTTLED)
         self._expired_log = ThrottleLog("requests got 1501 at their deadline", EXPIRED)
-        self._discard = BodyDiscard(settings.max_discard_bytes)
         self.readiness = Readiness(fleet.status)
         self.metrics_page = MetricsPage(self._look)
         self._handlers = Handlers(settings, fleet, self.readiness)
@@ -54,12 +52,11 @@ class Application:
         if self._tracing is not None:
             self.quart.after_serving(self._tracing.close)
         authenticator = Authenticator(fleet, settings.bootstrap_token)
-        self._streams = NdjsonStreams(settings, fleet, self._discard, authenticator, memory, deadline_s)
+        self._streams = NdjsonStreams(settings, fleet, authenticator, memory, deadline_s)
         self._timelines = TimelineStreams(fleet, authenticator)
         self.pipeline = Pipeline(
             FastPath(settings, authenticator, fleet, memory),
             SlowPath(settings, router, authenticator, fleet, memory, self._streams, self._timelines),
-            self._discard,
             self._metrics,
             timeout.RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
@@ -100,10 +97,9 @@ class Application:
         return await self._fleet.status(), cluster
 
     def end_streams(self) -> None:
-        """End streams and body discards, which callers could keep open for as long as they like."""
+        """End streams, which callers could keep open for as long as they like."""
         self._streams.end()
         self._timelines.end()
-        self._discard.end()
 
     def refuse_all(self) -> None:
         """Refuse all requests that wait for a detector, and all that come."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from api.http.body.discard import BodyDiscard
 from api.http.body.reading import send_response
 from api.http.fast_path import FastPath
 from api.http.request.log import RequestLog, error_code
@@ -26,7 +25,6 @@ class Pipeline:
 
     fast_path: FastPath
     slow_path: SlowPath
-    discard: BodyDiscard
     metrics: RequestMetrics
     timeouts: RequestTimeouts
     log: RequestLog
@@ -56,9 +54,6 @@ class Pipeline:
         self._finish(scope, request_timeout, outcome.status, outcome.body)
         if outcome.status >= HTTPStatus.BAD_REQUEST:
             self._count_refusal(request_timeout, outcome.body)
-        if not request_timeout.body_is_read:
-            await self.discard.refuse(outcome, receive, send, request_timeout.left_s)
-            return
         respond = state.get(RESPOND)
         if respond is None:
             await send_response(outcome, send)

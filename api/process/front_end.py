@@ -10,7 +10,7 @@ from api.http.app import Application
 from api.process.allocator import trim
 from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
-from api.server.hypercorn_config import head_bytes_max, serve, server_config
+from api.server.hypercorn_config import request_bounds, serve, server_config
 from api.settings import Settings
 from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -63,7 +63,7 @@ async def serve_on(
     settle()
     background = [asyncio.create_task(_trim_on(app.budget)), asyncio.create_task(_report_regularly(app))]
     try:
-        await serve(app, config, until_ended, limit, head_bytes_max=head_bytes_max(settings))
+        await serve(app, config, until_ended, limit, bounds=request_bounds(settings))
     finally:
         for task in background:
             task.cancel()

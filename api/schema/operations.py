@@ -8,7 +8,7 @@ from api.schema.messages import catalogue, cluster, evaluations, explanations, r
 from api.schema.messages.comparisons import Comparison, ComparisonQuery
 from api.schema.messages.state import State, StateQuery
 from api.schema.operation import Operation
-from engine.evaluation.wire.events import BatchBody, EvaluateBody
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.runtime.contract.measurements.figures import NodeFigures
 

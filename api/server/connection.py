@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from hypercorn.config import Config
 
 from api.server.asgi import App
-from api.server.connection_limit import STATE, ConnectionLimit, Slot
+from api.server.connection_limit import STATE, ConnectionLimit, RequestBounds, Slot
 from api.server.connection_timeouts import IdleTimeout
 from api.server.http1.exchange import Exchange, connection_scope, refusal
 from api.server.http1.request_head import RequestError
@@ -29,6 +29,12 @@ QUIET_S = 1.0
 A caller who uses it more often learns of the end from a response; others notice the close before they use
 it again.
 """
+
+DISCARD_S = 10.0
+"""How long the rest of a refused body may take to arrive, within the deadline of its request."""
+
+DISCARD_S_MIN = 1.0
+"""The same where the deadline is over."""
 
 LET_GO_S = 60.0
 """How long a request may run on after the end of its connection before it is cancelled. None should."""
@@ -54,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         limit: ConnectionLimit,
         app: App,
-        head_bytes_max: int,
+        bounds: RequestBounds,
         _wrapped_app: object,
         loop: asyncio.AbstractEventLoop,
         config: Config,
@@ -75,7 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._streams = reader, writer
         self._transport = cast("asyncio.Transport", writer.transport)
         self._sender = Sender(loop, self._transport, limit.memory)
-        self._reader = RequestReader(head_bytes_max)
+        self._bounds = bounds
+        self._reader = RequestReader(bounds.head_bytes_max)
         self._idle = IdleTimeout(loop, self._end_idle)
         self._slot: Slot
         self._scope: dict[str, Any]
@@ -144,13 +151,27 @@ class Connection(asyncio.BufferedProtocol):
             exchange = self._exchange
             if exchange is not None:
                 await turns.begin(is_first=self._requests == 1)
+                begun_s = self._loop.time()
                 await exchange.run(self._app, exchange.scope(self._scope, state))
+                if exchange.is_complete and not exchange.body_is_whole:
+                    await self._discard_body(exchange, begun_s + self._bounds.deadline_s - self._loop.time())
                 self._exchange = None
                 self._go_on_after(exchange)
             elif (self._is_at_eof and not self._waits_turn) or self._is_lost:
                 return
             else:
                 await self._change()
+
+    async def _discard_body(self, exchange: Exchange, left_s: float) -> None:
+        """Drop the rest of a body whose request is answered, until it, its time or the connection ends.
+
+        If the connection were closed at once, the caller might be unable to read the response.
+        """
+        self._wait(min(DISCARD_S, max(DISCARD_S_MIN, left_s)))
+        self._regulate()
+        while not (exchange.body_is_whole or self._sender.is_over or self._is_at_eof or self._is_lost):
+            await self._change()
+        self._idle.stop()
 
     def _go_on_after(self, exchange: Exchange) -> None:
         if self._letting_go is not None:
@@ -211,6 +232,8 @@ class Connection(asyncio.BufferedProtocol):
                 elif not exchange.body_is_whole:
                     body, is_whole = reader.read_body()
                     exchange.feed(body, is_whole=is_whole)
+                    if exchange.is_complete:
+                        self._note_dropped(exchange)
                 elif exchange.closes:
                     reader.drop()
                 else:
@@ -218,6 +241,12 @@ class Connection(asyncio.BufferedProtocol):
         except RequestError as error:
             self._refuse(error.status)
         self._regulate()
+
+    def _note_dropped(self, exchange: Exchange) -> None:
+        if exchange.dropped_bytes > self._bounds.discard_bytes_max:
+            self._end()
+        if exchange.body_is_whole:
+            self._tell()
 
     def _begin(self) -> bool:
         """Begin the next request if its head has arrived."""
@@ -346,6 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             self._slot.set_idle()
             self._sender.end()
             self._regulate()
+            self._tell()
 
     def _abandon(self) -> None:
         assert self._task is not None, "its task runs"

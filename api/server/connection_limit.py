@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from api.server.read_ahead import ReadAhead, UnfinishedHeads
 from api.server.turns import ReadingTurns, RequestTurns
@@ -26,6 +26,15 @@ MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
+
+
+class RequestBounds(NamedTuple):
+    """The bounds of each request."""
+
+    head_bytes_max: int
+    discard_bytes_max: int
+    """How much of a refused body is read, so that the caller can read the response."""
+    deadline_s: float
 
 
 class ConnectionLimit:

@@ -11,7 +11,7 @@ from hypercorn.config import Config
 
 from api.server.asgi import App
 from api.server.connection import Connection
-from api.server.connection_limit import ConnectionLimit
+from api.server.connection_limit import ConnectionLimit, RequestBounds
 from api.server.http1.request_head import TARGET_BYTES_MAX
 from api.settings import Settings
 
@@ -29,14 +29,14 @@ async def serve(
     until: Callable[[], Awaitable[None]],
     limit: ConnectionLimit | None = None,
     *,
-    head_bytes_max: int,
+    bounds: RequestBounds,
 ) -> None:
-    """Serve the application until `until` returns, within limits on connections and on heads of requests."""
+    """Serve the application until `until` returns, within limits on connections and on requests."""
     limit = ConnectionLimit(_CONNECTIONS) if limit is None else limit
     # All connections in the backlog are accepted at once, before any of them can be evicted.
     config.backlog = min(config.backlog, max(1, limit.connections_max // 4))
     # Hypercorn has no other way to replace what serves a connection.
-    hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app, head_bytes_max)  # type: ignore[assignment, attr-defined]
+    hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app, bounds)  # type: ignore[assignment, attr-defined]
 
     async def until_ended() -> None:
         await until()
@@ -45,9 +45,10 @@ async def serve(
     await hypercorn.asyncio.serve(app, config, shutdown_trigger=until_ended)
 
 
-def head_bytes_max(settings: Settings) -> int:
-    """Return the maximum size of a head. The application judges the size of its headers alone."""
-    return TARGET_BYTES_MAX + settings.max_header_bytes
+def request_bounds(settings: Settings) -> RequestBounds:
+    """Return the bounds of requests. The application judges the size of the headers alone."""
+    head_bytes_max = TARGET_BYTES_MAX + settings.max_header_bytes
+    return RequestBounds(head_bytes_max, settings.max_discard_bytes, settings.deadline_s)
 
 
 def server_config(settings: Settings) -> Config:

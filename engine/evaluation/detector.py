@@ -272,11 +272,11 @@ class Detector(RuleBook):
         if self._messages is None:
             return
         if evicted.by_number:
-            said = f"{evicted.by_number} keys were forgotten: the detector keeps {self.limits.keys_max}"
+            said = f"evicted {evicted.by_number} keys: limit of {self.limits.keys_max} live keys"
             self._messages.append(Entry(2002, said))
         if evicted.by_bytes:
-            most = f"the detector's keys may take {self.limits.state_bytes_max} bytes"
-            self._messages.append(Entry(2002, f"{evicted.by_bytes} keys were forgotten: {most}"))
+            most = f"limit of {self.limits.state_bytes_max} bytes of keyed state"
+            self._messages.append(Entry(2002, f"evicted {evicted.by_bytes} keys: {most}"))
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
         """Return the time at which an event is evaluated, never before the clock. The clock starts at NEVER.
@@ -316,13 +316,11 @@ class Detector(RuleBook):
     ) -> Self:
         """Restore a detector from the bytes of `dump`. It gives the same results for all further events.
 
-        Versions from `saved.OLDEST_VERSION` on are migrated. The caller must refuse all others.
+        The caller must refuse all versions but STATE_VERSION.
         """
-        assert saved.OLDEST_VERSION <= version <= cls.STATE_VERSION, (
-            f"state of version {version}, which is unknown"
-        )
+        assert version == cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
-        saved.load(detector, saved.unpack(data), version)
+        saved.load(detector, saved.unpack(data))
         return detector
 
     def fork(self, events: Sequence[Event]) -> Self:

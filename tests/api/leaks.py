@@ -48,7 +48,6 @@ class Held(NamedTuple):
     slots: int
     watched: int
     streams: int
-    discards: int
     waiting: int
     waiting_bytes: int
 
@@ -82,7 +81,6 @@ class World:
             slots=len(self.limit) + len(self.limit._unauthenticated) + len(self.limit._idle),
             watched=len(timeouts._young) + len(timeouts._older),
             streams=len(self.app._streams._open),
-            discards=len(self.app._discard._open),
             waiting=len(waiting),
             waiting_bytes=waiting.bytes,
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from api.server.connection_limit import ConnectionLimit
-from api.server.hypercorn_config import head_bytes_max, serve, server_config
+from api.server.hypercorn_config import request_bounds, serve, server_config
 from api.settings import Settings
 from tests.api.scripted import DETECTOR
 
@@ -124,9 +124,7 @@ async def served(
         await stop.wait()
         app.end_streams()
 
-    serving = asyncio.ensure_future(
-        serve(app, config, until_stopped, limit, head_bytes_max=head_bytes_max(settings))
-    )
+    serving = asyncio.ensure_future(serve(app, config, until_stopped, limit, bounds=request_bounds(settings)))
     try:
         # All that the server needs for itself is running once it has answered.
         assert (await wire.once(request("GET", "/healthz"))).status == 200

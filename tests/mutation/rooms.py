@@ -76,7 +76,6 @@ ROOMS: Final = {
                 "persistence/columns.py",
                 "persistence/conditions.py",
                 "persistence/guarding.py",
-                "persistence/migration.py",
                 "persistence/saved.py",
             ),
             marks="not ray and not long",
@@ -204,10 +203,8 @@ ROOMS: Final = {
             ),
             files=(
                 "rules.py",
-                "rule_book/record_room.py",
-                "rule_book/rule_room.py",
+                "rule_book/rooms.py",
                 "rule_book/verdicts.py",
-                "rule_book/preparation.py",
             ),
         ),
         Room(
@@ -272,7 +269,7 @@ ROOMS: Final = {
                 "server/http1/request_reader.py",
             ),
         ),
-        Room("client", "api/client", tests=("unit/client/test_*.py",)),
+        Room("client", "api/client/rule_detector_client", tests=("unit/client/test_*.py",)),
         Room(
             "recordings",
             "api/cli",
@@ -281,15 +278,6 @@ ROOMS: Final = {
                 "unit/cli/trying/test_check.py",
             ),
             files=("recordings/*.py", "rule_files.py"),
-        ),
-        Room(
-            "placement",
-            "engine/runtime/placement/workers",
-            tests=(
-                "unit/runtime/placement/workers/test_node_choice.py",
-                "unit/runtime/placement/workers/test_relief.py",
-            ),
-            files=("node_choice.py", "relief.py"),
         ),
     )
 }

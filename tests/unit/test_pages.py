@@ -8,7 +8,6 @@ import click
 import pytest
 
 from api.cli import main
-from api.setting import variable_of
 from api.settings import settings
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +64,6 @@ def test_options_and_variables_that_are_mentioned_exist(page: Path) -> None:
     mentioned = set(re.findall(r"`(--[a-z-]+)(?: [A-Z]+)?`", text))
     assert mentioned - options(main) == set()
     known = {setting.variable for setting in settings()}
-    known |= {variable_of(setting.former_name) for setting in settings()}
     known |= {
         f"RULE_DETECTOR_{name}" for name in ("URL", "TOKEN", "TOKEN_FILE", "SEED", "PROFILE", "TEST_DATA")
     }

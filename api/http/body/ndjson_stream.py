@@ -8,7 +8,6 @@ from itertools import takewhile
 from typing import Final
 
 from api.http.authentication import Authenticator
-from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.observability.request_metrics import CALLER_GONE
@@ -41,7 +40,6 @@ class NdjsonStreams:
 
     settings: Settings
     fleet: Fleet
-    discard: BodyDiscard
     authenticator: Authenticator
     memory: BodyMemory
     deadline_s: float
@@ -117,7 +115,7 @@ class NdjsonStream:
         """
         with suppress(CallerGone), self.streams.reading(receive, self.authorization) as reader:
             await self._converse(reader, send)
-            await self._end(reader, receive, send)
+            await send({"type": "http.response.body", "body": b""})
             return 200, self._error
         return CALLER_GONE, b""
 
@@ -134,12 +132,6 @@ class NdjsonStream:
             gone = True
         if gone:
             raise CallerGone
-
-    async def _end(self, reader: NdjsonReader, receive: Receive, send: Send) -> None:
-        if reader.ended:
-            await send({"type": "http.response.body", "body": b""})
-        else:
-            await self.streams.discard.finish(receive, send, 0 if reader.is_lost else reader.patience_left_s)
 
     async def _answer(self, reader: NdjsonReader, send: Send) -> None:
         done = 0

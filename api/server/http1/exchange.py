@@ -47,7 +47,8 @@ class Exchange:
     is_started: bool = False
     """Whether the response has been started."""
     is_complete: bool = False
-    """Whether the response is complete."""
+    """Whether the response is complete. From then on, what arrives of the body is dropped."""
+    dropped_bytes: int = 0
     _body: bytes | bytearray = b""
     """The part of the body that has arrived and that the application has not received."""
     _end_received: bool = False
@@ -68,7 +69,9 @@ class Exchange:
 
     def feed(self, body: bytes, *, is_whole: bool) -> None:
         """Take a piece of the body."""
-        if self._body:
+        if self.is_complete:
+            self.dropped_bytes += len(body)
+        elif self._body:
             self._body = bytearray(self._body) if isinstance(self._body, bytes) else self._body
             self._body += body
         else:
@@ -199,6 +202,7 @@ class Exchange:
 
     def _complete(self) -> None:
         self.is_complete = True
+        self._body = b""
         self._tell()
 
 

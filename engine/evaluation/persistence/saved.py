@@ -36,7 +36,6 @@ from engine.evaluation.persistence.capturing import Saved, capture
 from engine.evaluation.persistence.columns import entries_in, keys_unpacked, numbers_unpacked
 from engine.evaluation.persistence.conditions import stored_condition, stored_path
 from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
-from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
@@ -44,11 +43,6 @@ from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import NEVER, stamp_of
 
 STATE_VERSION: Final = 11
-_MIGRATED_FROM: Final = 7
-"""The first version that was released."""
-
-OLDEST_VERSION: Final = 7
-"""Documents of older versions cannot be read."""
 
 unpack: Final = columns.unpack
 
@@ -58,13 +52,10 @@ def dump(detector: Saved) -> bytes:
     return b"".join(packed(capture(detector)))
 
 
-def load(detector: Saved, document: Any, version: int) -> None:
-    """Restore an empty detector from a document of a version from OLDEST_VERSION on."""
+def load(detector: Saved, document: Any) -> None:
+    """Restore an empty detector from a document of STATE_VERSION."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
-    assert version >= _MIGRATED_FROM, f"state of version {version}, which was never released"
-    if version < STATE_VERSION:
-        document = migrated(document)
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
     detector.priority_highest = document["priority_highest"]

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.events import BatchBody, Done, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.decoding import BatchBody
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
 from tests.bench.front.load import world
 from tests.bench.front.load.load import ClosedLoop, Place, Tally, Unexpected, callers, succeeded
 from tests.bench.front.load.peers import Peer, peer

@@ -19,8 +19,8 @@ import msgspec
 import re2
 
 from engine import Detector, Limits
+from engine.evaluation.wire.decoding import BatchForm
 from engine.evaluation.wire.events import evaluate_batch_body
-from engine.evaluation.wire.portions import BatchForm
 from engine.patterns.compiled_pattern import compile_pattern
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part, Row, at_most

@@ -13,7 +13,8 @@ import msgpack
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.events import BatchBody, Done, evaluate_batch_body
+from engine.evaluation.wire.decoding import BatchBody
+from engine.evaluation.wire.events import Done, evaluate_batch_body
 from engine.language.limits import Limits
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part, Row, at_least

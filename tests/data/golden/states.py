@@ -4,8 +4,7 @@ python -m tests.data.golden.states
 
 A detector does half of a script. Its state is stored with the other half, and with the answers that are
 right by the reference, or else the detector's own. tests/unit/evaluation/persistence/test_golden_states.py
-loads each state and goes on. `states_10` was made by the last program that wrote states of version 10. It
-wrote the lowest version that would do, so the file has 7 to 10.
+loads each state and goes on.
 
 Everything is there twice: with rules that are indexed, and with rules that are not.
 """

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.client import AsyncClient, Client, ServiceError, calls
-from api.client.calls import Call
-from api.client.results import Envelope
+from rule_detector_client import AsyncClient, Client, ServiceError, calls
+from rule_detector_client.calls import Call
+from rule_detector_client.results import Envelope
 
 Handler = Callable[[httpx.Request], httpx.Response]
 

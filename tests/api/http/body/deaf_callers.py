@@ -8,9 +8,9 @@ from hypercorn.config import Config
 
 from api.server.asgi import App
 from api.server.connection import Connection
-from api.server.connection_limit import ConnectionLimit
+from api.server.connection_limit import ConnectionLimit, RequestBounds
 
-_HEAD_BYTES_MAX = 64 * 1024
+_BOUNDS = RequestBounds(64 * 1024, 32 * 1024 * 1024, 30.0)
 _PIECE = 64 * 1024
 
 
@@ -33,9 +33,7 @@ class Callers:
         stream = asyncio.StreamReader()
         stream.feed_data(sent[:_PIECE])
         writer: Any = SimpleNamespace(transport=caller, wait_closed=lambda: asyncio.sleep(0))
-        connection = Connection(
-            self.limit, self.app, _HEAD_BYTES_MAX, None, loop, Config(), None, {}, stream, writer
-        )
+        connection = Connection(self.limit, self.app, _BOUNDS, None, loop, Config(), None, {}, stream, writer)
         self._all.append(caller)
         self._tasks.append(asyncio.create_task(connection.run()))
         return caller

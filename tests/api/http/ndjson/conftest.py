@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from api.http.app import Application
-from api.http.body import discard
-from api.server import sender
+from api.server import connection, sender
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
@@ -19,8 +18,8 @@ from tests.local_runtime.service import LocalService
 @pytest.fixture(autouse=True)
 def _linger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have callers who stay not wait for long until they are left."""
-    for module in (sender, discard):
-        monkeypatch.setattr(module, "LINGER_S", 0.1)
+    monkeypatch.setattr(sender, "LINGER_S", 0.1)
+    monkeypatch.setattr(connection, "DISCARD_S_MIN", 0.1)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.http.body import discard, ndjson_stream
+from api.http.body import ndjson_stream
 from api.server import connection as connections
 from api.server import hypercorn_config as server
 from api.settings import Settings
@@ -131,8 +131,9 @@ async def test_what_was_answered_outlives_the_death_of_its_process(
 
 @pytest.mark.parametrize("amid", ["silence", "a line", "work", "work, with more to come"])
 async def test_when_the_service_ends_a_stream_is_told_so_after_what_is_under_way(
-    scripted: ScriptedFleet, amid: str
+    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, amid: str
 ) -> None:
+    monkeypatch.setattr(connections, "DISCARD_S", 0.1)
     started, go_on = asyncio.Event(), asyncio.Event()
 
     async def waits(detector_id: str, operation: Operation) -> Answer:
@@ -204,7 +205,7 @@ async def test_the_server_ends_at_once_though_callers_wait(
     # Nothing ends by itself before the test's own time-out.
     monkeypatch.setattr(connections, "HEAD_S", 1_000)
     monkeypatch.setattr(connections, "QUIET_S", 0.1)
-    monkeypatch.setattr(discard, "DISCARD_S", 1_000)
+    monkeypatch.setattr(connections, "DISCARD_S", 1_000)
     settings = Settings(deadline_s=1_000, keep_alive_s=1_000)
     app = Application(settings, scripted)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -220,7 +221,7 @@ async def test_the_server_ends_at_once_though_callers_wait(
         app.end_streams()
 
     serving = asyncio.create_task(
-        server.serve(app, config, until_stopped, head_bytes_max=server.head_bytes_max(settings))
+        server.serve(app, config, until_stopped, bounds=server.request_bounds(settings))
     )
     connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
     one = Streaming(connection)

@@ -7,7 +7,6 @@ import pytest
 
 from api.http.app import Application
 from api.http.authentication import Authenticator
-from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
 from api.server import connection_timeouts
@@ -84,7 +83,6 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
     streams = NdjsonStreams(
         Settings(deadline_s=0.2),
         scripted,  # type: ignore[arg-type]
-        BodyDiscard(1),
         authenticator=Authenticator(scripted, None),
         memory=BodyMemory(100_000_000, MemoryBudget(1 << 30)),
         deadline_s=1,

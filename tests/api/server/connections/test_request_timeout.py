@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from api.http.body import discard
 from api.server import connection, connection_timeouts, sender
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import LOOPS, World, run, world
@@ -107,8 +106,8 @@ async def hasty(
     monkeypatch.setattr(connection, "HEAD_S", named["head"])
     monkeypatch.setattr(connection_timeouts, "STALLED_S", named["stalled"])
     monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
-    monkeypatch.setattr(discard, "DISCARD_S", named["discard"])
-    monkeypatch.setattr(discard, "LINGER_S", 0.1)
+    monkeypatch.setattr(connection, "DISCARD_S", named["discard"])
+    monkeypatch.setattr(connection, "DISCARD_S_MIN", 0.1)
     # A detector that is slow to come up on a busy machine is none of this.
     chosen = {"deadline_s": named["deadline"], "keep_alive_s": named["idle"]}
     async with world(folder, patient=True, **chosen) as given:

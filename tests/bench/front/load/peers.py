@@ -97,7 +97,7 @@ def serve_bare() -> None:
     """Serve the bare application as the service is served: the same server, configuration and loop."""
     import uvloop  # noqa: PLC0415
 
-    from api.server.hypercorn_config import head_bytes_max, serve, server_config  # noqa: PLC0415
+    from api.server.hypercorn_config import request_bounds, serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
     from engine.runtime.process.collector import settle  # noqa: PLC0415
 
@@ -116,7 +116,7 @@ def serve_bare() -> None:
         config.graceful_timeout = 0.5
         config.errorlog = None
         settle()
-        await serve(_bare_app(), config, until_the_end, head_bytes_max=head_bytes_max(settings))
+        await serve(_bare_app(), config, until_the_end, bounds=request_bounds(settings))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(served())

@@ -1,4 +1,4 @@
-"""Detectors that earlier versions saved go on: `tests/data/golden/states.py` made their snapshots."""
+"""Detectors that were saved once go on: `tests/data/golden/states.py` made their snapshots."""
 
 import json
 import lzma
@@ -21,14 +21,13 @@ CASES: list[list[Any]] = [
     for path in sorted(HERE.glob("states_*.msgpack.xz"))
     for case in saved.unpack(lzma.decompress(path.read_bytes()))
 ]
-VERSIONS = {7, 8, 9, 10}
 GOES_ON = ("fused", "indexed", "in turns, without places")
 """Each of these modes loads a third of the documents."""
 
 
-def loaded(version: int, data: bytes) -> Detector:
+def loaded(data: bytes) -> Detector:
     detector, document = Detector(), saved.unpack(data)
-    saved.load(detector, document, version)
+    saved.load(detector, document)
     saved.load_figures(detector, document)
     return detector
 
@@ -78,12 +77,12 @@ def went_on(detector: Detector, steps: list[list[Any]], *, saved_every: int = 0)
 
 
 @pytest.mark.parametrize("mode", GOES_ON)
-def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(mode: str) -> None:
+def test_a_detector_has_lost_nothing_and_goes_on(mode: str) -> None:
     with in_mode(mode):
         for number in range(GOES_ON.index(mode), len(CASES), len(GOES_ON)):
-            name, version, document, text = CASES[number]
+            name, _, document, text = CASES[number]
             rules, counts, steps, answers = json.loads(text)
-            detector = loaded(version, document)
+            detector = loaded(document)
             assert rules_in(detector) == rules, name
             assert [one.dump() for one in detector.shadows.comparisons.values()] == counts, name
             # Some are saved again meanwhile.
@@ -91,6 +90,6 @@ def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(mode: str
             assert went_on(detector, steps, saved_every=saved_every) == answers, name
 
 
-def test_there_is_a_document_of_every_version_that_is_read_and_of_both_ways_of_dispatch() -> None:
-    assert {version for _, version, *_ in CASES} == VERSIONS
+def test_there_are_documents_of_the_version_that_is_read_and_of_both_ways_of_dispatch() -> None:
+    assert {version for _, version, *_ in CASES} == {Detector.STATE_VERSION}
     assert {saved.unpack(document)["indexed"] for _, _, document, _ in CASES} == {False, True}

@@ -1,6 +1,6 @@
 """The error that a call raises."""
 
-from api.client.results import Entry
+from .results import Entry
 
 
 class ServiceError(Exception):

@@ -16,10 +16,10 @@ import h11
 import httpx
 import msgspec
 
-from api.client.attempts import OUTCOME_UNKNOWN
-from api.client.errors import ServiceError
-from api.client.results import Entry, Envelope, EventResult
-from api.client.sending import Event
+from .attempts import OUTCOME_UNKNOWN
+from .errors import ServiceError
+from .results import Entry, Envelope, EventResult
+from .sending import Event
 
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 10.0

@@ -1,6 +1,6 @@
 """A client of the service, for Python programs.
 
-from api.client import Client, calls
+from rule_detector_client import Client, calls
 
 with Client("http://127.0.0.1:8080", token) as client:
     detector = client.send(calls.create_detector("shop"))
@@ -11,10 +11,10 @@ with Client("http://127.0.0.1:8080", token) as client:
 `AsyncClient` has the same methods, to be awaited.
 """
 
-from api.client import calls
-from api.client.clients import AsyncClient, Client
-from api.client.errors import ServiceError
-from api.client.results import (
+from . import calls
+from .clients import AsyncClient, Client
+from .errors import ServiceError
+from .results import (
     Action,
     Comparison,
     Detector,
@@ -31,7 +31,7 @@ from api.client.results import (
     ShownRule,
     Token,
 )
-from api.client.sending import Event
+from .sending import Event
 
 __all__ = [
     "Action",

@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from api.client.json_values import event_json, object_json
-from api.client.results import (
+from .json_values import event_json, object_json
+from .results import (
     BatchResults,
     Comparison,
     Detector,

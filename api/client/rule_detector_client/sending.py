@@ -7,11 +7,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from api.client.attempts import RetryingSender
-from api.client.calls import evaluate_batch
-from api.client.errors import ServiceError
-from api.client.json_values import event_json
-from api.client.results import EventResult
+from .attempts import RetryingSender
+from .calls import evaluate_batch
+from .errors import ServiceError
+from .json_values import event_json
+from .results import EventResult
 
 T = TypeVar("T")
 

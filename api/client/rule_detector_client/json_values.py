@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from api.client.errors import ServiceError
-from api.client.results import Entry
+from .errors import ServiceError
+from .results import Entry
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_MAX: Final = 64

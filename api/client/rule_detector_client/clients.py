@@ -17,12 +17,12 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from api.client.attempts import RetryingSender
-from api.client.calls import PAGE, Call, list_detectors, rules_page
-from api.client.errors import ServiceError
-from api.client.results import Detector, EventResult, Rule
-from api.client.sending import Batches, Event, send_events
-from api.client.stream import stream, stream_async
+from .attempts import RetryingSender
+from .calls import PAGE, Call, list_detectors, rules_page
+from .errors import ServiceError
+from .results import Detector, EventResult, Rule
+from .sending import Batches, Event, send_events
+from .stream import stream, stream_async
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 import httpx
 import msgspec
 
-from api.client.calls import Call
-from api.client.errors import ServiceError
-from api.client.results import Envelope
+from .calls import Call
+from .errors import ServiceError
+from .results import Envelope
 
 T = TypeVar("T")
 
