@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.ray
-
 ROOT = Path(__file__).parents[3]
 
 VERSIONS = """
@@ -57,6 +55,7 @@ def another(folder: Path, spoken: str) -> Path:
     return folder
 
 
+@pytest.mark.ray
 def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) -> None:
     packages = [
         another(tmp_path / "before", ""),

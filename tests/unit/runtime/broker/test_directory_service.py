@@ -151,7 +151,7 @@ async def test_a_service_that_leaves_while_the_directory_opens_leaves_nothing_ha
             await asyncio.sleep(0)
         over = asked.done()
         leaving.link.abort()
-        await asyncio.wait({asked})
+        await asyncio.gather(asked, return_exceptions=True)
         async with service_of(directories) as one:
             await one.create_detector(ONE, "one")
             assert list(directories.service._services) != []
