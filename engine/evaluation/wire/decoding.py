@@ -19,7 +19,6 @@ from engine.evaluation.wire.bodies import (
     check_count,
     check_weight,
     decode,
-    has_digits,
     unreadable,
     without_collector,
 )
@@ -29,7 +28,6 @@ from engine.evaluation.wire.msgpack_bodies import (
     decode_msgpack,
     unpackable,
 )
-from engine.evaluation.wire.numbers import SCANNED_BYTES, are_costly
 from engine.evaluation.wire.violations import MORE_DEFECTS, VIOLATIONS_MAX, shape_refusal
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -69,27 +67,18 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
 
+BatchForm = Literal["json", "msgpack"]
+"""The format of the body of a batch."""
+
 _Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
-
-
 _Scalar = str | int | _Finite | bool | None
 
 
 class _FlatEvent(EventBody):
-    """An event whose fields are finite scalars and whose time is in range: decoding alone tells."""
+    """An event whose fields are finite scalars."""
 
     fields: dict[str, _Scalar]
-    timestamp_ms: (
-        Annotated[int, msgspec.Meta(ge=-int(TIMESTAMP_MS_MAX), le=int(TIMESTAMP_MS_MAX))]
-        | Annotated[float, msgspec.Meta(ge=-TIMESTAMP_MS_MAX, le=TIMESTAMP_MS_MAX)]
-    )
-
-
-class _FlatEvaluate(EvaluateBody):
-    """The body of an evaluation with a flat event and nothing else. Most bodies are such."""
-
-    event: _FlatEvent
-    context: msgspec.UnsetType = msgspec.UNSET
+    timestamp_ms: int | _Finite
 
 
 class _FlatContext(ContextBody):
@@ -99,39 +88,26 @@ class _FlatContext(ContextBody):
 
 
 class _FlatBatch(BatchBody):
-    """A batch of flat events."""
+    """A batch of flat events, as most are. What decodes so needs no checks."""
 
     events: list[_FlatEvent]  # type: ignore[assignment]  # nobody adds other events
     context: _FlatContext | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Flat(NamedTuple):
-    """Decodes texts with flat events only. Most are such, and need few checks."""
-
-    decoder: Any
-    depth: int
-    """How deep a text nests."""
-    is_json: bool = True
-
-    def decode(self, text: bytes, limits: Limits) -> Any:
-        """Return the value of a text, or None if it holds more than flat events, or may be past a limit."""
-        size = len(text)
-        if limits.body_depth_max < self.depth or size > limits.event_values_max:
-            return None
-        # Less has no room for anything that takes long.
-        if size >= SCANNED_BYTES or size > limits.digits_max:
-            if size > WHOLE_BYTES_MAX:
-                return None
-            if self.is_json and (has_digits(text, limits.digits_max) or are_costly(text)):
-                return None
-        try:
-            return self.decoder.decode(text)
-        except (ValueError, RecursionError):
-            return None
+_FLAT_BATCH: Final = msgspec.msgpack.Decoder(_FlatBatch)
+_FLAT_BATCH_DEPTH: Final = 5
 
 
-BatchForm = Literal["json", "msgpack"]
-"""The format of the body of a batch."""
+def _json_batch(body: bytes, limits: Limits) -> BatchBody:
+    # Each event has two objects at least, which nest in those of no other event.
+    return decode(body, BatchBody, limits, apart=lambda batch: 2 * max(0, len(batch.events) - 1))
+
+
+def _msgpack_batch(body: bytes, limits: Limits) -> BatchBody:
+    if limits.body_depth_max >= _FLAT_BATCH_DEPTH:
+        with suppress(ValueError, RecursionError):
+            return _FLAT_BATCH.decode(body)
+    return decode_msgpack(body, BatchBody, limits)
 
 
 class _Form(NamedTuple):
@@ -140,40 +116,37 @@ class _Form(NamedTuple):
     members: Any
     events: Any
     """Decoders of the outline of a batch."""
-    flat: _Flat
-    decode: Callable[..., Any]
     check: Callable[[bytes, Limits], None]
     check_weight: Callable[[bytes, int, str], None]
+    batch: Callable[[bytes, Limits], BatchBody]
+    part: Callable[..., Any]
     unreadable: Callable[[bytes, Exception], Refusal]
     joined: Callable[[list[msgspec.Raw]], bytes]
     """Gives the body of a batch of some events."""
 
 
-def _form(of: Any, *functions: Any) -> _Form:
-    outline = of.Decoder(dict[str, msgspec.Raw]), of.Decoder(list[msgspec.Raw])
-    return _Form(*outline, _Flat(of.Decoder(_FlatBatch), 5, of is msgspec.json), *functions)
-
-
 _FORMS: Final = {
-    "json": _form(
-        msgspec.json,
-        decode,
+    "json": _Form(
+        msgspec.json.Decoder(dict[str, msgspec.Raw]),
+        msgspec.json.Decoder(list[msgspec.Raw]),
         lambda body, limits: check_count(body, limits.body_values_max),
         check_weight,
+        _json_batch,
+        decode,
         unreadable,
         lambda events: b'{"events":[' + b",".join(events) + b"]}",
     ),
-    "msgpack": _form(
-        msgspec.msgpack,
-        decode_msgpack,
+    "msgpack": _Form(
+        msgspec.msgpack.Decoder(dict[str, msgspec.Raw]),
+        msgspec.msgpack.Decoder(list[msgspec.Raw]),
         check_msgpack,
         check_packed_weight,
+        _msgpack_batch,
+        decode_msgpack,
         lambda _, error: unpackable(error),
         lambda events: b"\x81\xa6events\xdd" + len(events).to_bytes(4) + b"".join(events),
     ),
 }
-_FLAT_EVALUATE: Final = _Flat(msgspec.json.Decoder(_FlatEvaluate), 3)
-_FLAT_EVENT: Final = _Flat(msgspec.json.Decoder(_FlatEvent), 2)
 
 _WRONG_SHAPE: Final = 1001
 
@@ -188,23 +161,17 @@ _EVENT_ALONE: Final = re.compile(rb'[ \t\r]*\{[ \t\r]*"(?:fields|timestamp_ms)"'
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
-    check_count(body, limits.body_values_max)
-    flat: EvaluateBody | None = _FLAT_EVALUATE.decode(body, limits)
-    if flat is not None:
-        return flat
     decoded = decode(body, EvaluateBody, limits)
-    check_times([decoded.event], lambda _: "event.")
+    if abs(decoded.event.timestamp_ms) > TIMESTAMP_MS_MAX:
+        check_times([decoded.event], lambda _: "event.")
     return decoded
 
 
 def decode_event(body: bytes, limits: Limits) -> EventBody:
     """Decode an event that stands alone. Raises Refusal 1000, or 1001 with every violation."""
-    check_count(body, limits.body_values_max)
-    flat: EventBody | None = _FLAT_EVENT.decode(body, limits)
-    if flat is not None:
-        return flat
     decoded = decode(body, EventBody, limits)
-    check_times([decoded], lambda _: "")
+    if abs(decoded.timestamp_ms) > TIMESTAMP_MS_MAX:
+        check_times([decoded], lambda _: "")
     return decoded
 
 
@@ -260,10 +227,8 @@ def _is_long(body: bytes, limits: Limits) -> bool:
 
 
 def _decode_at_once(body: bytes, limits: Limits, form: _Form) -> BatchBody:
-    decoded: BatchBody | None = form.flat.decode(body, limits)
-    if decoded is None:
-        decoded = form.decode(body, BatchBody, limits)
-        check_times(decoded.events, lambda index: f"events[{index}].")
+    decoded = form.batch(body, limits)
+    check_times(decoded.events, lambda index: f"events[{index}].")
     return decoded
 
 
@@ -304,7 +269,7 @@ class _LongBatch:
             members = self._form.members.decode(self._body)
         except msgspec.ValidationError:
             # It is no object.
-            self._form.decode(self._body, BatchBody, self._limits)
+            self._form.part(self._body, BatchBody, self._limits)
             raise
         except (ValueError, RecursionError) as error:
             raise self._form.unreadable(self._body, error) from None
@@ -317,7 +282,7 @@ class _LongBatch:
             del members["events"]
         if members or "events" not in document:
             for name, text in members.items():
-                document[name] = self._form.decode(bytes(text), object, self._limits)
+                document[name] = self._form.part(bytes(text), object, self._limits)
             self._violations += shape_refusal(document, BatchBody, "").entries
         return texts, context
 
@@ -335,7 +300,7 @@ class _LongBatch:
         """Decode a part; notes what is wrong with its shape. Raises Refusal 1000."""
         try:
             self._form.check_weight(bytes(text), self._limits.event_values_max, place)
-            value: T = self._form.decode(bytes(text), type_, self._limits, place, around)
+            value: T = self._form.part(bytes(text), type_, self._limits, place, around)
             if isinstance(value, EventBody):
                 check_times([value], lambda _: f"{place}.")
         except Refusal as refusal:
@@ -349,7 +314,7 @@ class _LongBatch:
 
     def _of_whole(self, refusal: Refusal) -> Refusal:
         """Return the refusal of a part as one of the whole body, of which it may name a byte."""
-        if self._form.decode is not decode:
+        if self._form.part is not decode:
             return refusal
         try:
             self._body.decode()
