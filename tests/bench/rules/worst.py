@@ -17,7 +17,7 @@ import msgpack
 import msgspec
 
 from engine import Detector
-from engine.evaluation.wire.decoding import BatchForm
+from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import evaluate_batch_body
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part, Row

@@ -14,16 +14,9 @@ from engine.evaluation.explanation.explaining import one_by_one
 from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.rules import Rule
+from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import (
-    BatchForm,
-    EvaluateBody,
-    check_times,
-    decode_batch,
-    decode_evaluate,
-    event_in,
-    events_in,
-)
+from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_evaluate, event_in, events_in
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from engine.evaluation.wire.decoding import BatchForm
+from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import Answer
 from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked

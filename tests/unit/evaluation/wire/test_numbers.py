@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.evaluation.wire import bodies, numbers
+from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import decode_batch, decode_evaluate, decode_lines
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines
 from engine.evaluation.wire.numbers import (
     COSTLY_MAX,
     HALFWAY_MAX,
