@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.differences import Samples
+from engine.evaluation.explanation.looking.differences import Samples
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING

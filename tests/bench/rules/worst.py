@@ -19,7 +19,7 @@ import msgspec
 import re2
 
 from engine import Detector, Limits
-from engine.evaluation.wire.decoding import BatchForm
+from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import evaluate_batch_body
 from engine.patterns.compiled_pattern import compile_pattern
 from tests.bench.measuring.effort import Effort

@@ -162,9 +162,9 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
     def fail(*_: object, **__: object) -> None:
         raise Planted
 
-    monkeypatch.setattr("engine.evaluation.explanation.timelines.explain_clean", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.differences.Entries", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.differences.Reading", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.looking.timelines.explain_clean", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.looking.differences.Entries", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.looking.differences.Reading", fail)
     for time_s in (3, 4, 70):
         events = [ops.evaluate(body(time_s, user=user, a=1, b=5)) for user in ("ada", "bob")]
         ours, theirs = actor.handle(events), twin.handle(events)
@@ -174,7 +174,7 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
 
 
 @pytest.mark.parametrize(
-    "broken", ["explanation.explaining._Explaining", "wire.inspecting.firings.node_document"]
+    "broken", ["explanation.explaining._Explaining", "wire.inspecting.explanations.node_document"]
 )
 def test_an_event_that_cannot_be_explained_is_evaluated_and_its_actions_have_no_explanation(
     made, broken, monkeypatch

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.between_events.holdings import overview
+from engine.evaluation.explanation.looking.holdings import overview
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.figures import figures_of, restore_figures
