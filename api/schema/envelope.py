@@ -153,6 +153,11 @@ def success(result: bytes, messages: bytes = b"[]") -> Response:
     return Response(200, begin + result + b"}")
 
 
+def success_of(result: Any) -> Response:
+    """Encode a result and wrap it."""
+    return success(msgspec.json.encode(result))
+
+
 def answered(answer: Answer) -> Response:
     """Return the response to a detector's answer."""
     if isinstance(answer, Done):

@@ -21,7 +21,7 @@ _WITH_BODY: Final = (1000, 1001, 1002, 1401)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation. Its handler has its `name`. `body` is None for an operation that ignores a body."""
+    """One operation. Its view has its `name`. `body` is None for an operation that ignores a body."""
 
     name: str
     route: str

@@ -22,11 +22,10 @@ from opentelemetry.trace import (
 from api.observability.request_metrics import CALLER_GONE
 from api.observability.tracing.span_queue import FinishedRequest
 from api.observability.tracing.trace_parent import trace_parent
-from api.schema.operations import OPERATIONS
+from api.schema.operation import Operation
 from engine.runtime.contract.build import build_version
 
 _NAME: Final = "rule-detector"
-_ROUTES: Final = {operation.name: operation for operation in OPERATIONS}
 _METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
 _DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")
 _SERVER_ERROR: Final = 500
@@ -40,8 +39,9 @@ class OtlpSender:
     The sampler, the headers, the name of the service and the rest are as OpenTelemetry's variables say.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, operations: Sequence[Operation]) -> None:
         """`endpoint` is the address of the collector without the path for traces."""
+        self._operations = {operation.name: operation for operation in operations}
         self._exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
         self._ended = _Ended()
         ours = {
@@ -67,12 +67,12 @@ class OtlpSender:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _make_span(self, finished: FinishedRequest) -> None:
-        operation = _ROUTES.get(finished.operation)
+        operation = self._operations.get(finished.operation)
         span = self._tracer.start_span(
             finished.operation if operation is None else operation.route,
             context=_parent_of(finished),
             kind=SpanKind.SERVER,
-            attributes=_attributes(finished),
+            attributes=_attributes(finished, operation),
             start_time=finished.ended_ns - round(finished.took_s * 1e9),
             record_exception=False,
         )
@@ -108,9 +108,9 @@ def _parent_of(finished: FinishedRequest) -> Context:
     return set_span_in_context(NonRecordingSpan(context), Context())
 
 
-def _attributes(finished: FinishedRequest) -> Attributes:
+def _attributes(finished: FinishedRequest, operation: Operation | None) -> Attributes:
     """Return what is known of a request, without paths and queries: callers put secrets there."""
-    request, operation = finished.request, _ROUTES.get(finished.operation)
+    request = finished.request
     detector = _DETECTOR.match(finished.path)
     is_gone = finished.status == CALLER_GONE
     said: dict[str, str | int | float | None] = {

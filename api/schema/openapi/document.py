@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from api.schema.messages import (
 from api.schema.openapi.condition_schemas import condition_schemas
 from api.schema.openapi.field_texts import field_texts
 from api.schema.operation import Operation
-from api.schema.operations import OPERATIONS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
@@ -71,20 +70,20 @@ _LINES_ANSWERED: Final = {
 }
 
 
-def document() -> dict[str, Any]:
-    """Return the document as plain data."""
-    shapes = [operation.result for operation in OPERATIONS] + [Failure]
-    bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document of some operations as plain data."""
+    shapes = [operation.result for operation in operations] + [Failure]
+    bodies = [operation.body for operation in operations if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
     for name, message in _MESSAGES.items():
         for field, text in field_texts(message).items() if name in components else ():
             components[name]["properties"][field]["description"] = text
     components.update(condition_schemas())
-    results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
-    takers = [operation.name for operation in OPERATIONS if operation.body is not None]
+    results = dict(zip((operation.name for operation in operations), schemas, strict=False))
+    takers = [operation.name for operation in operations if operation.body is not None]
     taken = dict(zip(takers, schemas[len(shapes) :], strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in operations:
         described = _operation(operation, results[operation.name], taken.get(operation.name))
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
     return {
