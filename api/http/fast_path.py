@@ -49,9 +49,7 @@ class FastPath:
     fleet: Fleet
     memory: BodyMemory
 
-    async def answer(
-        self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
-    ) -> Response | None:
+    async def answer(self, scope: Scope, receive: Receive, progress: RequestTimeout) -> Response | None:
         """Return the response, or None if Quart has to answer: then nothing was read."""
         found = _PATH.fullmatch(scope["raw_path"])
         if found is None or scope["query_string"]:
@@ -60,19 +58,19 @@ class FastPath:
         head = self._check(scope, is_batch=is_batch)
         if head is None:
             return None
-        request_timeout.mark_authenticated()
+        progress.mark_authenticated()
         detector_id = found[1].decode()
         if not self.fleet.exists(detector_id):
             return None
-        request_timeout.operation = "evaluate_batch" if is_batch else "evaluate"
+        progress.operation = "evaluate_batch" if is_batch else "evaluate"
         message = await receive()
         if message.get("more_body", False):
-            reservation = self.memory.reserve(head.body_bytes, request_timeout.end)
+            reservation = self.memory.reserve(head.body_bytes, progress.end)
             body = await read_rest(message, receive, head.body_bytes, reservation)
             reservation.release()
         else:
             body = part_of(message)
-        request_timeout.body_read()
+        progress.body_read()
         call = evaluate_batch(body, head.key, head.form) if is_batch else evaluate(body, head.key)
         return answered(await self.fleet.call(detector_id, call))
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from api.http.body.reading import send_response
 from api.http.fast_path import FastPath
 from api.http.request.head import canonical_path
-from api.http.request.log import RequestLog, error_code
+from api.http.request.log import RequestLog
 from api.http.request.timeout import STREAMS, RequestTimeout, RequestTimeouts
 from api.http.service import PROGRESS
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
 from api.observability.tracing.http_request import HttpRequest
 from api.observability.tracing.tracing import Tracing
-from api.schema.envelope import error_response
+from api.schema.envelope import error_code, error_response
 from api.server.asgi import App, CallerGone, Message, Receive, Scope, Send
 from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
-from api.server.http1.request_ids import STATE as ID_STATE
+from api.server.http1.request_head import REQUEST_ID_STATE
 from engine.runtime.contract.requests.current_request import begin_request
 
 
@@ -34,7 +34,7 @@ class Pipeline:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         state = scope.get("state", {})
-        begin_request(HttpRequest(state.get(ID_STATE, b"").decode("ascii"), scope["headers"]))
+        begin_request(HttpRequest(state.get(REQUEST_ID_STATE, b"").decode("ascii"), scope["headers"]))
         progress = RequestTimeout(self.timeouts, receive, state.get(STATE))
         try:
             with progress:

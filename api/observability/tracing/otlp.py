@@ -1,7 +1,6 @@
 """Spans as OpenTelemetry makes and sends them: OTLP over HTTP. Needs the packages of the extra `tracing`."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,14 +19,13 @@ from opentelemetry.trace import (
 )
 
 from api.observability.request_metrics import CALLER_GONE
+from api.observability.tracing.http_request import trace_parent
 from api.observability.tracing.span_queue import FinishedRequest
-from api.observability.tracing.trace_parent import trace_parent
-from api.schema.operation import Operation
+from api.schema.operation import Operation, detector_in
 from engine.runtime.contract.build import build_version
 
 _NAME: Final = "rule-detector"
 _METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
-_DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")
 _SERVER_ERROR: Final = 500
 
 Attributes = Mapping[str, str | int | float]
@@ -111,7 +109,6 @@ def _parent_of(finished: FinishedRequest) -> Context:
 def _attributes(finished: FinishedRequest, operation: Operation | None) -> Attributes:
     """Return what is known of a request, without paths and queries: callers put secrets there."""
     request = finished.request
-    detector = _DETECTOR.match(finished.path)
     is_gone = finished.status == CALLER_GONE
     said: dict[str, str | int | float | None] = {
         "http.request.method": finished.method if finished.method in _METHODS else "_OTHER",
@@ -120,7 +117,7 @@ def _attributes(finished: FinishedRequest, operation: Operation | None) -> Attri
         "error.type": "caller gone" if is_gone else finished.code and str(finished.code),
         "rule_detector.request": request.id,
         "rule_detector.operation": finished.operation,
-        "rule_detector.detector": detector and detector[1].decode("ascii"),
+        "rule_detector.detector": detector_in(finished.path),
         "rule_detector.queued_ms": _ms(request.queued_s),
         "rule_detector.evaluated_ms": _ms(request.evaluated_s),
         "rule_detector.synced_ms": _ms(request.synced_s),
