@@ -1,20 +1,21 @@
 """The ASGI application: puts the parts of the front end together over a fleet."""
 
+import functools
+from collections.abc import Awaitable, Callable
+
+import quart
+
 from api.console.pages import console_pages
-from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_stream import NdjsonStreams
+from api.http.checks import CHECKS
 from api.http.fast_path import FastPath
-from api.http.handling.handlers import Handlers
-from api.http.handling.timeline_stream import TimelineStreams
 from api.http.pipeline import Pipeline
-from api.http.request import timeout
 from api.http.request.log import RequestLog
-from api.http.router import Handler, Router
-from api.http.slow_path import SlowPath
+from api.http.request.timeout import RequestTimeouts
+from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS
+from api.http.service import Service, quart_response
 from api.observability.log.throttle_log import ThrottleLog
 from api.observability.metrics_page import MetricsPage
-from api.observability.readiness import Readiness
 from api.observability.request_metrics import RequestMetrics
 from api.observability.tracing.tracing import tracing_for
 from api.schema.envelope import Response
@@ -28,37 +29,40 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 
 
+@functools.cache
+def _pages() -> dict[str, Response]:
+    """Return all pages, none of which needs a token, by their paths."""
+    return {**pages(OPERATIONS), **console_pages(), "/": TO_DOCS}
+
+
 class Application:
     """The ASGI application. Its owner starts and closes the fleet."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
-        deadline_s = settings.deadline_s + timeout.BACKSTOP_S
         self.budget = fleet.memory
-        self.memory = memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
+        self.memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
         self._fleet = fleet
         self._metrics = RequestMetrics()
         self._throttle_log = ThrottleLog("requests were refused with 1401", THROTTLED)
         self._expired_log = ThrottleLog("requests got 1501 at their deadline", EXPIRED)
-        self.readiness = Readiness(fleet.status)
         self.metrics_page = MetricsPage(self._look)
-        self._handlers = Handlers(settings, fleet, self.readiness)
-        router = Router(self._handlers, deadline_s)
-        self.quart = router.quart
-        for path, page in {**pages(), **console_pages(), "/": TO_DOCS}.items():
-            router.add(path, "GET", _sending(page))
-        router.add("/metrics", "GET", self.metrics_page.answer)
-        self.quart.after_serving(self._handlers.close)
-        self._tracing = tracing_for(settings)
+        self.quart = service = Service(settings, fleet, self.memory, BY_ENDPOINT)
+        self.readiness = service.readiness
+        for check in CHECKS:
+            service.before_request(check)
+        for blueprint in BLUEPRINTS:
+            service.register_blueprint(blueprint)
+        for path, page in _pages().items():
+            service.add_url_rule(path, path, _sending(page), methods=["GET"])
+        service.add_url_rule("/metrics", "metrics", self._show_metrics, methods=["GET"])
+        self._tracing = tracing_for(settings, OPERATIONS)
         if self._tracing is not None:
-            self.quart.after_serving(self._tracing.close)
-        authenticator = Authenticator(fleet, settings.bootstrap_token)
-        self._streams = NdjsonStreams(settings, fleet, authenticator, memory, deadline_s)
-        self._timelines = TimelineStreams(fleet, authenticator)
+            service.after_serving(self._tracing.close)
         self.pipeline = Pipeline(
-            FastPath(settings, authenticator, fleet, memory),
-            SlowPath(settings, router, authenticator, fleet, memory, self._streams, self._timelines),
+            FastPath(settings, service.authenticator, fleet, self.memory),
+            service,
             self._metrics,
-            timeout.RequestTimeouts(settings.deadline_s),
+            RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
             self._tracing,
         )
@@ -87,6 +91,9 @@ class Application:
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 
+    async def _show_metrics(self) -> quart.Response:
+        return quart_response(await self.metrics_page.answer())
+
     async def _look(self) -> tuple[Status, ClusterFigures]:
         """Return what /metrics shows; without the broker, this front end and the last known counts."""
         try:
@@ -98,16 +105,16 @@ class Application:
 
     def end_streams(self) -> None:
         """End streams, which callers could keep open for as long as they like."""
-        self._streams.end()
-        self._timelines.end()
+        self.quart.streams.end()
+        self.quart.timelines.end()
 
     def refuse_all(self) -> None:
         """Refuse all requests that wait for a detector, and all that come."""
         self._fleet.refuse_all()
 
 
-def _sending(page: Response) -> Handler:
-    async def handler() -> Response:
-        return page
+def _sending(page: Response) -> Callable[[], Awaitable[quart.Response]]:
+    async def view() -> quart.Response:
+        return quart_response(page)
 
-    return handler
+    return view

@@ -77,8 +77,10 @@ class _Families(Collector):
             "Front ends that ended by themselves and were replaced.",
             value=status.front_end_counts.get((FRONT_ENDS_LOST,), 0),
         )
-        yield self._requests()
-        yield self._refusals()
+        meaning = "Requests by the status of their response; 499 if the caller left before its end."
+        yield self._all("requests", meaning, REQUESTS, "status")
+        meaning = "Requests that were refused or failed, and streams that an error ended, by code."
+        yield self._all("refusals", meaning, REFUSALS, "code")
         yield self._each(
             "throttled", "Requests that got 1401, by cause", THROTTLED, "cause", THROTTLED_CAUSES
         )
@@ -90,26 +92,12 @@ class _Families(Collector):
         yield self._times()
         yield from cluster_families(self.cluster, PREFIX)
 
-    def _requests(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}requests",
-            "Requests by the status of their response; 499 if the caller left before its end.",
-            labels=("operation", "status"),
-        )
-        for name, value in sorted(self.status.front_end_counts.items()):
-            if name[0] == REQUESTS:
-                family.add_metric(name[1:], value)
-        return family
-
-    def _refusals(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}refusals",
-            "Requests that were refused or failed, and streams that an error ended, by code.",
-            labels=("operation", "code"),
-        )
-        for name, value in sorted(self.status.front_end_counts.items()):
-            if name[0] == REFUSALS:
-                family.add_metric(name[1:], value)
+    def _all(self, name: str, meaning: str, counted: str, label: str) -> Metric:
+        """Return a counter by operation and another label, with all values that were counted."""
+        family = CounterMetricFamily(f"{PREFIX}{name}", meaning, labels=("operation", label))
+        for values, count in sorted(self.status.front_end_counts.items()):
+            if values[0] == counted:
+                family.add_metric(values[1:], count)
         return family
 
     def _each(self, name: str, meaning: str, counted: str, label: str, values: Mapping[str, str]) -> Metric:

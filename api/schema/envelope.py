@@ -95,6 +95,9 @@ BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
 _JOINED_BYTES_MAX: Final = 64 * 1024
 """A longer result is not copied into its envelope."""
 
+_FAILED: Final = b'{"success":false,"errors":[{"code":'
+_CODE_DIGITS: Final = 4
+
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
 """Seconds of `Retry-After` by code: 1401 waits for kept answers to expire, 1501 for space on the disk."""
 
@@ -153,6 +156,11 @@ def success(result: bytes, messages: bytes = b"[]") -> Response:
     return Response(200, begin + result + b"}")
 
 
+def success_of(result: Any) -> Response:
+    """Encode a result and wrap it."""
+    return success(msgspec.json.encode(result))
+
+
 def answered(answer: Answer) -> Response:
     """Return the response to a detector's answer."""
     if isinstance(answer, Done):
@@ -165,6 +173,12 @@ def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Res
     errors = msgspec.json.encode([{"code": entry.code, "message": entry.message} for entry in entries])
     body = b'{"success":false,"errors":' + errors + b',"messages":[],"result":{}}'
     return Response(status, body, headers)
+
+
+def error_code(body: bytes) -> int | None:
+    """Return the first code of `errors` from the beginning of an envelope, None where there is none."""
+    digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
+    return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
 
 
 def refused(entries: Sequence[Entry], headers: Headers = ()) -> Response:

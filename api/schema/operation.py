@@ -1,5 +1,6 @@
 """One operation of the interface: path, method, parameters, body, result and error codes."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from api.schema.messages.catalogue import Identified
 
 ID_PATTERN: Final = "[0-9a-f]{32}"
 """What the ids of detectors and tokens look like."""
+_OF_DETECTOR: Final = re.compile(f"/api/detectors/({ID_PATTERN})(?:/|$)".encode())
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
 """The codes of all operations; 1003 and 1502 too, because even a body that the operation ignores is read, up
@@ -21,7 +23,7 @@ _WITH_BODY: Final = (1000, 1001, 1002, 1401)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation. Its handler has its `name`. `body` is None for an operation that ignores a body."""
+    """One operation. Its view has its `name`. `body` is None for an operation that ignores a body."""
 
     name: str
     route: str
@@ -82,3 +84,9 @@ class Operation:
         if "{detectorId}" in self.path:
             found.add(1200)
         return tuple(sorted(found))
+
+
+def detector_in(path: bytes) -> str | None:
+    """Return the id of the detector that a path names; None if it names none."""
+    found = _OF_DETECTOR.match(path)
+    return found[1].decode("ascii") if found else None

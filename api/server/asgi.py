@@ -10,8 +10,11 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class CallerGone(Exception):
-    """The caller closed the connection, so nobody waits for a response."""
+class CallerGone(BaseException):
+    """The caller closed the connection, so nobody waits for a response.
+
+    No handler of errors is to answer it, so it is no Exception.
+    """
 
 
 async def until_gone(receive: Receive) -> None:

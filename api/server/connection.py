@@ -12,8 +12,7 @@ from api.server.asgi import App
 from api.server.connection_limit import STATE, ConnectionLimit, RequestBounds, Slot
 from api.server.connection_timeouts import IdleTimeout
 from api.server.http1.exchange import Exchange, connection_scope, refusal
-from api.server.http1.request_head import RequestError
-from api.server.http1.request_ids import request_id
+from api.server.http1.request_head import RequestError, request_id
 from api.server.http1.request_reader import RequestReader
 from api.server.read_ahead import READ_BUFFER, UNCOUNTED_BYTES
 from api.server.sender import Sender

@@ -80,7 +80,7 @@ class World:
             tasks=len(asyncio.all_tasks()),
             slots=len(self.limit) + len(self.limit._unauthenticated) + len(self.limit._idle),
             watched=len(timeouts._young) + len(timeouts._older),
-            streams=len(self.app._streams._open),
+            streams=len(self.app.quart.streams._open),
             waiting=len(waiting),
             waiting_bytes=waiting.bytes,
         )

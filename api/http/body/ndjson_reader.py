@@ -56,11 +56,6 @@ class NdjsonReader:
         return self._ready_bytes + len(self._partial) + len(self._rest) - self._at
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the held lines were dropped."""
-        return self._lost is not None
-
-    @property
     def patience_left_s(self) -> float:
         """How long the next line may still take."""
         return self._heard_s + self._patience_s - asyncio.get_running_loop().time()

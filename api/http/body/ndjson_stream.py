@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
-from api.observability.request_metrics import CALLER_GONE
+from api.http.request.timeout import BACKSTOP_S, RequestTimeout
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of, refused
 from api.server.asgi import CallerGone, Receive, Send
 from api.settings import Settings
@@ -36,13 +36,12 @@ _START: Final = {
 
 @dataclass(eq=False)
 class NdjsonStreams:
-    """The open streams. `deadline_s` applies to each batch of lines."""
+    """The open streams."""
 
     settings: Settings
     fleet: Fleet
     authenticator: Authenticator
     memory: BodyMemory
-    deadline_s: float
     _ending: bool = False
     _open: dict[NdjsonReader, bytes | None] = field(default_factory=dict)
     """The readers of the open streams, each with its Authorization header."""
@@ -105,35 +104,28 @@ class NdjsonStream:
     streams: NdjsonStreams
     detector_id: str
     authorization: bytes | None
-    _error: bytes = b""
 
-    async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
-        """Answer line by line until the body ends, or until an error ends the stream.
-
-        Gives the status to count, CALLER_GONE where the caller left before the end, and the error as another
-        operation answers it, empty where there was none.
-        """
-        with suppress(CallerGone), self.streams.reading(receive, self.authorization) as reader:
-            await self._converse(reader, send)
+    async def serve(self, receive: Receive, send: Send, progress: RequestTimeout) -> None:
+        """Answer line by line until the body ends, or until an error ends the stream. Raises CallerGone."""
+        with self.streams.reading(receive, self.authorization) as reader:
+            await self._converse(reader, send, progress)
             await send({"type": "http.response.body", "body": b""})
-            return 200, self._error
-        return CALLER_GONE, b""
 
-    async def _converse(self, reader: NdjsonReader, send: Send) -> None:
+    async def _converse(self, reader: NdjsonReader, send: Send, progress: RequestTimeout) -> None:
         """Read and answer concurrently. Raises CallerGone."""
         gone = False
         try:
             async with asyncio.TaskGroup() as tasks:
                 reading = tasks.create_task(reader.read())
                 await send(_START)
-                await self._answer(reader, send)
+                await self._answer(reader, send, progress)
                 reading.cancel()
         except* CallerGone:
             gone = True
         if gone:
             raise CallerGone
 
-    async def _answer(self, reader: NdjsonReader, send: Send) -> None:
+    async def _answer(self, reader: NdjsonReader, send: Send, progress: RequestTimeout) -> None:
         done = 0
         closing = b""
         lines = LINES_MAX
@@ -150,7 +142,7 @@ class NdjsonStream:
                     await self._send_results(results, reader, send)
         except Exception as error:  # noqa: BLE001 -- the status is sent, so the last line reports the error
             entries = tuple(entries_of(error))
-            self._error = refused(entries).body
+            progress.stream_error = refused(entries).body
             closing = b',"errors":' + encode_entries(entries)
         await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
 
@@ -163,7 +155,7 @@ class NdjsonStream:
         if not whole:
             return b"\n".join([self._too_long()] * len(batch)), len(batch)
         try:
-            async with asyncio.timeout(self.streams.deadline_s):
+            async with asyncio.timeout(self.streams.settings.deadline_s + BACKSTOP_S):
                 answer = await self.streams.fleet.call(self.detector_id, evaluate_lines(b"\n".join(whole)))
         except TimeoutError:
             raise DeadlinePassed from None

@@ -1,1 +1,1 @@
-"""The handlers of the operations. The longer ones have files of their own."""
+"""What the longer operations do, from the query or body of a request to the response."""

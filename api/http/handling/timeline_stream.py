@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from api.http.authentication import Authenticator
-from api.observability.request_metrics import CALLER_GONE
+from api.http.request.timeout import RequestTimeout
 from api.schema.envelope import entries_of, refused
-from api.server.asgi import Receive, Send, until_gone
+from api.server.asgi import CallerGone, Receive, Send, until_gone
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
@@ -70,36 +70,35 @@ class TimelineStream:
     key: dict[str, Any]
     authorization: bytes | None
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
-    _error: bytes = b""
-    """The error that has ended the stream, as another operation answers it."""
 
     def end(self) -> None:
         """End without waiting for the next look."""
         self._ended.set()
 
-    async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
-        """Send what happens until the caller leaves or the service ends. Return the status to count."""
+    async def serve(self, receive: Receive, send: Send, progress: RequestTimeout) -> None:
+        """Send what happens until the service or an error ends it. Raises CallerGone."""
         leaving = asyncio.create_task(until_gone(receive))
         leaving.add_done_callback(lambda _: self.end())
         self.streams.open.add(self)
         try:
             await send(_START)
-            await self._tell(send)
+            await self._tell(send, progress)
             await send({"type": "http.response.body", "body": b""})
         finally:
             self.streams.open.discard(self)
             gone = leaving.done()
             leaving.cancel()
-        return CALLER_GONE if gone else 200, self._error
+        if gone:
+            raise CallerGone
 
-    async def _tell(self, send: Send) -> None:
+    async def _tell(self, send: Send, progress: RequestTimeout) -> None:
         after: int | None = None
         while not (self._ended.is_set() or self.streams.ending):
             try:
                 found = await self._look(after or 0)
             except Exception as error:  # noqa: BLE001 -- the status is sent, so the last event reports the error
                 entries = tuple(entries_of(error))
-                self._error = refused(entries).body
+                progress.stream_error = refused(entries).body
                 await send(_event(b'{"errors":' + encode_entries(entries) + b"}"))
                 return
             moments = msgspec.json.decode(found, type=Continuation).moments

@@ -2,14 +2,15 @@
 
 import logging
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from api.http.request.head import canonical_path
 from api.observability.log.logs import FIELDS
-from api.server.http1.request_ids import STATE
+from api.schema.envelope import error_code
+from api.schema.operation import detector_in
+from api.server.http1.request_head import REQUEST_ID_STATE
 from api.settings import Settings
 from engine.runtime.contract.requests.current_request import current_request
 
@@ -21,9 +22,6 @@ SLOW_LINES_MAX: Final = 10
 """The most lines a second about slow requests. If all requests are slow, a few lines are enough."""
 
 _CHARS_MAX: Final = 300
-_DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")
-_FAILED: Final = b'{"success":false,"errors":[{"code":'
-_CODE_DIGITS: Final = 4
 
 
 class RequestLog:
@@ -64,7 +62,7 @@ class RequestLog:
             "method": scope["method"][:20],
             "path": _path(scope),
             "operation": operation,
-            "detector": _detector(scope),
+            "detector": detector_in(scope["raw_path"]),
             "status": status,
             "code": error_code(body),
             "took_ms": _ms(elapsed_s),
@@ -92,14 +90,8 @@ class RequestLog:
 
 def request_id_of(scope: Mapping[str, Any]) -> str:
     """Return the id of a request, empty where the server has set none."""
-    found: bytes = scope.get("state", {}).get(STATE, b"")
+    found: bytes = scope.get("state", {}).get(REQUEST_ID_STATE, b"")
     return found.decode("ascii")
-
-
-def error_code(body: bytes) -> int | None:
-    """Return the first code of `errors` from the beginning of an envelope, None where there is none."""
-    digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
-    return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
 
 
 def _ms(seconds: float | None) -> float | None:
@@ -109,11 +101,6 @@ def _ms(seconds: float | None) -> float | None:
 def _path(scope: Mapping[str, Any]) -> str:
     # Without the query, in which a caller may have put a secret.
     return canonical_path(scope["raw_path"][: 4 * _CHARS_MAX])[:_CHARS_MAX]
-
-
-def _detector(scope: Mapping[str, Any]) -> str | None:
-    found = _DETECTOR.match(scope["raw_path"])
-    return found[1].decode("ascii") if found else None
 
 
 def _client(scope: Mapping[str, Any]) -> str | None:

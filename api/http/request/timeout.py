@@ -17,6 +17,10 @@ BACKSTOP_S: Final = 2.0
 
 OTHER: Final = "other"
 """The operation of a request for which none was recognised."""
+EVALUATIONS_STREAM: Final = "evaluate_stream"
+TIMELINE_STREAM: Final = "timeline_stream"
+STREAMS: Final = frozenset({EVALUATIONS_STREAM, TIMELINE_STREAM})
+"""The operations under which metrics and the log count streams, which may take any time."""
 
 
 @dataclass(eq=False)
@@ -58,7 +62,7 @@ class RequestTimeouts:
 
 @dataclass(slots=True, eq=False)
 class RequestTimeout:
-    """Cancels its block at the deadline or when the caller has gone, and raises the reason instead.
+    """Cancels its blocks at the deadline or when the caller has gone, and raises the reason instead.
 
     Also holds what is known of the request so far, for its metrics and its log.
     """
@@ -71,10 +75,12 @@ class RequestTimeout:
     is_authenticated: bool = False
     operation: str = OTHER
     """The name of the operation, once it is known."""
+    stream_error: bytes = b""
+    """The error that ended a stream after its status was sent, as another operation answers it."""
     _started: bool = False
     _timer: asyncio.TimerHandle | None = None
     _receiver: asyncio.Task[None] | None = None
-    _reason: Exception | None = None
+    _reason: BaseException | None = None
     _task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -143,7 +149,7 @@ class RequestTimeout:
         await until_gone(self._receive)
         self.end(CallerGone())
 
-    def end(self, reason: Exception) -> None:
+    def end(self, reason: BaseException) -> None:
         """Cancel the block, which then raises the first reason given."""
         if self._reason is None and self._task is not None:
             self._reason = reason

@@ -1,9 +1,44 @@
-"""The HTTP request that is being answered, with the trace that its caller has begun."""
+"""The HTTP request that is being answered, and the trace of W3C that its caller has begun."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from api.observability.tracing.trace_parent import trace_parent
 from engine.runtime.contract.requests.current_request import CurrentRequest
+
+HEADER: Final = b"traceparent"
+
+_VERSION_0: Final = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_LATER: Final = re.compile(rb"(?!00|ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-[!-~]*)?")
+"""A later version may have more after another `-`. Version ff is forbidden."""
+
+
+class TraceParent(NamedTuple):
+    """The trace of a request, and the span of its caller."""
+
+    trace_id: str
+    """32 hexadecimal digits in lower case, not all 0."""
+    span_id: str
+    """16 of them."""
+    flags: int
+    """Bit 0 says that the caller records its span."""
+
+
+def trace_parent(headers: Iterable[tuple[bytes, bytes]]) -> TraceParent | None:
+    """Return what the headers say; None if they have no `traceparent`, two, or one that is malformed.
+
+    The names of the headers are in lower case.
+    """
+    sent = [value for name, value in headers if name == HEADER]
+    if len(sent) != 1:
+        return None
+    found = _VERSION_0.fullmatch(sent[0]) or _LATER.fullmatch(sent[0])
+    if found is None:
+        return None
+    trace_id, span_id, flags = (part.decode("ascii") for part in found.groups())
+    if not trace_id.strip("0") or not span_id.strip("0"):
+        return None
+    return TraceParent(trace_id, span_id, int(flags, 16))
 
 
 class HttpRequest(CurrentRequest):

@@ -1,7 +1,6 @@
 """Spans as OpenTelemetry makes and sends them: OTLP over HTTP. Needs the packages of the extra `tracing`."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,15 +19,13 @@ from opentelemetry.trace import (
 )
 
 from api.observability.request_metrics import CALLER_GONE
+from api.observability.tracing.http_request import trace_parent
 from api.observability.tracing.span_queue import FinishedRequest
-from api.observability.tracing.trace_parent import trace_parent
-from api.schema.operations import OPERATIONS
+from api.schema.operation import Operation, detector_in
 from engine.runtime.contract.build import build_version
 
 _NAME: Final = "rule-detector"
-_ROUTES: Final = {operation.name: operation for operation in OPERATIONS}
 _METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
-_DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")
 _SERVER_ERROR: Final = 500
 
 Attributes = Mapping[str, str | int | float]
@@ -40,8 +37,9 @@ class OtlpSender:
     The sampler, the headers, the name of the service and the rest are as OpenTelemetry's variables say.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, operations: Sequence[Operation]) -> None:
         """`endpoint` is the address of the collector without the path for traces."""
+        self._operations = {operation.name: operation for operation in operations}
         self._exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
         self._ended = _Ended()
         ours = {
@@ -67,12 +65,12 @@ class OtlpSender:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _make_span(self, finished: FinishedRequest) -> None:
-        operation = _ROUTES.get(finished.operation)
+        operation = self._operations.get(finished.operation)
         span = self._tracer.start_span(
             finished.operation if operation is None else operation.route,
             context=_parent_of(finished),
             kind=SpanKind.SERVER,
-            attributes=_attributes(finished),
+            attributes=_attributes(finished, operation),
             start_time=finished.ended_ns - round(finished.took_s * 1e9),
             record_exception=False,
         )
@@ -108,10 +106,9 @@ def _parent_of(finished: FinishedRequest) -> Context:
     return set_span_in_context(NonRecordingSpan(context), Context())
 
 
-def _attributes(finished: FinishedRequest) -> Attributes:
+def _attributes(finished: FinishedRequest, operation: Operation | None) -> Attributes:
     """Return what is known of a request, without paths and queries: callers put secrets there."""
-    request, operation = finished.request, _ROUTES.get(finished.operation)
-    detector = _DETECTOR.match(finished.path)
+    request = finished.request
     is_gone = finished.status == CALLER_GONE
     said: dict[str, str | int | float | None] = {
         "http.request.method": finished.method if finished.method in _METHODS else "_OTHER",
@@ -120,7 +117,7 @@ def _attributes(finished: FinishedRequest) -> Attributes:
         "error.type": "caller gone" if is_gone else finished.code and str(finished.code),
         "rule_detector.request": request.id,
         "rule_detector.operation": finished.operation,
-        "rule_detector.detector": detector and detector[1].decode("ascii"),
+        "rule_detector.detector": detector_in(finished.path),
         "rule_detector.queued_ms": _ms(request.queued_s),
         "rule_detector.evaluated_ms": _ms(request.evaluated_s),
         "rule_detector.synced_ms": _ms(request.synced_s),

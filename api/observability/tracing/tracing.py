@@ -2,12 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from api.observability.tracing.http_request import HttpRequest
 from api.observability.tracing.span_queue import FinishedRequest, Sender, SpanQueue
+from api.schema.operation import Operation
 from api.settings import Settings
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.requests.current_request import current_request
@@ -19,8 +20,8 @@ _CLOSE_S: Final = 1.0
 class Tracing:
     """Has a span sent of each request that it is told of."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._queue = SpanQueue(partial(_otlp_sender, endpoint))
+    def __init__(self, endpoint: str, operations: Sequence[Operation]) -> None:
+        self._queue = SpanQueue(partial(_otlp_sender, endpoint, operations))
 
     def note(
         self, scope: Mapping[str, Any], operation: str, status: int, code: int | None, took_s: float
@@ -41,13 +42,13 @@ class Tracing:
         await off_loop(partial(self._queue.close, _CLOSE_S), "last spans")
 
 
-def tracing_for(settings: Settings) -> Tracing | None:
+def tracing_for(settings: Settings, operations: Sequence[Operation]) -> Tracing | None:
     """Return what sends spans; None if none are to be sent."""
-    return None if settings.otlp_endpoint is None else Tracing(settings.otlp_endpoint)
+    return None if settings.otlp_endpoint is None else Tracing(settings.otlp_endpoint, operations)
 
 
-def _otlp_sender(endpoint: str) -> Sender:
+def _otlp_sender(endpoint: str, operations: Sequence[Operation]) -> Sender:
     # Nobody else needs these packages, and not everybody has them.
     from api.observability.tracing.otlp import OtlpSender  # noqa: PLC0415
 
-    return OtlpSender(endpoint)
+    return OtlpSender(endpoint, operations)

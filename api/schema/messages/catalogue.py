@@ -1,8 +1,10 @@
 """The messages about tokens and detectors."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+
+T = TypeVar("T")
 
 Name = Annotated[
     str,
@@ -17,6 +19,11 @@ Name = Annotated[
 PAGE_MAX: Final = 1000
 """Entries in one page of a list."""
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
+
+
+def given(value: T | UnsetType) -> T | None:
+    """Return the value of an optional member, None where it is absent."""
+    return None if isinstance(value, UnsetType) else value
 
 
 class Identified(Struct):

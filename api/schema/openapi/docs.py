@@ -1,13 +1,14 @@
 """The pages that describe the API: the OpenAPI document, and Swagger UI as installed."""
 
-import functools
 import importlib.resources
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from api.schema.envelope import Headers, Response
 from api.schema.openapi.document import document
+from api.schema.operation import Operation
 
 _ASSETS: Final = {
     "swagger-ui.css": b"text/css; charset=utf-8",
@@ -59,8 +60,7 @@ TO_DOCS: Final = Response(307, b"", ((b"location", b"docs"),), b"text/plain; cha
 """Redirects `/` to the docs. Relative, so that it works under a prefix too."""
 
 
-@functools.cache
-def pages() -> dict[str, Response]:
+def pages(operations: Sequence[Operation]) -> dict[str, Response]:
     """Return every page by its path; none needs a token."""
     folder = importlib.resources.files("flask_swagger_ui") / "dist"
     found = {
@@ -69,5 +69,5 @@ def pages() -> dict[str, Response]:
     }
     found["/docs/start.js"] = Response(200, _START, _SAFE, b"text/javascript; charset=utf-8")
     found["/docs"] = Response(200, _HTML, _SAFE, b"text/html; charset=utf-8")
-    found["/openapi.json"] = Response(200, msgspec.json.encode(document()), _SAFE)
+    found["/openapi.json"] = Response(200, msgspec.json.encode(document(operations)), _SAFE)
     return found

@@ -1,9 +1,12 @@
 """The OpenAPI 3.1 document, generated from the table of operations and the types of their messages."""
 
+import ast
 import importlib.metadata
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +24,7 @@ from api.schema.messages import (
     state,
 )
 from api.schema.openapi.condition_schemas import condition_schemas
-from api.schema.openapi.field_texts import field_texts
 from api.schema.operation import Operation
-from api.schema.operations import OPERATIONS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
@@ -71,20 +72,20 @@ _LINES_ANSWERED: Final = {
 }
 
 
-def document() -> dict[str, Any]:
-    """Return the document as plain data."""
-    shapes = [operation.result for operation in OPERATIONS] + [Failure]
-    bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document of some operations as plain data."""
+    shapes = [operation.result for operation in operations] + [Failure]
+    bodies = [operation.body for operation in operations if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
     for name, message in _MESSAGES.items():
-        for field, text in field_texts(message).items() if name in components else ():
+        for field, text in _field_texts(message).items() if name in components else ():
             components[name]["properties"][field]["description"] = text
     components.update(condition_schemas())
-    results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
-    takers = [operation.name for operation in OPERATIONS if operation.body is not None]
+    results = dict(zip((operation.name for operation in operations), schemas, strict=False))
+    takers = [operation.name for operation in operations if operation.body is not None]
     taken = dict(zip(takers, schemas[len(shapes) :], strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in operations:
         described = _operation(operation, results[operation.name], taken.get(operation.name))
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
     return {
@@ -194,7 +195,7 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
 def _query(operation: Operation) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
-    texts = field_texts(operation.query)
+    texts = _field_texts(operation.query)
     return [
         {
             "name": parameter.encode_name,
@@ -306,3 +307,18 @@ _EXAMPLES: Final = {
     1502: "the deadline passed before an answer; whether the request was carried out is not known",
     1503: "the server is shutting down",
 }
+
+
+def _field_texts(message: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the docstring under each field that has one, by the field's name; fields of bases included."""
+    found: dict[str, str] = {}
+    for base in reversed(message.__mro__):
+        if base is msgspec.Struct or not issubclass(base, msgspec.Struct):
+            continue
+        [definition] = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef), "a message is a class"
+        for field, text in pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                    found[name] = " ".join(said.split())
+    return found

@@ -8,10 +8,8 @@ from typing import Any, Final, Protocol
 
 from api.schema.envelope import Headers
 from api.server.asgi import App, Message
-from api.server.http1.request_head import RequestHead
-from api.server.http1.request_ids import STATE, request_id
-from api.server.http1.response_heads import CLOSE, HEADS
-from api.server.http1.server_errors import server_error
+from api.server.http1.request_head import REQUEST_ID_STATE, RequestHead, request_id
+from api.server.http1.responses import CLOSE, HEADS, server_error
 from api.server.sender import JOINED_BYTES_MAX, Sender
 
 _log = logging.getLogger(__name__)
@@ -113,7 +111,7 @@ class Exchange:
             "raw_path": path,
             "query_string": query,
             "headers": head.headers,
-            "state": {**state, STATE: self._request_id, RESPOND: self.respond},
+            "state": {**state, REQUEST_ID_STATE: self._request_id, RESPOND: self.respond},
         }
 
     async def receive(self) -> Message:

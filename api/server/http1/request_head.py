@@ -1,10 +1,13 @@
-"""The head of a request: its line, its header fields, and the length of its body.
+"""The head of a request: its line, its header fields, its id, and the length of its body.
 
 llhttp reads the fields, with every leniency off. What it leaves to its user is checked here: the request
 line, the single Host, the single transfer coding, and the size.
 """
 
+import itertools
 import re
+import secrets
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -33,6 +36,16 @@ _REQUEST_LINE: Final = re.compile(
 _CLOSE: Final = re.compile(rb"(?:^|,)[ \t]*+close[ \t]*+(?:,|$)", re.IGNORECASE)
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
 """Replaces the request line for llhttp, which knows only some methods and forms of targets."""
+
+
+REQUEST_ID: Final = b"x-request-id"
+REQUEST_ID_STATE: Final = "request_id"
+"""The key of the id in a request's ASGI state."""
+
+_ID: Final = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
+"""Covers what other services and proxies send: UUIDs, Base64, trace ids of several parts."""
+_OF_THIS_PROCESS: Final = secrets.token_hex(6).encode()
+_numbers: Final = itertools.count(1)
 
 
 class RequestError(Exception):
@@ -163,3 +176,11 @@ def _count(headers: list[Header], wanted: bytes) -> int:
 def _says_close(headers: list[Header]) -> bool:
     options = b",".join(value for name, value in headers if name == b"connection")
     return _CLOSE.search(options) is not None
+
+
+def request_id(headers: Iterable[Header]) -> bytes:
+    """Return the id in the headers, else a new one. Two ids identify nothing."""
+    sent = [value for name, value in headers if name == REQUEST_ID]
+    if len(sent) == 1 and _ID.fullmatch(sent[0]):
+        return sent[0]
+    return b"%b-%x" % (_OF_THIS_PROCESS, next(_numbers))

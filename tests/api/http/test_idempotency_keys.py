@@ -11,7 +11,7 @@ from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request
 
 EVENT_BODY = {"event": {"fields": {}, "timestamp_ms": 0}}
 ESCAPED = "%61" + DETECTOR[1:]
-"""Names the same detector, and takes the slow path."""
+"""Names the same detector, and comes to Quart."""
 
 
 @pytest.mark.parametrize("named", [DETECTOR, ESCAPED])

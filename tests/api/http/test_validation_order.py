@@ -11,7 +11,7 @@ import pytest
 from quart.routing import QuartRule
 from werkzeug.routing import MapAdapter
 
-from api.http.slow_path import SlowPath
+from api.http.service import Service
 from tests.api.caller import Caller
 
 UNKNOWN = "0" * 32
@@ -392,8 +392,8 @@ async def test_names_are_bounded_and_have_no_control_characters(
 
 @pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("end", ["", "/batch"])
-async def test_the_fast_path_and_the_slow_path_agree(caller: Caller, end: str) -> None:
-    """An id with an escape in it takes the slow path, and nothing else about it is different."""
+async def test_the_fast_path_and_quart_agree(caller: Caller, end: str) -> None:
+    """An id with an escape in it comes to Quart, and nothing else about it is different."""
     body = {"events": [EVENT]} if end else {"event": EVENT}
     plain = json.dumps(body).encode()
     largest = 40_000 if end else 20_000
@@ -460,9 +460,9 @@ async def test_each_spelling_of_a_content_type_takes_the_fast_path(
     detector = await caller.detector()
 
     async def slow(*_: object) -> None:
-        raise AssertionError("it took the slow path")
+        raise AssertionError("it came to Quart")
 
-    monkeypatch.setattr(SlowPath, "accept", slow)
+    monkeypatch.setattr(Service, "handle_request", slow)
     body = {"events": [EVENT]} if end else {"event": EVENT}
     content = msgspec.msgpack.encode(body) if "msgpack" in content_type else json.dumps(body).encode()
     path = f"/api/detectors/{detector}/evaluate{end}"
@@ -474,22 +474,20 @@ async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the URL map and the check for a token ever read a path differently, nothing is served."""
-    monkeypatch.setattr("api.http.slow_path.canonical_path", lambda _: "/apis/detectors")
-    rule = QuartRule("/api/detectors", methods={"GET"}, endpoint="list_detectors")
+    rule = QuartRule("/api/detectors", methods={"GET"}, endpoint="detectors.list_detectors")
     monkeypatch.setattr(MapAdapter, "match", lambda *_, **__: (rule, {}))
     caller.token = None
     reply = await caller("GET", "/apis/detectors")
-    assert (reply.status, reply.codes) == (404, [1004])
+    assert (reply.status, reply.codes) == (401, [1100])
 
 
 async def test_a_path_is_matched_once(scripted_caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The router decides before the body is read, and Quart does not decide again."""
     match, matched = MapAdapter.match, []
 
     def counted(adapter: MapAdapter, *arguments: Any, **options: Any) -> Any:
-        matched.append(arguments)
+        matched.append(adapter.path_info)
         return match(adapter, *arguments, **options)
 
     monkeypatch.setattr(MapAdapter, "match", counted)
     assert (await scripted_caller("GET", "/api/detectors")).status == 200
-    assert matched == [("/api/detectors", "GET")]
+    assert matched == ["/api/detectors"]

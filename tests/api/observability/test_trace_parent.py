@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.http.app import Application
-from api.observability.tracing.http_request import HttpRequest
-from api.observability.tracing.trace_parent import TraceParent, trace_parent
+from api.observability.tracing.http_request import HttpRequest, TraceParent, trace_parent
 from api.settings import Settings
 from engine.runtime.detector import apply as apply_module
 from tests.api.caller import Caller

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from api.http.routes import OPERATIONS
 from api.schema.envelope import (
     CODES,
     MESSAGE_CODES,
@@ -17,7 +18,6 @@ from api.schema.envelope import (
     failure,
     success,
 )
-from api.schema.operations import OPERATIONS
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import ConditionError, Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable

@@ -9,16 +9,16 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api.http.app import Application
+from api.http.routes import OPERATIONS
 from api.schema.envelope import CODES
 from api.schema.openapi.document import document
 from api.schema.operation import Operation
-from api.schema.operations import OPERATIONS
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import NODE
 from tests.api.scripted import ScriptedFleet
 
-DOCUMENT = json.loads(json.dumps(document()))
+DOCUMENT = json.loads(json.dumps(document(OPERATIONS)))
 WITH_BODY = [operation for operation in OPERATIONS if operation.body is not None]
 
 

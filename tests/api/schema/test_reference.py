@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import api
+from api.http.routes import OPERATIONS
 from api.schema.envelope import CODES, MESSAGE_CODES
-from api.schema.operations import OPERATIONS
 from tests.api.caller import Caller
 
 FOLDER = Path(api.__file__).parent

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from api.cli import main
-from api.schema.operations import OPERATIONS
+from api.http.routes import OPERATIONS
 from api.settings import settings
 from engine.runtime.cluster.nodes.head_patience import WANTED
 from tests.unit.deploy.monitoring import ALERTS, DEPLOY

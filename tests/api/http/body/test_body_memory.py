@@ -229,7 +229,7 @@ def test_all_front_ends_together_keep_to_the_bound(front_ends: int) -> None:
 
 
 HEAP = """
-from api.process.allocator import trim
+from api.process.front_end import trim
 
 def resident():
     with open("/proc/self/statm") as statm:

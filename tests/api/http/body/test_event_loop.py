@@ -5,12 +5,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
 
-from api.http.handling import handlers as routes
+from api.http import service
+from api.http.routes import rules
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, Wire, chunked, request
 
@@ -61,7 +62,7 @@ def watched() -> Iterator[list[str]]:
             return
         met = (getattr(called, "__self__", None), *frame.f_locals.values())
         sizes = [len(one) for one in met if isinstance(one, str | bytes | bytearray | memoryview)]
-        if max(sizes, default=0) > routes.DECODED_AT_ONCE_BYTES_MAX:
+        if max(sizes, default=0) > service.DECODED_AT_ONCE_BYTES_MAX:
             found.append(f"{called.__name__} in {frame.f_code.co_qualname}")
 
     sys.setprofile(note)
@@ -87,17 +88,17 @@ async def test_a_large_body_is_decoded_in_a_thread(
 ) -> None:
     decoded = []
 
-    def noted(name: str) -> None:
-        original = getattr(routes, name)
+    def noted(file: ModuleType, name: str) -> None:
+        original = getattr(file, name)
 
         def decode(body: bytes, *arguments: Any, **named: Any) -> Any:
             decoded.append((len(body), threading.current_thread() is threading.main_thread()))
             return original(body, *arguments, **named)
 
-        monkeypatch.setattr(routes, name, decode)
+        monkeypatch.setattr(file, name, decode)
 
-    noted("decode")
-    noted("parse_condition")
+    noted(service, "decode")
+    noted(rules, "parsed")
     json = ("Content-Type: application/json",)
     sent = []
     for body in BODIES.values():
@@ -119,13 +120,13 @@ async def test_a_small_body_is_decoded_without_the_detour(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_loop = []
-    decode = routes.decode
+    decode = service.decode
 
     def noted(*arguments: Any, **named: Any) -> Any:
         on_loop.append(threading.current_thread() is threading.main_thread())
         return decode(*arguments, **named)
 
-    monkeypatch.setattr(routes, "decode", noted)
+    monkeypatch.setattr(service, "decode", noted)
     assert await status_of(wire, request("POST", body=b"{}", token=TOKEN)) == 400
     assert on_loop == [True]
 

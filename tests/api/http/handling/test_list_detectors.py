@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.http.handling import handlers as routes
-from api.http.handling.handlers import Handlers
-from api.observability.readiness import Readiness
-from api.schema.envelope import success
+from api.http.routes import detectors as routes
+from api.schema.envelope import Response, success
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from engine.language.diagnostics import Refusal
@@ -122,19 +120,22 @@ class Many(ScriptedFleet):
         return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
 
 
-def handlers_over(fleet: ScriptedFleet) -> Handlers:
-    return Handlers(Settings(), fleet, Readiness(fleet.status))  # type: ignore[arg-type]
+async def whole_list(fleet: ScriptedFleet, lists: int = 1) -> Response:
+    """Ask for the whole list so many times at once, and give the first answer."""
+    async with Application(Settings(), fleet).quart.app_context():  # type: ignore[arg-type]
+        asked = (routes.list_detectors(DetectorsQuery()) for _ in range(lists))
+        return (await asyncio.gather(*asked))[0]
 
 
 async def test_a_list_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Many()
-    whole = b"".join((await handlers_over(fleet).list_detectors(DetectorsQuery())).pieces)
+    whole = b"".join((await whole_list(fleet)).pieces)
     length = len(whole) - len(success(b"").body)
     monkeypatch.setattr(routes, "LIST_BYTES_MAX", length)
-    assert b"".join((await handlers_over(fleet).list_detectors(DetectorsQuery())).pieces) == whole
+    assert b"".join((await whole_list(fleet)).pieces) == whole
     monkeypatch.setattr(routes, "LIST_BYTES_MAX", length - len("[],") - 10)
     with pytest.raises(Refusal, match="ask for pages") as refused:
-        await handlers_over(fleet).list_detectors(DetectorsQuery())
+        await whole_list(fleet)
     assert (refused.value.entries[0].code, fleet.memory.held) == (1400, 0)
 
 
@@ -142,14 +143,13 @@ async def test_a_list_for_which_there_is_no_memory_is_refused_and_leaves_nothing
     fleet = Many()
     fleet.memory = MemoryBudget(1024 * 1024)
     with pytest.raises(DetectorUnavailable, match="ask for pages") as refused:
-        await handlers_over(fleet).list_detectors(DetectorsQuery())
+        await whole_list(fleet)
     assert (refused.value.code, fleet.memory.held) == (1401, 0)
 
 
 @pytest.mark.parametrize("lists", [1, 20])
 async def test_others_have_their_turn_while_long_lists_are_built(lists: int) -> None:
     fleet = Many()
-    handlers = handlers_over(fleet)
     turns = 0
 
     async def others() -> None:
@@ -159,7 +159,7 @@ async def test_others_have_their_turn_while_long_lists_are_built(lists: int) -> 
             await asyncio.sleep(0)
 
     other = asyncio.create_task(others())
-    reply, *_ = await asyncio.gather(*(handlers.list_detectors(DetectorsQuery()) for _ in range(lists)))
+    reply = await whole_list(fleet, lists)
     other.cancel()
     assert turns >= 10 * lists
     listed: list[Any] = json.loads(b"".join(reply.pieces))["result"]

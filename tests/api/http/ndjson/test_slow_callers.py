@@ -9,7 +9,9 @@ from api.http.app import Application
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
+from api.http.request.timeout import RequestTimeout, RequestTimeouts
 from api.server import connection_timeouts
+from api.server.asgi import CallerGone
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.broker.memory_budget import MemoryBudget
@@ -85,11 +87,10 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         scripted,  # type: ignore[arg-type]
         authenticator=Authenticator(scripted, None),
         memory=BodyMemory(100_000_000, MemoryBudget(1 << 30)),
-        deadline_s=1,
     )
     opened = streams.open(DETECTOR, f"Bearer {TOKEN}".encode())
-    async with asyncio.timeout(5):
-        await opened.serve(receive, send)
+    with pytest.raises(CallerGone):
+        await opened.serve(receive, send, RequestTimeout(RequestTimeouts(1), receive, None))
     assert messages == []
 
 

@@ -2,29 +2,28 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
+from werkzeug.exceptions import NotFound
 
+from api.http.app import Application
 from api.http.request import head as request_head
 from api.http.request.head import canonical_path, media_type_of
 from api.http.request.query import PARAMETERS_MAX, read_key, read_query
-from api.http.router import Router
+from api.http.routes import OPERATIONS
 from api.schema.envelope import RequestRefusal
 from api.schema.messages.state import StateQuery
-from api.schema.operations import OPERATIONS
 from api.server.http1.request_head import RequestError, read_head, skip_empty_lines
+from api.settings import Settings
+from tests.api.scripted import ScriptedFleet
 from tests.work_growth import grows_linearly
 
 HEAD_BYTES_MAX = 65_536
 
 
-class NoHandlers:
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda **_: None
-
-
-ROUTER = Router(NoHandlers(), deadline_s=1)
+SERVICE = Application(Settings(), ScriptedFleet()).quart  # type: ignore[arg-type]
 
 
 def query(given: bytes) -> None:
@@ -40,8 +39,10 @@ def head(given: bytes) -> None:
 
 
 def route(given: bytes) -> None:
-    with suppress(RequestRefusal):
-        ROUTER.find(given.decode(), "GET")
+    urls = SERVICE.create_url_adapter(SimpleNamespace(path=given.decode(), method="GET"))
+    assert urls is not None
+    with suppress(NotFound):
+        urls.match()
 
 
 def key(given: bytes) -> None:

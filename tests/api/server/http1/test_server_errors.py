@@ -62,8 +62,7 @@ async def test_an_application_that_breaks_leaves_an_envelope_and_a_line_in_the_l
     def breaks(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("api.http.slow_path.read_head", breaks)
-    monkeypatch.setattr("api.http.pipeline.error_response", breaks)
+    monkeypatch.setattr("api.http.pipeline.canonical_path", breaks)
     with caplog.at_level(logging.ERROR, "rule_detector.api"):
         connection = await wire.connect()
         reply = await (await connection.send(request(method, "/healthz"))).receive(method)

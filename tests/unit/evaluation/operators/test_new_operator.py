@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from api.http.routes import OPERATIONS
 from api.schema.openapi.document import document
 from engine import ConditionError, Detector, explain, format, parse  # noqa: A004
 from engine.evaluation.explanation.documents import node_document
@@ -99,7 +100,7 @@ def test_what_is_wrong_with_it_is_told_with_its_place(source: Any, message: str)
 
 
 def test_the_interface_describes_it() -> None:
-    schemas = document()["components"]["schemas"]
+    schemas = document(OPERATIONS)["components"]["schemas"]
     assert schemas["Condition"]["properties"]["twice_within"] == {"$ref": "#/components/schemas/Twice"}
     told = schemas["Twice"]
     text = "An addition to the interface: inner was true at two events no older than the window."

@@ -1,14 +1,28 @@
-"""The heads of responses as bytes. Equal heads are built only once a second."""
+"""The heads of responses, made once a second where they are equal, and the server's own responses."""
 
+import logging
+import secrets
 import time
 from collections.abc import Iterable
 from email.utils import formatdate
 from typing import Final
 
-from api.schema.envelope import Headers
-from api.server.http1.request_ids import HEADER
+from api.schema.envelope import Headers, Response, failure
+from api.server.http1.request_head import FIELDS_MAX, REQUEST_ID, TARGET_BYTES_MAX
+from engine.language.diagnostics import Entry
+
+_log = logging.getLogger("rule_detector.api")
 
 CLOSE: Final = (b"connection", b"close")
+
+_MEANINGS: Final = {
+    400: "the request is not HTTP/1.1 by its grammar",
+    414: f"the target of the request, its path and query, is longer than {TARGET_BYTES_MAX} bytes",
+    431: "the head of the request, or a line of its body's framing, is too large; "
+    f"a head has at most {FIELDS_MAX} fields",
+    501: "Transfer-Encoding: only `chunked` is supported",
+    505: "only HTTP/1.1 is supported",
+}
 
 
 class ResponseHeads:
@@ -36,11 +50,11 @@ class ResponseHeads:
         if made is None:
             length = (b"content-length", b"%d" % body_bytes)
             made = self._made[which] = _lines(status, [*headers, length, (b"date", date)])
-        return b"%b%b: %b\r\n\r\n" % (made, HEADER, request_id)
+        return b"%b%b: %b\r\n\r\n" % (made, REQUEST_ID, request_id)
 
     def started(self, status: int, headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> bytes:
         """Return the head of a response whose headers say where its body ends."""
-        return _lines(status, [*headers, (b"date", self.date()), (HEADER, request_id)]) + b"\r\n"
+        return _lines(status, [*headers, (b"date", self.date()), (REQUEST_ID, request_id)]) + b"\r\n"
 
 
 def _lines(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
@@ -52,3 +66,17 @@ def _lines(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
 
 
 HEADS: Final = ResponseHeads()
+
+
+def server_error(status: int) -> Response:
+    """Return the response, after which the connection ends.
+
+    Whatever cannot be read as a request has the code 1006 and its status 400, even where HTTP has 414, 431
+    or 501. Only another version of HTTP keeps its status, 505.
+    """
+    if status not in _MEANINGS:
+        reference = secrets.token_hex(6)
+        _log.error("internal error %s: the application ended without an answer", reference)
+        entry = Entry(1500, f"an internal error; its reference is {reference}")
+        return failure(500, [entry]).closing()
+    return failure(505 if status == 505 else 400, [Entry(1006, _MEANINGS[status])]).closing()  # noqa: PLR2004

@@ -1,0 +1,122 @@
+"""The checks of a request before its view is called, in the order of judgement: the first defect decides."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from api.http.body.reading import read_body, skip_body
+from api.http.request.head import (
+    announced_length,
+    authorization,
+    check_headers,
+    check_length,
+    idempotency_key,
+)
+from api.http.request.query import read_query
+from api.http.service import request, service
+from api.schema.envelope import NDJSON, RequestRefusal
+from api.schema.messages.evaluations import BatchQuery
+from api.schema.operation import ID_PATTERN
+from engine.runtime.contract.errors import no_such_detector
+
+
+async def check_token() -> None:
+    """Raise RequestRefusal 1100 or 1101 without a token under /api, even where the path does not exist."""
+    path, operation = request.path, request.operation
+    is_open = operation is None or operation.is_open
+    if path == "/api" or path.startswith("/api/") or not is_open:
+        await service.authenticator.check(authorization(request.head))
+        request.progress.mark_authenticated()
+
+
+async def check_route() -> None:
+    """Raise NotFound or MethodNotAllowed."""
+    if request.routing_exception is not None:
+        raise request.routing_exception
+    if request.operation is not None:
+        request.progress.operation = request.operation.name
+
+
+async def check_head() -> None:
+    """Raise RequestRefusal 1006 or 1002."""
+    operation, head = request.operation, request.head
+    bytes_max = service.settings.max_header_bytes
+    if operation is None or operation.body is None:
+        check_headers(head, bytes_max=bytes_max, media_types=())
+        return
+    request.media_type = check_headers(
+        head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.is_evaluation
+    )
+    if request.media_type == NDJSON and idempotency_key(head):
+        # A stream is answered while it arrives, so there is no whole answer to repeat.
+        raise RequestRefusal(1006, "Idempotency-Key: a stream takes none, since it has no single answer")
+
+
+async def check_query() -> None:
+    """Raise RequestRefusal 1006. The query becomes an argument of the view."""
+    operation = request.operation
+    if operation is None or operation.query is None:
+        return
+    query = read_query(operation.query, request.query_string)
+    if request.media_type == NDJSON and query == BatchQuery("true"):
+        raise RequestRefusal(1006, "dry_run: a stream takes none, since its lines are evaluated in parts")
+    _arguments()["query"] = query
+
+
+async def check_size() -> None:
+    """Raise RequestRefusal 1003 for the announced size. A stream may have any."""
+    if request.media_type != NDJSON:
+        check_length(request.head, _bytes_max())
+
+
+async def check_detector() -> None:
+    """Raise Refusal 1200, so that nothing is parsed for an unknown detector. A malformed id is unknown."""
+    detector_id = _arguments().get("detectorId")
+    if detector_id is None:
+        return
+    if not re.fullmatch(ID_PATTERN, detector_id):
+        raise no_such_detector(detector_id)
+    await service.fleet.confirm(detector_id)
+
+
+async def take_body() -> None:
+    """Read the body, which becomes an argument of the view. Raises RequestRefusal 1003 or 1401.
+
+    A stream is left to its view. A body that the operation does not take is read and ignored.
+    """
+    operation = request.operation
+    if request.media_type == NDJSON:
+        return
+    if operation is None or operation.body is None:
+        await skip_body(request.receive, _bytes_max())
+    else:
+        reservation = service.memory.reserve(announced_length(request.head), request.progress.end)
+        request.reservation = reservation
+        _arguments()["body"] = await read_body(request.receive, _bytes_max(), reservation)
+        if operation.is_evaluation:
+            # The queue of the detector counts the body from here on.
+            reservation.release()
+    request.progress.body_read()
+
+
+CHECKS: Final[tuple[Callable[[], Awaitable[None]], ...]] = (
+    check_token,
+    check_route,
+    check_head,
+    check_query,
+    check_size,
+    check_detector,
+    take_body,
+)
+
+
+def _arguments() -> dict[str, Any]:
+    assert request.view_args is not None, "the path is known"
+    return request.view_args
+
+
+def _bytes_max() -> int:
+    operation, settings = request.operation, service.settings
+    if operation is None or operation.body is None:
+        return settings.max_discard_bytes
+    return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes

@@ -1,0 +1,141 @@
+"""The routes of detectors: each has rules and a history."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from api.http.routes.described import Operations, describe
+from api.http.service import service
+from api.schema import examples
+from api.schema.envelope import RequestRefusal, Response, success, success_of
+from api.schema.messages import catalogue, cluster
+from api.schema.messages.catalogue import given
+from engine.evaluation.wire.inspecting.rule_lists import LIST_BYTES_MAX
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.contract.errors import TOO_MANY, TOO_MANY_WAIT, DetectorUnavailable
+
+blueprint = Operations("detectors")
+
+_PIECE: Final = 1000
+"""Entries of a list that are encoded at once, in less than a millisecond."""
+_LIST_TOO_LONG: Final = (
+    f"the detectors take more than {LIST_BYTES_MAX} bytes together, which is the limit of one answer; "
+    "ask for pages, with `limit` and `after`"
+)
+
+
+@blueprint.get("/api/detectors")
+@describe(
+    summary="List the detectors",
+    text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
+    "after the detector with the id `after`. A page with fewer entries is the last. Without either, a "
+    "list of more than 64 MiB is refused with 1400.",
+    own_codes=(1400,),
+    query=catalogue.DetectorsQuery,
+    result=list[catalogue.Detector],
+    result_example=[{"id": examples.ID, "name": "logins"}],
+    is_addition=False,
+)
+async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
+    if query == catalogue.DetectorsQuery():
+        # One after another: each of many at once would take a part of every turn of the loop.
+        async with service.listing:
+            return await _listed(await service.fleet.detectors())
+    after, most = given(query.after), given(query.limit) or catalogue.PAGE_MAX
+    page = await service.fleet.detectors_page(after, most)
+    if page is None:
+        raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
+    return await _listed(page)
+
+
+@blueprint.post("/api/detectors")
+@describe(
+    summary="Create a detector",
+    text="Names need not be unique.",
+    body=catalogue.NewDetector,
+    body_example={"name": "logins"},
+    own_codes=(1400,),
+    is_addition=False,
+)
+async def create_detector(body: bytes) -> Response:
+    wanted = await service.decode(body, catalogue.NewDetector)
+    return success_of(catalogue.Identified(await service.fleet.create_detector(wanted.name)))
+
+
+@blueprint.get("/api/detectors/<detectorId>")
+@describe(
+    summary="Show one detector",
+    result=catalogue.Detector,
+    result_example={"id": examples.ID, "name": "logins"},
+)
+async def get_detector(detectorId: str) -> Response:
+    entry = await service.fleet.detector(detectorId)
+    return success_of(catalogue.Detector(entry.id, entry.name))
+
+
+@blueprint.delete("/api/detectors/<detectorId>")
+@describe(
+    summary="Delete a detector",
+    text="Deletes its rules and its state, too.",
+    is_addition=False,
+)
+async def delete_detector(detectorId: str) -> Response:
+    await service.fleet.delete_detector(detectorId)
+    return success_of(catalogue.Identified(detectorId))
+
+
+@blueprint.post("/api/detectors/<detectorId>/fork")
+@describe(
+    summary="Copy a detector",
+    text="Makes another detector, with the same rules under new ids and with all that they remember. "
+    "From then on the two are independent. The original goes on while it is copied.",
+    body=catalogue.NewDetector,
+    body_example={"name": "logins, with other rules"},
+    own_codes=(1400,),
+)
+async def fork_detector(detectorId: str, body: bytes) -> Response:
+    wanted = await service.decode(body, catalogue.NewDetector)
+    return success_of(catalogue.Identified(await service.fleet.fork_detector(detectorId, wanted.name)))
+
+
+@blueprint.post("/api/detectors/<detectorId>/move")
+@describe(
+    summary="Move a detector to another node",
+    text="The detector is saved here and activated there. Waiting requests follow it in order, and each "
+    "is answered once. A detector that is already there stays.",
+    body=cluster.Move,
+    body_example={"node": 2 * "9f3c1d"},
+    result=cluster.Moved,
+    own_codes=(1204,),
+    result_example={"node": 2 * "9f3c1d", "worker": "worker-1f0c9a7e-1"},
+)
+async def move_detector(detectorId: str, body: bytes) -> Response:
+    wanted = await service.decode(body, cluster.Move)
+    route = await service.fleet.move_detector(detectorId, given(wanted.node) or "")
+    return success_of(cluster.Moved(route.address.node, route.worker))
+
+
+async def _listed(entries: Sequence[tuple[str, str]]) -> Response:
+    """Return a list of detectors, yielding to other tasks between its pieces.
+
+    Raises Refusal 1400 if it is too long, and DetectorUnavailable 1401 if there is no memory for it.
+    """
+    room = service.fleet.memory.render()
+    pieces, size = [b"["], 0
+    try:
+        for begin in range(0, len(entries), _PIECE):
+            piece = [catalogue.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
+            pieces += (b"," if begin else b"", msgspec.json.encode(piece)[1:-1])
+            size += len(pieces[-1])
+            if size > LIST_BYTES_MAX:
+                raise Refusal(Entry(TOO_MANY, _LIST_TOO_LONG))
+            # It is there twice when it is put together.
+            if not room.grow(2 * len(pieces[-1])):
+                message = "there is no memory for the list beside the requests of others; ask for pages"
+                raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
+            await asyncio.sleep(0)
+        return success(b"".join((*pieces, b"]")))
+    finally:
+        room.release()

@@ -1,0 +1,105 @@
+"""The routes of evaluations, and of what shows their course: events in, actions out.
+
+The detector itself decodes the bodies. Nearly all evaluations take the fast path and never come here.
+"""
+
+from functools import partial
+
+from api.http.body.ndjson_stream import NdjsonStream
+from api.http.handling.state_view import state_view
+from api.http.request.head import authorization, idempotency_key
+from api.http.request.timeout import EVALUATIONS_STREAM
+from api.http.routes.described import Operations, describe
+from api.http.service import request, service
+from api.schema import examples
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response
+from api.schema.messages import evaluations as messages
+from api.schema.messages import explanations
+from api.schema.messages.state import State, StateQuery
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
+from engine.evaluation.wire.inspecting.explanations import ExplainBody
+from engine.runtime.contract.requests import operations
+
+blueprint = Operations("evaluations")
+
+
+@blueprint.post("/api/detectors/<detectorId>/evaluate")
+@describe(
+    summary="Evaluate an event",
+    text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
+    "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
+    "detector, and the detector of the demo, where rules fire.",
+    query=messages.EvaluateQuery,
+    body=EvaluateBody,
+    body_example={"event": examples.EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
+    result=messages.Actions,
+    own_codes=(1400, 1402),
+    result_example={"actions": [examples.ACTION]},
+    is_addition=False,
+)
+async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) -> Response:
+    explained = query.explain == "true"
+    if query.dry_run == "true":
+        return await service.call(detectorId, operations.dry_run(body, explained=explained))
+    key = idempotency_key(request.head)
+    return await service.call(detectorId, operations.evaluate(body, key, explained=explained))
+
+
+@blueprint.post("/api/detectors/<detectorId>/evaluate/batch")
+@describe(
+    summary="Evaluate many events in order",
+    text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
+    "is the same document, and the response is JSON. As NDJSON each line is the body of one "
+    "evaluation, or its event alone, and lines are answered while others are still arriving; a stream "
+    "takes no Idempotency-Key and no query.",
+    query=messages.BatchQuery,
+    body=BatchBody,
+    body_example={"events": [examples.EVENT], "context": {"vars": {}}},
+    result=messages.BatchResults,
+    own_codes=(1400,),
+    result_example={"results": [{"actions": [examples.ACTION]}]},
+    media_types=(JSON, MSGPACK, NDJSON),
+)
+async def evaluate_batch(
+    detectorId: str, query: messages.BatchQuery, body: bytes = b""
+) -> Response | NdjsonStream:
+    if request.media_type == NDJSON:
+        request.progress.operation = EVALUATIONS_STREAM
+        return service.streams.open(detectorId, authorization(request.head))
+    form = BATCH_FORMS[request.media_type]
+    if query.dry_run == "true":
+        return await service.call(detectorId, operations.dry_run_batch(body, form))
+    key = idempotency_key(request.head)
+    return await service.call(detectorId, operations.evaluate_batch(body, key, form))
+
+
+@blueprint.post("/api/detectors/<detectorId>/explain")
+@describe(
+    summary="Explain why rules fire, or not",
+    text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
+    "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
+    "it, and until when it stays so.",
+    body=ExplainBody,
+    body_example={"event": examples.EVENT},
+    result=explanations.Explanation,
+    own_codes=(1201, 1400, 1402),
+    result_example={"rules": [examples.EXPLAINED]},
+)
+async def explain(detectorId: str, body: bytes) -> Response:
+    return await service.call(detectorId, operations.explain(body))
+
+
+@blueprint.get("/api/detectors/<detectorId>/state")
+@describe(
+    summary="Look inside a detector",
+    text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
+    "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the standing "
+    "verdict of a rule, as a tree; with `rule`, `list=keys` and `true=true`, the keys for which it is "
+    "true. It delays events by a few milliseconds at most.",
+    query=StateQuery,
+    result=State,
+    own_codes=(1201, 1400, 1401),
+    result_example=examples.STATE,
+)
+async def state(detectorId: str, query: StateQuery) -> Response:
+    return await state_view(partial(service.fleet.call, detectorId), query)

@@ -1,0 +1,179 @@
+"""The routes of rules: each has a condition over the history of its detector."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from api.http.handling.condition_parsing import parse_condition as parsed
+from api.http.handling.timeline_stream import EVENT_STREAM, TimelineStream
+from api.http.request.head import accepts, authorization
+from api.http.request.query import read_key
+from api.http.request.timeout import TIMELINE_STREAM
+from api.http.routes.described import Operations, describe
+from api.http.service import request, service
+from api.schema import examples
+from api.schema.envelope import Response, success
+from api.schema.messages import explanations
+from api.schema.messages import rules as messages
+from api.schema.messages.catalogue import PAGE_MAX, given
+from api.schema.messages.comparisons import Comparison, ComparisonQuery
+from engine.runtime.contract.requests import operations
+
+blueprint = Operations("rules")
+
+_CONDITION: Final = (1300, 1301, 1302, 1303)
+
+
+@blueprint.get("/api/detectors/<detectorId>/rules")
+@describe(
+    summary="List the rules of a detector",
+    text="By priority, the lowest number first. With `limit` or `after`, only a page: continue after the "
+    "priority of its last rule, until a page is empty. Without them, a list of more than 64 MiB is "
+    "refused with 1400.",
+    query=messages.RulesQuery,
+    result=messages.Rules,
+    own_codes=(1006, 1400, 1401),
+    result_example={"rules": [examples.RULE]},
+    is_addition=False,
+)
+async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
+    if query == messages.RulesQuery():
+        return await service.call(detectorId, operations.rules())
+    after, most = given(query.after) or 0, given(query.limit) or PAGE_MAX
+    return await service.call(detectorId, operations.rules(after, most))
+
+
+@blueprint.post("/api/detectors/<detectorId>/rules")
+@describe(
+    summary="Create a rule",
+    text="Its history begins with the first event evaluated after this. Its priority is one more than "
+    "the highest ever given in the detector. A `shadow` rule is evaluated and counted, and yields no "
+    "action; with `draftOf`, it is compared with that rule.",
+    body=messages.NewRule,
+    body_example={"condition": examples.CONDITION_TEXT, "name": "a failed login", "notify": False},
+    own_codes=(1201, *_CONDITION, 1400),
+    result_example={"id": examples.RULE_ID},
+    is_addition=False,
+)
+async def create_rule(detectorId: str, body: bytes) -> Response:
+    wanted = await service.decode(body, messages.NewRule)
+    operation = operations.add_rule(
+        wanted.name,
+        wanted.condition,
+        notify=wanted.notify,
+        shadow=wanted.shadow,
+        draft_of=given(wanted.draftOf),
+    )
+    return await service.call(detectorId, operation)
+
+
+@blueprint.get("/api/detectors/<detectorId>/rules/<id>")
+@describe(
+    summary="Show one rule",
+    text="Also gives the condition as text: the canonical text, and the text as it was written, with its "
+    "comments.",
+    result=messages.ShownRule,
+    own_codes=(1201, 1401),
+    result_example={
+        **examples.RULE,
+        "text": examples.CONDITION_TEXT,
+        "source": f"{examples.CONDITION_TEXT}  # ten minutes",
+    },
+)
+async def get_rule(detectorId: str, id: str) -> Response:
+    return await service.call(detectorId, operations.rule(id))
+
+
+@blueprint.patch("/api/detectors/<detectorId>/rules/<id>")
+@describe(
+    summary="Change a rule",
+    text="Absent members keep their values. Changing the condition to a different one, or enabling the "
+    "rule, starts its history anew. `shadow` does not.",
+    body=messages.RuleChange,
+    body_example={"enabled": True, "notify": False},
+    result=messages.Rule,
+    own_codes=(1201, *_CONDITION),
+    result_example=examples.RULE,
+    is_addition=False,
+)
+async def change_rule(detectorId: str, id: str, body: bytes) -> Response:
+    wanted = await service.decode(body, messages.RuleChange)
+    changes = {member: given(value) for member, value in msgspec.structs.asdict(wanted).items()}
+    return await service.call(detectorId, operations.change_rule(id, **changes))
+
+
+@blueprint.delete("/api/detectors/<detectorId>/rules/<id>")
+@describe(
+    summary="Delete a rule",
+    own_codes=(1201, 1401),
+    result_example={"id": examples.RULE_ID},
+    is_addition=False,
+)
+async def delete_rule(detectorId: str, id: str) -> Response:
+    return await service.call(detectorId, operations.remove_rule(id))
+
+
+@blueprint.get("/api/detectors/<detectorId>/rules/<id>/timeline")
+@describe(
+    summary="Watch a rule at each event",
+    text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
+    "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
+    "values count. With `Accept: text/event-stream`, events follow as they happen. Each event that is "
+    "watched costs an explanation; a timeline that nobody reads for 30 s ends.",
+    query=explanations.TimelineQuery,
+    result=explanations.Timeline,
+    own_codes=(1006, 1201, 1400),
+    result_example=examples.TIMELINE,
+)
+async def timeline(detectorId: str, id: str, query: explanations.TimelineQuery) -> Response | TimelineStream:
+    key = read_key(query.key)
+    if accepts(request.scope["headers"], EVENT_STREAM):
+        request.progress.operation = TIMELINE_STREAM
+        return TimelineStream(service.timelines, detectorId, id, key, authorization(request.head))
+    return await service.call(detectorId, operations.timeline(id, key, query.after))
+
+
+@blueprint.get("/api/detectors/<detectorId>/rules/<id>/comparison")
+@describe(
+    summary="Compare a rule with its draft",
+    text="Gives how often both fired, only the rule, and only the draft, with examples. "
+    "Counting begins when both exist and are enabled, and anew when either gets a different condition. "
+    "With `after`, the answer also has each event after that number at which only one fired, with the "
+    "trees of both. The last 500 such events are kept from the first request with `after`, until nobody "
+    "has sent one for 30 s.",
+    query=ComparisonQuery,
+    result=Comparison,
+    own_codes=(1006, 1201, 1400, 1401),
+    result_example=examples.COMPARISON,
+)
+async def comparison(detectorId: str, id: str, query: ComparisonQuery) -> Response:
+    return await service.call(detectorId, operations.comparison(id, given(query.after)))
+
+
+@blueprint.post("/api/detectors/<detectorId>/rules/<id>/promote")
+@describe(
+    summary="Exchange a rule and its draft",
+    text="The rule gets the draft's condition with its history, and the draft gets the rule's; a second "
+    "call undoes the first. Names, ids and priorities stay. A body is ignored.",
+    result=messages.Rule,
+    own_codes=(1201, 1401),
+    result_example=examples.RULE,
+)
+async def promote(detectorId: str, id: str) -> Response:
+    return await service.call(detectorId, operations.promote(id))
+
+
+@blueprint.post("/api/conditions/parse")
+@describe(
+    summary="Parse a condition",
+    text="Gives the Condition object, its canonical text and an estimate of its cost; stores nothing.",
+    body=messages.ConditionToParse,
+    body_example={"condition": examples.CONDITION_TEXT},
+    result=messages.ParsedCondition,
+    own_codes=_CONDITION,
+    result_example=examples.PARSED,
+)
+async def parse_condition(body: bytes) -> Response:
+    loop = asyncio.get_running_loop()
+    return success(*await loop.run_in_executor(service.parsers, parsed, body, service.limits))

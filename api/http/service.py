@@ -1,0 +1,203 @@
+"""The Quart application: its requests, how they are handled, and the responses to errors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar, cast
+
+import quart
+from quart.asgi import ASGIHTTPConnection
+from quart.routing import QuartRule
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.routing import MapAdapter
+
+from api.http.authentication import Authenticator
+from api.http.body.memory import BodyMemory, Reservation
+from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
+from api.http.handling.timeline_stream import TimelineStream, TimelineStreams
+from api.http.request.head import Head, canonical_path, read_head
+from api.http.request.timeout import RequestTimeout
+from api.observability.readiness import Readiness
+from api.schema.envelope import RequestRefusal, Response, answered, error_response
+from api.schema.operation import Operation
+from api.server.asgi import Receive, Send
+from api.settings import Settings
+from engine.evaluation.wire.bodies import decode
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.requests import operations
+
+T = TypeVar("T")
+
+PROGRESS: Final = "progress"
+"""The key of a request's RequestTimeout in its ASGI state."""
+
+DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
+"""Larger bodies are decoded in a thread, so that they do not block the event loop."""
+
+_PARSERS: Final = 2
+"""Threads that parse conditions; a long text keeps one busy for up to a second."""
+_DECODERS: Final = 2
+"""Threads that decode bodies, so that parsing does not delay them."""
+
+
+class Request(quart.Request):
+    """A request of Quart, and what the checks find out about it."""
+
+    receive: Receive
+    progress: RequestTimeout
+    reservation: Reservation | None = None
+    """The memory that the body holds until the response is sent."""
+    media_type: bytes = b""
+    """The media type of the body; empty for an operation without one."""
+
+    @cached_property
+    def head(self) -> Head:
+        """The headers that the service reads."""
+        return read_head(self.scope["headers"])
+
+    @property
+    def operation(self) -> Operation | None:
+        """The operation to which the path leads; None for a page and an unknown path."""
+        return service.operations.get(self.endpoint or "")
+
+
+class _Connection(ASGIHTTPConnection):
+    """Has Quart handle a request until its deadline, or until the caller has gone.
+
+    Quart's own class would receive the whole body, however large, while the request is still being checked.
+    """
+
+    async def __call__(self, receive: Receive, send: Send) -> None:  # type: ignore[override]
+        """Answer the request. Raises CallerGone."""
+        request = cast("Request", self._create_request_from_scope(cast("Any", send)))
+        request.receive = receive
+        request.progress = self.scope["state"][PROGRESS]
+        try:
+            with request.progress:
+                response = await self.app.handle_request(request)
+        except Exception as error:  # noqa: BLE001 -- the deadline, or the memory of the body was lost
+            response = quart_response(error_response(error))
+        try:
+            if isinstance(response, _Streamed):
+                await response.stream.serve(receive, send, request.progress)
+            else:
+                await self._send_response(cast("Any", send), response)
+        finally:
+            if request.reservation is not None:
+                request.reservation.release()
+
+
+class _ExactMethodsRule(QuartRule):
+    """A rule that takes the methods it names: Werkzeug adds HEAD to GET."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        assert self.methods is not None, "every route names its methods"
+        self.methods.discard("HEAD")
+
+
+class _Streamed(quart.Response):
+    """A response that is sent while it is made, and while the body of its request still arrives."""
+
+    def __init__(self, stream: NdjsonStream | TimelineStream) -> None:
+        super().__init__()
+        self.stream = stream
+
+
+class Service(quart.Quart):
+    """The application, and what its routes need."""
+
+    request_class = Request
+    asgi_http_class = _Connection  # type: ignore[assignment]
+    url_rule_class = _ExactMethodsRule
+
+    def __init__(
+        self, settings: Settings, fleet: Fleet, memory: BodyMemory, operations_: Mapping[str, Operation]
+    ) -> None:
+        """`operations_` are those of the routes, by endpoint."""
+        super().__init__("rule_detector", static_folder=None)
+        self.url_map.merge_slashes = False
+        self.config.update(PROVIDE_AUTOMATIC_OPTIONS=False, BODY_TIMEOUT=None, RESPONSE_TIMEOUT=None)
+        self.operations = operations_
+        self.settings = settings
+        self.limits = settings.limits()
+        self.fleet = fleet
+        self.memory = memory
+        self.authenticator = Authenticator(fleet, settings.bootstrap_token)
+        self.readiness = Readiness(fleet.status)
+        self.streams = NdjsonStreams(settings, fleet, self.authenticator, memory)
+        self.timelines = TimelineStreams(fleet, self.authenticator)
+        self.listing = asyncio.Lock()
+        """Held while a list of all detectors is made."""
+        self.parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
+        self._decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="decode")
+        self.after_serving(self._end_threads)
+        self.register_error_handler(NotFound, _no_such_path)
+        self.register_error_handler(MethodNotAllowed, _no_such_method)
+        self.register_error_handler(Exception, _failed)
+
+    async def _end_threads(self) -> None:
+        for executor in (self.parsers, self._decoders):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def create_url_adapter(self, request: Any) -> MapAdapter | None:
+        """Match by the path alone, whatever `Host` says."""
+        if request is None:
+            return None
+        return self.url_map.bind("localhost", path_info=request.path, default_method=request.method)
+
+    async def make_response(self, result: Any) -> Any:
+        """Return a response of Quart for what a view returns."""
+        if isinstance(result, Response):
+            return quart_response(result)
+        if isinstance(result, (NdjsonStream, TimelineStream)):
+            return _Streamed(result)
+        return await super().make_response(result)
+
+    async def call(self, detector_id: str, operation: operations.Operation) -> Response:
+        """Have a detector execute an operation, and return the response."""
+        return answered(await self.fleet.call(detector_id, operation))
+
+    async def decode(self, body: bytes, type_: type[T]) -> T:
+        """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""
+        decoding = partial(decode, body, type_, self.limits)
+        if len(body) <= DECODED_AT_ONCE_BYTES_MAX:
+            return decoding()
+        return await asyncio.get_running_loop().run_in_executor(self._decoders, decoding)
+
+
+service = cast("Service", quart.current_app)
+"""The application that handles the current request."""
+request = cast("Request", quart.request)
+"""The current request."""
+
+
+async def _no_such_path(_: NotFound) -> quart.Response:
+    path = canonical_path(request.scope["raw_path"])
+    refusal = RequestRefusal(1004, f"there is no path `{path[:200]}`")
+    return quart_response(error_response(refusal))
+
+
+async def _no_such_method(error: MethodNotAllowed) -> quart.Response:
+    allowed = ", ".join(sorted(error.valid_methods or ()))
+    message = f"the path takes {allowed}, not `{request.method[:20]}`"
+    refusal = RequestRefusal(1005, message, headers=((b"allow", allowed.encode()),))
+    return quart_response(error_response(refusal))
+
+
+async def _failed(error: Exception) -> quart.Response:
+    return quart_response(error_response(error))
+
+
+def quart_response(response: Response) -> quart.Response:
+    """Return a response as Quart has it."""
+    headers = {name.decode(): value.decode() for name, value in response.all_headers()}
+    headers.setdefault("cache-control", "no-store")
+    body = _in_pieces(response.pieces) if response.rest else response.body
+    return quart.Response(body, response.status, headers)
+
+
+async def _in_pieces(pieces: tuple[bytes, ...]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
