@@ -11,7 +11,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Reply
-from engine.runtime.transport.frames import PROTOCOLS, TOKEN_BYTES
+from engine.runtime.transport.frames import PROTOCOLS
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import LinkServer, Outcome
@@ -21,7 +21,7 @@ from snapshots.errors import WriteFailed
 
 HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
 
-SOME_TOKEN = b"t" * TOKEN_BYTES
+SOME_TOKEN = b"t" * 32
 SPOKEN = PROTOCOLS.pack(*build.SPOKEN)
 """The protocols of this release, as both ends name them."""
 LARGE = 4 * 1024 * 1024
