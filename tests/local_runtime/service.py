@@ -81,9 +81,11 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     notes: list[Note] = []
     told: list[Note] = []
     lost: list[str] = []
-    methods = methods_for_front_ends(service.broker, lambda: told.append(Note("revoked")))
     serves = LinkServer(
-        methods, abandonable=ABANDONABLE, noted=notes.append, lost=lambda: lost.append("server")
+        methods_for_front_ends(service.broker),
+        abandonable=ABANDONABLE,
+        noted=notes.append,
+        lost=lambda: lost.append("server"),
     )
     await serves.start(ours)
     connected: list[LinkClient] = []

@@ -17,9 +17,6 @@ from engine.runtime.contract.requests.routes import Route
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import LinkServer
 
-LOOK: Final = "look"
-"""The note that another service has revoked a token."""
-
 _LINGER_S: Final = 2.0
 
 
@@ -83,10 +80,9 @@ class DirectoryService:
             return self._folder
         self._services[server] = None
         self._stop_awaiting()
-        methods = methods_for_front_ends(self._broker, partial(self._on_revoked, server))
         server.methods = {
             **server.methods,
-            **methods,
+            **methods_for_front_ends(self._broker),
             "route": partial(self._route, node),
             "cluster": self._cluster,
             "compare": partial(self._compare, server),
@@ -136,11 +132,6 @@ class DirectoryService:
         finally:
             # A service that is still there ends the process earlier.
             asyncio.get_running_loop().call_later(_LINGER_S, self._ended)
-
-    def _on_revoked(self, through: LinkServer) -> None:
-        for server in self._services:
-            if server is not through:
-                server.note(LOOK)
 
     def _lost(self, server: LinkServer) -> None:
         self._forget(server)

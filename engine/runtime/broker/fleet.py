@@ -92,10 +92,6 @@ class Fleet:
         """Whether the last answer of the directory is recent enough to be trusted."""
         return self._cache.fresh
 
-    def look_again(self) -> None:
-        """Poll the directory soon: tokens or detectors have changed elsewhere."""
-        self._cache.look_again()
-
     async def status(self) -> Status:
         """Return the broker's state, and whether this front end's cache is stale.
 

@@ -24,7 +24,7 @@ _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
 
 _SAME_METHODS: Final = (
-    *("route", "changes", "tokens", "tokens_used"),
+    *("route", "changes", "tokens", "tokens_used", "revoke_token"),
     *("create_detector", "fork_detector", "delete_detector"),
     *("move", "drain", "status", "cluster"),
 )
@@ -206,16 +206,11 @@ class RemoteBroker(Broker):
             self._unsent[name] = self._unsent.get(name, 0) + value
 
 
-def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:
-    """Return the methods that other processes may call. `revoked` is called after a token was revoked."""
+def methods_for_front_ends(broker: Broker) -> Methods:
+    """Return the methods that other processes may call."""
 
     async def add_token(token_id: str, token: object) -> int:
         return await broker.add_token(token_id, msgspec.convert(token, StoredToken))
-
-    async def revoke_token(token_id: str) -> int:
-        version = await broker.revoke_token(token_id)
-        revoked()
-        return version
 
     async def add_counts(counted: list[tuple[list[str], float]]) -> None:
         await broker.add_counts({tuple(name): value for name, value in counted})
@@ -223,7 +218,7 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
     async def report_figures(figures: object) -> None:
         await broker.report_figures(msgspec.convert(figures, FrontEndFigures))
 
-    converting = (add_token, revoke_token, add_counts, report_figures)
+    converting = (add_token, add_counts, report_figures)
     return {
         **{name: getattr(broker, name) for name in _SAME_METHODS},
         **{method.__name__: method for method in converting},

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.runtime.contract.build import SPOKEN
+
 pytestmark = pytest.mark.ray
 
 ROOT = Path(__file__).parents[3]
