@@ -11,7 +11,8 @@ import msgspec
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.adoption import Adoption
 from engine.runtime.broker.broker import Broker, Counts, Status
-from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
+from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.catalogue.directory_thread import DirectoryThreads
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
@@ -51,7 +52,7 @@ class LocalBroker(Broker):
         self,
         settings: RuntimeSettings,
         workers: WorkerStarter,
-        directories: DirectoryStarter,
+        directories: DirectoryThreads,
         *,
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
