@@ -19,7 +19,7 @@ from engine.evaluation.persistence import saved
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot as kept
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from snapshots.folders import create_folder
@@ -72,7 +72,7 @@ def pause(keys: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         _folder(Path(name), keys)
         collect_seldom()
-        actor = DetectorActor(
+        actor = OperationExecutor(
             RuntimeSettings(data=Path(name), limits=_limits(keys), journal_sync="interval"),
             now_us=lambda: 10**15,
         )
@@ -110,7 +110,7 @@ def _evaluation(number: int, at_ms: float) -> operations.Operation:
 
 
 def _longest_ms(
-    actor: DetectorActor, bodies: list[operations.Operation], done: threading.Event, within_s: float
+    actor: OperationExecutor, bodies: list[operations.Operation], done: threading.Event, within_s: float
 ) -> float:
     longest_ns, now_ns = 0, time.perf_counter_ns
     until_ns = now_ns() + int(within_s * 1e9)
@@ -129,7 +129,7 @@ def load(keys: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = _folder(Path(name), keys)
         collect_seldom()
-        actor = DetectorActor(RuntimeSettings(data=Path(name), limits=_limits(keys)))
+        actor = OperationExecutor(RuntimeSettings(data=Path(name), limits=_limits(keys)))
         ours_s, plain_s = [], []
         for epoch in range(1, 1 + LOADS):
             gc.collect()
