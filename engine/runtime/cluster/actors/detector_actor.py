@@ -176,8 +176,8 @@ def _payload_bytes(batch: Sequence[Operation]) -> int:
     return sum([len(operation.payload) for operation in batch])
 
 
-class WorkerActor(ServingActor):
-    """The Ray actor of a worker's process."""
+class DetectorActor(ServingActor):
+    """The Ray actor of a worker: a process that has one active detector, or several, or is ready for one."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         super().__init__(settings.transport)
@@ -217,6 +217,6 @@ def title(detectors: Sequence[str]) -> str:
 
     Ray's table of actors is written once, when an actor starts, and workers are reused.
     """
-    shown = [f"ray::{WorkerActor.__name__}", *detectors[:_TITLED_MAX]]
+    shown = [f"ray::{DetectorActor.__name__}", *detectors[:_TITLED_MAX]]
     more = len(detectors) - _TITLED_MAX
     return " ".join(shown) + (f" and {more} more" if more > 0 else "")
