@@ -30,7 +30,7 @@ from engine.runtime.placement.census import Census
 from engine.runtime.placement.detectors.activation_slots import ActivationSlots
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
-from engine.runtime.placement.rebalancer import Rebalancer
+from engine.runtime.placement.moves import Moves
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.workers.heartbeat import BEATS
 from engine.runtime.placement.workers.worker_pool import WorkerPool
@@ -76,7 +76,7 @@ class LocalBroker(Broker):
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
         self._leave_process = leave
-        self._rebalancer = Rebalancer(
+        self._moves = Moves(
             self._services,
             self._nodes,
             self._placed.values,
@@ -107,12 +107,12 @@ class LocalBroker(Broker):
         await self._nodes.look()
         await self._adoption.begin()
         self._workers.fill()
-        self._rebalancer.start()
+        self._moves.start()
         self._purging = asyncio.create_task(self._purge_left(), name="purges")
 
     async def close(self) -> list[str]:
         self._closing = True
-        await self._rebalancer.end()
+        await self._moves.end()
         if self._purging is not None:
             self._purging.cancel()
         # Detectors that are adopted late are saved, too.
@@ -280,10 +280,10 @@ class LocalBroker(Broker):
     async def move(self, detector_id: str, node: str) -> Route:
         if self._closing:
             raise shutting_down()
-        return await self._rebalancer.move(self._place(detector_id), node)
+        return await self._moves.move(self._place(detector_id), node)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        return await self._rebalancer.drain(node, draining=draining)
+        return await self._moves.drain(node, draining=draining)
 
     def _place(self, detector_id: str) -> PlacedDetector:
         """Return the placed detector; a new one, active nowhere, if it is not known yet."""
@@ -337,7 +337,7 @@ class LocalBroker(Broker):
             problems=[
                 *no_room,
                 *filter(None, stalled),
-                *self._rebalancer.problems.values(),
+                *self._moves.problems.values(),
                 *self._problems.current.values(),
                 *self._problems.lasting,
                 *self._directory.removed,
