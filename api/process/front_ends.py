@@ -19,8 +19,8 @@ from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from engine.runtime.process.states import STOPPED, state_of
 from engine.runtime.transport import tls
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Note
+from engine.runtime.transport.server_connection import ServerConnection
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class FrontEnd:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
-        self.link = LinkServer(methods_for_front_ends(broker), noted=self._noted, lost=self.leaving.set)
+        self.link = ServerConnection(methods_for_front_ends(broker), noted=self._noted, lost=self.leaving.set)
 
     @classmethod
     async def start(cls, settings: Settings, listener: socket.socket, broker: Broker) -> "FrontEnd":

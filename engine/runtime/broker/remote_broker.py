@@ -16,8 +16,8 @@ from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEn
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import Methods
 from engine.runtime.transport.messages import Note
+from engine.runtime.transport.server_connection import Methods
 from snapshots.errors import StorageError
 
 _LEAVE_S: Final = 10.0

@@ -15,8 +15,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.frames import MESSAGES, pieces
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Ask, encode, encoder
+from engine.runtime.transport.server_connection import ServerConnection
 from tests.local_runtime.service import FrontEnd, LocalService, front_end, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -266,7 +266,7 @@ async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
             await service.fleet.create_detector(f"{number} " + "x" * 200)
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
-        server = LinkServer(methods_for_front_ends(service.broker))
+        server = ServerConnection(methods_for_front_ends(service.broker))
         await server.start(ours)
         loop = asyncio.get_running_loop()
         asked = 0
@@ -294,7 +294,7 @@ async def test_garbage_ends_the_connection_and_what_was_asked_through_it(tmp_pat
     async with local_service(tmp_path) as service, front_end(service) as other:
         ours, theirs = socket.socketpair()
         gone: list[str] = []
-        server = LinkServer(other.serves.methods, lost=lambda: gone.append("it"))
+        server = ServerConnection(other.serves.methods, lost=lambda: gone.append("it"))
         await server.start(ours)
         theirs.sendall(b"".join(pieces(MESSAGES, b"\xc1\xc1")))
         await until(lambda: gone)

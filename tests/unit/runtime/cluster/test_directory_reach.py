@@ -16,8 +16,8 @@ from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.server_connection import ServerConnection
 from tests.certificates import certificates
 
 HERE = "here"
@@ -134,7 +134,7 @@ async def test_a_service_with_a_wrong_certificate_ends_no_directory(
     ours, theirs = certificates(tmp_path / "ours"), certificates(tmp_path / "theirs")
     for name, value in theirs.items():
         monkeypatch.setenv(name, value)
-    listener = await Listener.start(lambda: LinkServer({}).link(), host="127.0.0.1", tls=True)
+    listener = await Listener.start(lambda: ServerConnection({}).link(), host="127.0.0.1", tls=True)
     try:
         wrong = {
             # It knows the directory's certificate, but the directory does not know its own.

@@ -14,8 +14,8 @@ from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import Outcome
 from engine.runtime.transport.messages import Answered, Moved, Note, Response
+from engine.runtime.transport.server_connection import Outcome
 from tests.local_runtime.actors import LocalActors
 from tests.local_runtime.directories import newborn
 from tests.local_runtime.service import local_service, until
