@@ -13,8 +13,7 @@ from typing import Final
 
 from api.process import front_end_process
 from api.settings import Settings
-from engine.runtime.broker.broker import Broker
-from engine.runtime.broker.remote_broker import methods_for_front_ends
+from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from engine.runtime.process.states import STOPPED, state_of
@@ -72,14 +71,14 @@ class FrontEndFailed(Exception):
 class FrontEnd:
     """One front-end process, and the link to it."""
 
-    def __init__(self, process: Process, broker: Broker) -> None:
+    def __init__(self, process: Process, broker: RemoteBroker) -> None:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
         self.link = ServerConnection(methods_for_front_ends(broker), noted=self._noted, lost=self.leaving.set)
 
     @classmethod
-    async def start(cls, settings: Settings, listener: socket.socket, broker: Broker) -> "FrontEnd":
+    async def start(cls, settings: Settings, listener: socket.socket, broker: RemoteBroker) -> "FrontEnd":
         """Start one on a listening socket, which stays open here. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -145,7 +144,7 @@ class FrontEnds:
     """
 
     _settings: Settings
-    _broker: Broker
+    _broker: RemoteBroker
     _listeners: Sequence[socket.socket]
     _all: set[FrontEnd] = field(default_factory=set)
     _keepers: set[asyncio.Task[None]] = field(default_factory=set)

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.broker.broker import Broker
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import ABANDONABLE, methods_for_front_ends
 from engine.runtime.contract.errors import shutting_down
 from engine.runtime.contract.log_records import LOGGED, Logged
@@ -28,7 +28,7 @@ class DirectoryService:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: LocalBroker,
         *,
         folder: str,
         shared_settings: Mapping[str, str],

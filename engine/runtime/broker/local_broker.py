@@ -10,7 +10,7 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.adoption import Adoption
-from engine.runtime.broker.broker import Broker, Counts, Status
+from engine.runtime.broker.broker import Counts, Status
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.catalogue.directory_thread import DirectoryThreads
 from engine.runtime.concurrency.background import Background
@@ -45,7 +45,7 @@ _SAVED_TOGETHER = 4
 """How many passive detectors are activated and saved at a time at shutdown."""
 
 
-class LocalBroker(Broker):
+class LocalBroker:
     """Owns the directory and the workers, and activates detectors. For one event loop."""
 
     def __init__(
@@ -100,6 +100,7 @@ class LocalBroker(Broker):
     # -- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        """Open the data folder, and take over the workers there are. Raises StorageError, and FolderInUse."""
         opened = await self._directory.start()
         for damage in opened.damage:
             self._problems.note(f"tokens and catalogue: set aside: {damage}")
@@ -111,6 +112,7 @@ class LocalBroker(Broker):
         self._purging = asyncio.create_task(self._purge_left(), name="purges")
 
     async def close(self) -> list[str]:
+        """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
         await self._moves.end()
         if self._purging is not None:
