@@ -16,7 +16,7 @@ from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.read_only import ReadOnlyDetector
 from snapshots.files import RealFiles
 from tests.local_runtime.directories import newborn
@@ -93,16 +93,16 @@ def test_all_reads_are_tried():
     assert READS.keys() == ops.READS
 
 
-Made = Callable[[str], DetectorActor]
+Made = Callable[[str], OperationExecutor]
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     """Gives workers with equal detectors, which have seen a few events."""
 
-    def make(detector_id: str) -> DetectorActor:
+    def make(detector_id: str) -> OperationExecutor:
         newborn(tmp_path, detector_id)
-        actor = DetectorActor(RuntimeSettings(data=tmp_path, journal_sync="off"), now_us=lambda: 10**12)
+        actor = OperationExecutor(RuntimeSettings(data=tmp_path, journal_sync="off"), now_us=lambda: 10**12)
         actor.activate(detector_id, 1)
         detector = actor._the_active().detector
         detector.add_rule("rule", RULES[0], rule_id=RULE)
@@ -116,7 +116,7 @@ def made(tmp_path: Path) -> Made:
     return make
 
 
-def kept(actor: DetectorActor) -> bytes:
+def kept(actor: OperationExecutor) -> bytes:
     return actor._the_active().detector.dump()
 
 
