@@ -80,11 +80,15 @@ def _audit_slices(slices: Slices, events_seen: int) -> None:
     for place, one in slices.memories.items():
         assert (one.place, one.slices) == (place, slices)
     apart = {place for place, one in slices.memories.items() if not one.has_place}
+    by_exception = {place: one for place, one in slices.memories.items() if one.memory.by_exception}
+    assert slices.by_exception == by_exception
+    placed = [place for place, one in by_exception.items() if one.has_place]
+    assert sorted(slices._exceptions_placed) == sorted(placed)
     assert list(slices.held_in(slices.blank)) == [] or not slices.path
     for key, slice_ in _by_key(slices) if slices.path else [((), slices.root)]:
         assert len(slice_) == len(slices.blank), key
         assert set(slice_[MORE] or ()) <= apart
-        assert slice_[SEEN] <= events_seen
+        assert slice_[SEEN] & EVENT <= events_seen
         for one, entry in slices.held_in(slice_):
             assert one.memory.bytes_of(entry) <= one.memory.bytes_max(one.keep)
             if isinstance(entry, PaneSums):
@@ -97,7 +101,8 @@ def _audit_slices(slices: Slices, events_seen: int) -> None:
             )
             assert stamps == sorted(stamps)
             assert one.memory.latest(entry) == stamps[-1]
-            assert stamps[-1] & EVENT <= (slice_[SEEN] if slices.path else events_seen)
+            assert stamps[-1] & EVENT <= events_seen
+            assert not slices.path or stamps[-1] <= slice_[SEEN]
 
 
 def _audit_rules(detector: Detector) -> None:
@@ -128,6 +133,7 @@ def _audit_rules(detector: Detector) -> None:
         for fact, pattern in parts.patterns:
             bounds[fact, compile_pattern(pattern, detector.limits).text_bytes_max] += 1
     assert {one: one._readers for one in readers} == readers
+    assert all(one.born == min(born for _, born, _ in readers[one]) for one in readers)
     assert (rules.uses, rules.relations, rules._bounds) == (uses, relations, bounds)
     assert (rules.nodes, rules._patterns) == (nodes, patterns)
     assert rules._action_bytes == sum(each.rule.action_bytes_max for each in live)
@@ -140,9 +146,8 @@ def _audit_index(detector: Detector) -> None:
     watched = {one for one in memories if one.bucket is not None}
     for slices in detector.histories.slices.values():
         assert slices.watched == {one.place: one for one in watched if one.slices is slices}
-        runs = [one for one in memories if one.slices is slices and one.memory.begins]
-        assert set(slices.runs) == set(runs if members else ())
-        assert len(slices.runs) == len(runs if members else ())
+        runs = {one.place: one for one in memories if one.slices is slices and one.memory.begins}
+        assert slices.runs == (runs if members else {})
     assert {one for one in memories if one.commit is not None} == (memories if members else set())
     if members is None:
         assert not watched
@@ -228,7 +233,7 @@ def _audit_eviction(histories: Histories) -> None:
             if slices.shard_of(key) < of_path._shards and key not in slices.touched:
                 number = slice_[NUMBER]
                 assert of_path._keys[number] == key
-                assert of_path._seen[number] == slice_[SEEN]
+                assert of_path._seen[number] == slice_[SEEN] & EVENT
                 assert of_path._until_us[number] == slices.until_us(slice_)
         expected = [min(column) for column in (of_path._until_us, of_path._seen) if column]
         found = [first for first, _ in (of_path.first_to_expire(), of_path.longest_unseen())]

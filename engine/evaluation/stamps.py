@@ -18,11 +18,11 @@ EARLIEST_US: Final = -8_640_000_000_000_000_000
 LATEST_US: Final = -EARLIEST_US
 """The times that an event may have: the range of dates in ECMAScript."""
 
-UNSET: Final = (EARLIEST_US << NUMBER_BITS) - 1
-"""The clock of a detector without events: just before the first time."""
+UNSET: Final = (EARLIEST_US - 1) << NUMBER_BITS
+"""The stamp of no event: before all others. A detector without events has it as its clock."""
 
 NEVER: Final = -(1 << 104)
-"""Before every stamp: event times are within 8.64e18 microseconds of 1970."""
+"""Before UNSET, too: event times are within 8.64e18 microseconds of 1970."""
 
 LATEST: Final = -NEVER
 """After every stamp."""

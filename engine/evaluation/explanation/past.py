@@ -24,7 +24,7 @@ class Before(NamedTuple):
 
     entry: Any
     seen: int
-    """The number of the last event of the slice."""
+    """The stamp of the last event of the slice."""
 
 
 class Entries:

@@ -19,7 +19,7 @@ from engine.evaluation.facts.values import (
     slice_key_of,
 )
 from engine.evaluation.operators.table import calls
-from engine.evaluation.stamps import EVENT, LATEST_US, MILLISECOND, NEVER, NUMBER_BITS, UNSET
+from engine.evaluation.stamps import LATEST_US, MILLISECOND, NEVER, NUMBER_BITS, UNSET
 from engine.language.forms.table import derived
 from engine.language.microseconds import microseconds
 from engine.language.operators import LARGEST
@@ -33,7 +33,6 @@ _SHARED: Final[dict[str, Any]] = {
     "NAN": nan,
     "NEVER": NEVER,
     "NOTHING": {},
-    "EVENT": EVENT,
     "NUMBER_BITS": NUMBER_BITS,
     "UNSET": UNSET,
     "dig": dig,

@@ -53,7 +53,7 @@ class Reading(Names, Protocol):
 
     @property
     def seen(self) -> str:
-        """The number of the slice's last event before this one; right only if the slice has an entry."""
+        """The stamp of the slice's last event before this one; right only if the slice has an entry."""
 
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
@@ -98,7 +98,7 @@ class Triggers(Protocol):
         """Return triggers for the events that have a fact."""
 
     def holding(self, memory: "Memory", path: Path) -> Found:
-        """Return triggers for the events in whose slice a memory has an entry."""
+        """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
 
     def union(self, parts: Iterable[Found]) -> Found:
         """Return triggers for the events that meet one of the parts."""
@@ -122,12 +122,6 @@ class Memory(ABC):
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
     """The columns in which entries are saved: `stamps`, `keys` (of scalars), `integers` or `doubles`."""
 
-    idle: ClassVar[str] = "None"
-    """The outcome of an event that meets none of the triggers."""
-
-    begins: ClassVar[bool] = False
-    """Whether an event that is `idle` writes an entry where there is none."""
-
     lasting: ClassVar[str] = "None"
     """The outcome with which verdicts are decided later, as long as no further event comes: what was written
     decides them. It may name `outcome`, that of the last event."""
@@ -136,6 +130,25 @@ class Memory(ABC):
     @abstractmethod
     def operands(self) -> tuple[Condition, ...]:
         """The conditions that it observes."""
+
+    @property
+    def by_exception(self) -> bool:
+        """Whether slices keep only what is unusual, because the outcome is True at nearly every event.
+
+        An event whose outcome is True makes its stamp the entry, so nothing is kept as long as that is the
+        slice's last event.
+        """
+        return False
+
+    @property
+    def begins(self) -> bool:
+        """Whether an event that is `idle` writes an entry where there is none."""
+        return False
+
+    @property
+    def idle(self) -> str:
+        """The outcome of an event that meets none of the triggers."""
+        return str(self.by_exception or None)
 
     @abstractmethod
     def outcome(self, operands: Sequence[str], names: Names) -> str:
@@ -147,7 +160,7 @@ class Memory(ABC):
 
     def notable(self, outcome: str) -> tuple[str, str]:
         """Return the test whether an outcome is not `idle`, and the outcome if it passes."""
-        return f"(found := {outcome}) is not None", "found"
+        return f"(found := {outcome}) is not {self.idle}", "found"
 
     @abstractmethod
     def write(self, to: Writing) -> list[str]:
@@ -213,8 +226,8 @@ class MemoryOfTruth(Memory):
         return triggers.true(self.inner, path)
 
     def notable(self, outcome: str) -> tuple[str, str]:
-        """Return the test whether the condition is true."""
-        return outcome, "True"
+        """Return the test whether the condition is true or, if that is usual, whether it is false."""
+        return (f"not {outcome}", "False") if self.by_exception else (outcome, "True")
 
 
 class Settled(NamedTuple):

@@ -85,9 +85,7 @@ class EntryColumns:
             if kind == "keys":
                 yield from keys(column, several=False)
             elif kind == "stamps":
-                yield pack.pack_array_header(2)
-                yield from numbers(column, of=lambda some: [stamp >> NUMBER_BITS for stamp in some])
-                yield from numbers(column, of=lambda some: [stamp & EVENT for stamp in some])
+                yield from stamps_packed(column)
             else:
                 yield from numbers(column, _CODES[kind])
 
@@ -100,7 +98,7 @@ def entries_in(memory: Memory, saved: Sequence[Any]) -> Iterator[tuple[int, Any]
         if kind == "keys":
             columns.append(keys_unpacked(column, several=False))
         elif kind == "stamps":
-            columns.append(list(map(stamp_of, *map(numbers_unpacked, column))))
+            columns.append(stamps_unpacked(column))
         else:
             columns.append(numbers_unpacked(column, _CODES[kind]))
     if not memory.is_record:
@@ -137,6 +135,18 @@ def numbers_unpacked(data: bytes, kind: str = "q") -> Any:
     if sys.byteorder == "big":
         column.byteswap()
     return column
+
+
+def stamps_packed(column: Sequence[int]) -> Iterator[bytes]:
+    """Yield an array of two columns: the times of stamps, and their numbers."""
+    yield packer().pack_array_header(2)
+    yield from numbers(column, of=lambda some: [stamp >> NUMBER_BITS for stamp in some])
+    yield from numbers(column, of=lambda some: [stamp & EVENT for stamp in some])
+
+
+def stamps_unpacked(columns: list[bytes]) -> list[int]:
+    """Return the stamps of such an array."""
+    return list(map(stamp_of, *map(numbers_unpacked, columns)))
 
 
 # -- keys ---------------------------------------------------------------------------------------------------

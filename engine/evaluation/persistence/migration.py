@@ -17,7 +17,8 @@ events:
 
 Now nodes and births share memories, and stamps tell what came after a birth. The numbers in them were not
 saved. These are as good: an entry gets that after the youngest birth that saw it, and a rule is born at the
-latest time of any entry that it did not see.
+latest time of any entry that it did not see. The last event of a slice gets the time of its latest entry:
+only `previous` asks for it, and has an entry then.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,8 +31,8 @@ from engine.evaluation.paths import Path
 from engine.evaluation.persistence.columns import (
     EntryColumns,
     keys_unpacked,
-    numbers_packed,
     numbers_unpacked,
+    stamps_packed,
     unpack,
 )
 from engine.evaluation.persistence.conditions import (
@@ -43,7 +44,7 @@ from engine.evaluation.persistence.conditions import (
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.slices import slices as lists
 from engine.evaluation.slices.histories import ANY_BIRTH, MemoryName, name_of
-from engine.evaluation.stamps import stamp_of
+from engine.evaluation.stamps import UNSET, stamp_of, time_of
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition
@@ -79,14 +80,14 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
                 if (node, path, birth) not in of_memory:
                     of_memory[node, path, birth] = Reading(node, birth, old.read((node, path, birth)))
     born_us: dict[int, int] = {}
-    slices: dict[Path, list[tuple[list[Any], EntryColumns, dict[int, Any]]]] = {}
+    slices: dict[Path, list[tuple[list[Any], Any, dict[int, Any]]]] = {}
     for name, by_node in readings.items():
         merge = _Merge(name, list(by_node.values()), old, born_us)
         memories = slices.setdefault(name.path, [])
         place, first = lists.FIRST + len(memories), merge.readings[0]
         keep = max(operator.keep(one.node) for one in merge.readings if (operator := operator_of(one.node)))
         row = [condition_bytes(first.node), first.birth, place, keep]
-        memories.append((row, EntryColumns(name.memory), dict(merge.entries())))
+        memories.append((row, name.memory, dict(merge.entries())))
     return {
         **{name: part for name, part in document.items() if name in _KEPT},
         "indexed": None,
@@ -103,13 +104,21 @@ def _slices(path: Path, memories: list[Any], old: "_Old") -> list[Any]:
     if not path:
         slots = [0]
     numbers = {slot: number for number, slot in enumerate(slots)}
-    columns = {}
-    for row, made, entries in memories:
+    columns, latest_us = {}, dict.fromkeys(slots, time_of(UNSET))
+    for row, memory, entries in memories:
+        if "stamps" in memory.columns:
+            for slot, entry in entries.items():
+                latest_us[slot] = max(latest_us[slot], time_of(memory.latest(entry)))
+        made = EntryColumns(memory)
+        if memory.by_exception:
+            entries = dict.fromkeys(slots, UNSET) | entries  # noqa: PLW2901 -- none is left out
         for slot, entry in entries.items():
             made.add(numbers[slot], entry)
         columns[row[2]] = unpack(b"".join(made.packed()))
     keys = [old.tables[path]["keys"][slot] for slot in slots] if path else []
-    seen = numbers_packed(old.seen(path, slot) for slot in slots)
+    seen = unpack(
+        b"".join(stamps_packed([stamp_of(latest_us[slot], old.seen(path, slot)) for slot in slots]))
+    )
     width = max(lists.FIRST, min(lists.FIRST + len(memories), lists.PLACES_MAX))
     return [path_document(path), width, [row for row, *_ in memories], [[keys, seen, columns]]]
 

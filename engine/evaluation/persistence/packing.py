@@ -9,13 +9,13 @@ from itertools import chain
 from typing import Any, Final
 
 from engine.evaluation.persistence.capturing import Captured, CapturedSlices
-from engine.evaluation.persistence.columns import EntryColumns, keys, numbers, numbers_packed, packer
+from engine.evaluation.persistence.columns import EntryColumns, keys, numbers_packed, packer, stamps_packed
 from engine.evaluation.persistence.conditions import condition_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
-from engine.evaluation.stamps import NEVER, time_of
+from engine.evaluation.stamps import UNSET, time_of
 
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
@@ -58,7 +58,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
 
 
 def _rule_row(live: LiveRule) -> list[Any]:
-    rule, born_us = live.rule, None if live.born == NEVER else time_of(live.born)
+    rule, born_us = live.rule, None if live.born == UNSET else time_of(live.born)
     condition = condition_bytes(rule.condition)
     kind = (rule.enabled, rule.notify, rule.priority)
     return [rule.id, rule.name, condition, *kind, live.birth, born_us]
@@ -114,7 +114,7 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
     }
     stamps = [place for place in columns if not memories[place].memory.is_record]
     records = [place for place in columns if memories[place].memory.is_record]
-    added, seen = 0, array("q")
+    added, seen = 0, list[int]()
     left.reverse()
     while left:
         first, now = len(seen), left[: -_SLICES - 1 : -1]
@@ -136,7 +136,7 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
     pack = packer()
     yield pack.pack_array_header(3)
     yield from keys(all_keys, several=len(slices.path) > 1) if slices.path else [pack.pack([])]
-    yield from numbers(seen)
+    yield from stamps_packed(seen)
     yield pack.pack_map_header(len(columns))
     for place, column in columns.items():
         yield pack.pack(place)

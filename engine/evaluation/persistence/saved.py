@@ -17,9 +17,10 @@
               [name, condition as JSON, birth] if it has a `where`
         memories: [a node that reads it, as JSON; birth; place; how much of a record is kept] by place. Places
               from the width on are not in the lists
-        portions: [keys, last events, entries by place of the memory]: the slices of a shard. A key is an
-              array if the path has several. Without a path there is one slice, and no key
-        entries: [number of the slice of each, how much each holds (empty unless they are records), columns]
+        portions: [keys, stamps of last events, entries by place of the memory]: the slices of a shard. A key
+              is an array if the path has several. Without a path there is one slice, and no key
+        entries: [number of the slice of each, how much each holds (empty unless they are records), columns].
+              Of a memory that is kept by exception, they are what is kept; see `slices/slices.py`
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
               of rules, and how often these fired; ran: the number of sampled events, priorities, and at how
               many of the events these were evaluated; rule_ns: priorities, and the time that these took;
@@ -33,7 +34,7 @@ from typing import Any, Final
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
 from engine.evaluation.persistence.capturing import Saved, capture
-from engine.evaluation.persistence.columns import entries_in, keys_unpacked, numbers_unpacked
+from engine.evaluation.persistence.columns import entries_in, keys_unpacked, numbers_unpacked, stamps_unpacked
 from engine.evaluation.persistence.conditions import stored_condition, stored_path
 from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
 from engine.evaluation.persistence.migration import migrated
@@ -41,7 +42,7 @@ from engine.evaluation.persistence.packing import packed
 from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
-from engine.evaluation.stamps import NEVER, stamp_of
+from engine.evaluation.stamps import UNSET, stamp_of
 
 STATE_VERSION: Final = 11
 OLDEST_VERSION: Final = 7
@@ -79,7 +80,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
             draft_of=ids.get(shadows.get(priority)),
         )
         rule.know_condition_bytes(len(condition))
-        detector.install(rule, birth, NEVER if born_us is None else stamp_of(born_us, birth))
+        detector.install(rule, birth, UNSET if born_us is None else stamp_of(born_us, birth))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:
@@ -122,13 +123,13 @@ def _load_slices(detector: Saved, path: Path, width: int, memories: list[Any], p
         _load_portion(slices, *portion)
 
 
-def _load_portion(slices: Slices, keys: list[Any], seen: bytes, entries: dict[int, Any]) -> None:
+def _load_portion(slices: Slices, keys: list[Any], seen: list[bytes], entries: dict[int, Any]) -> None:
     if slices.path:
         admitted = list(map(slices.admit, keys_unpacked(keys, several=len(slices.path) > 1)))
     else:
         admitted = [slices.root]
-    for slice_, tick in zip(admitted, numbers_unpacked(seen), strict=True):
-        slice_[SEEN] = tick
+    for slice_, stamp in zip(admitted, stamps_unpacked(seen), strict=True):
+        slice_[SEEN] = stamp
     for place, saved in entries.items():
         remembered = slices.memories[place]
         for number, entry in entries_in(remembered.memory, saved):

@@ -18,7 +18,7 @@ from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.stamps import NEVER, stamp_of
+from engine.evaluation.stamps import UNSET, stamp_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -186,7 +186,7 @@ class RuleBook:
     @property
     def _now(self) -> int:
         """The stamp of the last event."""
-        return NEVER if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
+        return UNSET if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
 
     def install(self, rule: Rule, birth: int, born: int) -> None:
         """Add or replace a rule whose history began after event `birth`, which has the stamp `born`.

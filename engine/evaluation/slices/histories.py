@@ -73,7 +73,7 @@ class Histories:
                 copied = mine.admit(key) if path else mine.root
                 copied[SEEN] = slice_[SEEN]
                 for theirs, ours in pairs:
-                    entry = slices.entry_in(slice_, theirs)
+                    entry = slices.kept_in(slice_, theirs)
                     if entry != theirs.blank:
                         mine.restore(copied, ours, theirs.memory.copy(entry))
 

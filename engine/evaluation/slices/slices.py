@@ -1,12 +1,15 @@
 """The slices of a history under one path of keys: what each remembers of its events.
 
-A slice is a list: the number of its last event, a dict of entries that have no place in the list (or None),
+A slice is a list: the stamp of its last event, a dict of entries that have no place in the list (or None),
 a number that `bounds` gives it, and then the entries by place.
+
+Of a memory that is kept `by_exception`, `NEVER` in place of an entry stands for the stamp of the slice's last
+event, and `UNSET` says that nothing is remembered.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, MutableMapping
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +17,7 @@ from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.stamps import EVENT, NEVER
+from engine.evaluation.stamps import NEVER, UNSET
 from engine.evaluation.times import FOREVER
 from engine.evaluation.times import NEVER as PAST
 from engine.language.condition import Condition
@@ -83,7 +86,9 @@ class Remembered:
         "_reaches",
         "_readers",
         "blank",
+        "born",
         "bucket",
+        "by_exception",
         "commit",
         "has_place",
         "keep",
@@ -103,11 +108,15 @@ class Remembered:
         """Where its entries are: in the list of a slice, if it `has_place`, else in the dict."""
         self.has_place = has_place
         self.blank: Any = () if memory.is_record else NEVER
-        """The entry of a slice that remembers nothing."""
+        """What is kept in a slice where there is nothing to keep."""
+        self.by_exception = memory.by_exception
+        """See `Memory.by_exception`."""
+        self.born = UNSET
+        """The stamp up to which no node reads anything."""
         self.bucket: Any = None
         """The members of the index that an entry triggers, while rules are indexed."""
         self.commit: Any = None
-        """Writes an outcome into the slice of the event, while rules are indexed: (outcome, base, tick)."""
+        """Writes an outcome into the slice of the event, while rules are indexed: (outcome, stamp)."""
         self.keep = 1
         """The most entries of a record that any node needs."""
         self._readers: Counter[Reader] = Counter()
@@ -117,6 +126,7 @@ class Remembered:
 
     def read_by(self, reader: Reader) -> None:
         """Have one more node read it."""
+        self.born = min(self.born, reader.born) if self._readers else reader.born
         self._readers[reader] += 1
         self._reaches = None
 
@@ -126,15 +136,12 @@ class Remembered:
         if not self._readers[reader]:
             del self._readers[reader]
             self._reaches = None
+            if reader.born == self.born:
+                self.born = min([born for _, born, _ in self._readers], default=UNSET)
         return not self._readers
 
-    @property
-    def born(self) -> int:
-        """The stamp up to which no node reads anything."""
-        return min(born for _, born, _ in self._readers)
-
     def until_us(self, entry: Any, seen: int) -> int:
-        """Return the last time at which an entry can matter. Its slice has last seen event `seen`."""
+        """Return the last time at which an entry can matter, given the stamp of its slice's last event."""
         if self._reaches is None:
             lasting, next_only = [
                 _Reach([one for one in self._readers if one.only_next is only_next])
@@ -144,7 +151,7 @@ class Remembered:
         lasting, next_only = self._reaches
         latest = self.memory.latest(entry)
         window_us = lasting.window_us(latest)
-        if latest & EVENT == seen and next_only.window_us(latest) is not None:
+        if latest == seen and next_only.window_us(latest) is not None:
             return FOREVER
         if window_us is None:
             return PAST
@@ -189,8 +196,8 @@ class Slices:
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
         self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
-        self.blank: Slice = [0, {}, -1]
-        """What a key without a slice reads. Only an event number that nobody reads is written into it."""
+        self.blank: Slice = [UNSET, {}, -1]
+        """What a key without a slice reads. Only a stamp that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
         """By place."""
         self.root = self.blank if path else self.blank[:]
@@ -202,8 +209,13 @@ class Slices:
         """The memories whose entries trigger something, by place, while rules are indexed."""
         self.triggered: Any = None
         """The members of the index that any of these trigger, in one bucket."""
-        self.runs: list[Remembered] = []
-        """The memories that any event may begin; see `Memory.begins`."""
+        self.by_exception: dict[int, Remembered] = {}
+        """The memories that are kept by exception, by place. If there are some, each key of an event gets a
+        slice."""
+        self._exceptions_placed: list[int] = []
+        """The places in lists that are theirs."""
+        self.runs: dict[int, Remembered] = {}
+        """The memories that any event may begin, by place, while rules are indexed; see `Memory.begins`."""
         self._names = [split_name(fact_of(step)) for step in path]
 
     def __len__(self) -> int:
@@ -223,6 +235,8 @@ class Slices:
         if not has_place:
             place = max([PLACES_MAX, len(self.blank), *(each + 1 for each in self.memories)])
         remembered = self.memories[place] = Remembered(memory, node, self, place, has_place=has_place)
+        if remembered.by_exception:
+            self._remember_by_exception(remembered)
         if has_place:
             for slice_ in self._all():
                 missing = place + 1 - len(slice_)
@@ -243,17 +257,30 @@ class Slices:
             remembered.place, remembered.has_place = place, FIRST <= place < width
             if remembered.has_place:
                 self.blank[place] = self.root[place] = remembered.blank
+        self.by_exception, self._exceptions_placed = {}, []
+        for remembered in places.values():
+            if remembered.by_exception:
+                self._remember_by_exception(remembered)
 
     def forget(self, remembered: Remembered) -> None:
         """Undo `remember`. Drop the slices in which nothing else is remembered."""
         for slice_ in self._all():
             self._leave_none(slice_, remembered)
+        del self.memories[remembered.place]
+        if remembered.by_exception:
+            del self.by_exception[remembered.place]
+            if remembered.has_place:
+                self._exceptions_placed.remove(remembered.place)
         for shard in self.shards:
             for key in [key for key, slice_ in shard.items() if not any(self.held_in(slice_))]:
                 self.drop(key)
-        del self.memories[remembered.place]
         if not self.memories:
             self.weigh(-self._root_bytes)
+
+    def _remember_by_exception(self, remembered: Remembered) -> None:
+        self.by_exception[remembered.place] = remembered
+        if remembered.has_place:
+            self._exceptions_placed.append(remembered.place)
 
     def shard_of(self, key: Hashable) -> int:
         """Return the number of the shard that a key is in."""
@@ -266,7 +293,7 @@ class Slices:
     def admit(self, key: Hashable) -> Slice:
         """Return a new slice, which remembers nothing yet, for a key that has none."""
         slice_ = self.shards[hash(key) % SHARDS][key] = self.blank[:]
-        slice_[MORE] = None
+        slice_[SEEN], slice_[MORE] = UNSET, None
         self.weigh(SLICE_BYTES + PLACE_BYTES * (len(slice_) - FIRST) + key_bytes(key), 1)
         return slice_
 
@@ -282,7 +309,7 @@ class Slices:
     def drop(self, key: Hashable) -> None:
         """Drop a slice. If its key comes again, its history begins anew."""
         slice_ = self.shards[hash(key) % SHARDS].pop(key)
-        for remembered, _ in list(self.held_in(slice_)):
+        for remembered, _ in list(self._all_kept_in(slice_)):
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
 
@@ -297,12 +324,21 @@ class Slices:
         for remembered, entry in list(self.held_in(slice_)):
             if remembered.until_us(entry, slice_[SEEN]) >= now_us:
                 remains = True
-            else:
+            elif not remembered.by_exception:
                 self._leave_none(slice_, remembered)
         return not remains
 
     def held_in(self, slice_: Slice) -> Iterator[tuple[Remembered, Any]]:
         """Yield the memories that remember something in a slice, each with its entry."""
+        for remembered, entry in self._all_kept_in(slice_):
+            if not remembered.by_exception:
+                yield remembered, entry
+        for remembered in self.by_exception.values():
+            entry = self.entry_in(slice_, remembered)
+            if entry > remembered.born:
+                yield remembered, entry
+
+    def _all_kept_in(self, slice_: Slice) -> Iterator[tuple[Remembered, Any]]:
         memories = self.memories
         for place in range(FIRST, len(slice_)):
             remembered = memories.get(place)
@@ -313,6 +349,11 @@ class Slices:
 
     def entry_in(self, slice_: Slice, remembered: Remembered) -> Any:
         """Return what a slice remembers."""
+        kept = self.kept_in(slice_, remembered)
+        return slice_[SEEN] if remembered.by_exception and kept == NEVER else kept
+
+    def kept_in(self, slice_: Slice, remembered: Remembered) -> Any:
+        """Return what is kept of a memory in a slice."""
         if remembered.has_place:
             return slice_[remembered.place]
         return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
@@ -325,7 +366,7 @@ class Slices:
         return self.blank if key is None else self.find(key) or self.blank
 
     def _leave_none(self, slice_: Slice, remembered: Remembered) -> None:
-        entry = self.entry_in(slice_, remembered)
+        entry = self.kept_in(slice_, remembered)
         if entry == remembered.blank:
             return
         if remembered.has_place:
@@ -347,6 +388,26 @@ class Slices:
         """Return a new slice for the event, which has a key without one."""
         self.slice = self.admit(self.key)
         return self.slice
+
+    def end_exceptions(self, outcomes: Container[Remembered]) -> None:
+        """Keep nothing of the memories to which the event, which has these outcomes, is no exception."""
+        if self.slice is self.blank:
+            self.begin()
+            return
+        slice_, by_exception = self.slice, self.by_exception
+        for place in self._exceptions_placed:
+            if slice_[place] != NEVER and by_exception[place] not in outcomes:
+                slice_[place] = NEVER
+        more = slice_[MORE]
+        if more:
+            for place in more.keys() & by_exception.keys():
+                if by_exception[place] not in outcomes:
+                    by_exception[place].clear(slice_)
+
+    def not_running(self) -> Iterable[Remembered]:
+        """Return those of the `runs` that have no entry in the event's slice, and perhaps others."""
+        more = self.slice[MORE]
+        return [self.runs[place] for place in self.runs.keys() - more.keys()] if more else self.runs.values()
 
     def leave(self) -> None:
         """Set no key."""

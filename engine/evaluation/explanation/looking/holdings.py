@@ -17,7 +17,7 @@ from engine.evaluation.paths import Path, fact_of, order_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, Remembered, Slices
-from engine.evaluation.stamps import EVENT
+from engine.evaluation.stamps import EVENT, UNSET
 from engine.evaluation.times import FOREVER
 from engine.language.text.printer import format as format_condition
 
@@ -95,7 +95,7 @@ def seen_keys(
     while shard < len(slices.shards) and read < SLICES_AT_ONCE:
         read += len(slices.shards[shard])
         for key, slice_ in slices.shards[shard].items():
-            event = slice_[SEEN]
+            event = slice_[SEEN] & EVENT
             if lowest < event < end and fits(slices, key, prefix):
                 # An event has one key of a path, so no two keys are compared.
                 if len(latest) < limit:
@@ -120,7 +120,7 @@ def seen_key(slices: Slices, path: int, key: Hashable) -> SeenKey:
     """Return a live key of the path with this number."""
     slice_ = slices.find(key)
     assert slice_ is not None, "the key is live"
-    return SeenKey(slice_[SEEN], path, key_of(slices, key), sum(1 for _ in slices.held_in(slice_)))
+    return SeenKey(slice_[SEEN] & EVENT, path, key_of(slices, key), sum(1 for _ in slices.held_in(slice_)))
 
 
 def fits(slices: Slices, key: Hashable, prefix: str) -> bool:
@@ -197,7 +197,7 @@ def _held(remembered: Remembered) -> dict[str, int]:
     for some in shards:
         for slice_ in some:
             entry = slices.entry_in(slice_, remembered)
-            if entry != remembered.blank:
+            if entry not in (remembered.blank, UNSET):
                 entries += 1
                 size += memory.bytes_of(entry) + (PLACE_BYTES if remembered.has_place else ENTRY_BYTES)
         read += len(some)

@@ -1,12 +1,14 @@
 """How generated code reads and writes what a slice remembers; see `operators/interface.py`."""
 
+from abc import ABC, abstractmethod
+
 from engine.evaluation.kernel.code.event_code import EventCode
 from engine.evaluation.slices.slices import MORE, SEEN, Remembered
-from engine.evaluation.stamps import NEVER
+from engine.evaluation.stamps import UNSET
 
 
-class Entry:
-    """The entry of a memory in a slice.
+class Entry(ABC):
+    """The entry of a memory in a slice, as code reads and writes it.
 
     `slice_` and `place` are the expressions for the slice and the entry's place in it. If the slice is
     `blank`, `admit` is the expression for a new one; without it, the slice always exists.
@@ -18,14 +20,37 @@ class Entry:
         self._remembered, self._slice, self._place = remembered, slice_, place
         self._opening = [f"if {slice_} is {blank}: {slice_} = {admit}"] if admit else []
 
+    outcome: str
+    stamp = "stamp"
+
+    @property
+    @abstractmethod
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+
+    @abstractmethod
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+
     @property
     def memory(self) -> str:
         """The variable of the memory itself."""
         return "remembered"
 
     @property
+    def seen(self) -> str:
+        """The stamp of the slice's last event."""
+        return f"{self._slice}[{SEEN}]"
+
+    @property
     def entry(self) -> str:
         """The expression for what the slice remembers."""
+        if self._remembered.by_exception:
+            return f"({self.seen} if (entry := {self._kept}) == NEVER else entry)"
+        return self._kept
+
+    @property
+    def _kept(self) -> str:
         if self._remembered.has_place:
             return f"{self._slice}[{self._place}]"
         blank = "()" if self._remembered.memory.is_record else "NEVER"
@@ -38,15 +63,33 @@ class Entry:
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
+        if self._remembered.by_exception:
+            assert value == self.stamp, "that of the slice's last event is not kept"
+            return self._keep_none()
+        return self._keep(value)
+
+    def clear(self) -> list[str]:
+        """Return the statements that leave no entry. For a blank slice, they change nothing."""
+        return self._keep("UNSET") if self._remembered.by_exception else self._keep_none()
+
+    def written(self) -> list[str]:
+        """Return the statements that write the outcome of the event."""
+        lines = self._remembered.memory.write(self)
+        if not self._remembered.by_exception:
+            return lines
+        # What the slice's last event has made the entry is kept from now on.
+        kept = [f" {line}" for line in self._keep(self.seen)]
+        return [f"if not {self.outcome} and {self._kept} == NEVER:", *kept, *lines]
+
+    def _keep(self, value: str) -> list[str]:
         lines = [*self._opening, f"{self._slice}[{self._place}] = {value}"]
         if not self._remembered.has_place:
             lines[-1] = f"{self.memory}.put({self._slice}, {value})"
         if self._remembered.memory.is_record:
-            lines.append(f"{self.memory}.opened({self.entry})")
+            lines.append(f"{self.memory}.opened({self._kept})")
         return lines
 
-    def clear(self) -> list[str]:
-        """Return the statements that leave no entry. For a blank slice, they change nothing."""
+    def _keep_none(self) -> list[str]:
         if self._remembered.has_place:
             return [f"{self._slice}[{self._place}] = NEVER"]
         return [f"{self.memory}.clear({self._slice})"]
@@ -57,8 +100,6 @@ class Access(Entry):
 
     `path` is the number of the memory's path in the code.
     """
-
-    stamp = "(base + tick)"
 
     def __init__(
         self,
@@ -91,13 +132,13 @@ class Access(Entry):
     @property
     def born(self) -> str:
         """The variable of the rule's birth, as a stamp."""
-        return "NEVER" if self._born == NEVER else self._code.shared_constant(self._born)
+        return "UNSET" if self._born == UNSET else self._code.shared_constant(self._born)
 
     @property
     def seen(self) -> str:
-        """The number of the slice's last event."""
+        """The stamp of the slice's last event."""
         self._code.asks_last_event = True
-        return f"{self._slice}[{SEEN}]"
+        return super().seen
 
     @property
     def now(self) -> str:

@@ -7,7 +7,7 @@ from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.slices.slices import Remembered
 
 _COMMIT: Final = """\
- def commit(outcome, base, tick):
+ def commit(outcome, stamp):
   slice = slices.slice
   {lines}
  return commit
@@ -17,14 +17,17 @@ _COMMIT: Final = """\
 class _Commit(Entry):
     """Writes a memory in the slice that the event has entered; see `operators/interface.py`."""
 
-    stamp = "(base + tick)"
     outcome = "outcome"
-    now = "(base >> NUMBER_BITS)"
 
     def __init__(self, remembered: Remembered) -> None:
         admit = "slices.begin()" if remembered.slices.path else ""
         super().__init__(remembered, slice_="slice", place="place", blank="blank", admit=admit)
         self.constants: list[object] = []
+
+    @property
+    def now(self) -> str:
+        """The expression for the event's time in microseconds."""
+        return "(stamp >> NUMBER_BITS)"
 
     def constant(self, value: object) -> str:
         """Return the variable of a constant."""
@@ -33,9 +36,9 @@ class _Commit(Entry):
 
 
 def committing(remembered: Remembered) -> Any:
-    """Return the function that writes an outcome of a memory: (outcome, base, tick)."""
+    """Return the function that writes an outcome of a memory: (outcome, stamp)."""
     slices, to = remembered.slices, _Commit(remembered)
-    lines = indented(remembered.memory.write(to), 2)
+    lines = indented(to.written(), 2)
     given = {"slices": slices, "blank": slices.blank, "place": remembered.place, "remembered": remembered}
     numbered = [(f"c{number}", value) for number, value in enumerate(to.constants)]
     return function(_COMMIT.format(lines=lines), [*given.items(), *numbered])

@@ -120,7 +120,7 @@ class ConditionCode(EventCode):
             self._known[remembered] = outcome
         access = Access(self, remembered, outcome=self._known[remembered], path=number, born=site.born)
         if new:
-            self._written.add(number, remembered.memory.write(access))
+            self._written.add(number, access.written())
         return access
 
     def _enter(self, node: language.Keyed, site: Site, outer: Path) -> Path:
@@ -151,10 +151,13 @@ class ConditionCode(EventCode):
         """Return the statements that commit what was decided."""
         seen = [number for number in self._slices if number or self.asks_last_event]
         for number in seen:
-            self._written.add(number, [f"s{number}[0] = tick"])
+            if number and self._slices[number].by_exception:
+                opening = f"if s{number} is blank{number}: s{number} = admit{number}(k{number})"
+                self._written.add(number, [opening])
+            self._written.add(number, [f"s{number}[0] = stamp"])
             if number:
                 self._written.add(number, [f"if tracking: touched{number}(k{number})"])
-        return self._written.lines
+        return ["stamp = base + tick", *self._written.lines] if self._slices else []
 
     def tables(self) -> Iterable[tuple[str, Any]]:
         """Yield the names and values by which the code finds slices."""

@@ -60,9 +60,10 @@ class Analysis:
         """Return triggers for the events that have a fact."""
         return frozenset({Hit(fact, PRESENT)})
 
-    def holding(self, memory: Memory, path: Path) -> Triggers:
-        """Return triggers for the events in whose slice a memory has an entry."""
-        return frozenset({Holding(self._site.histories.remembered(memory, path, self._site.birth))})
+    def holding(self, memory: Memory, path: Path) -> Triggers | None:
+        """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
+        remembered = self._site.histories.remembered(memory, path, self._site.birth)
+        return None if remembered.by_exception else frozenset({Holding(remembered)})
 
     def true(self, node: Condition, path: Path) -> Triggers | None:
         """Return triggers such that any event at which the node is true meets one."""

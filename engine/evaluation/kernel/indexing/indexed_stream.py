@@ -113,16 +113,19 @@ class IndexedStream:
 
     def _commit(self, base: int, tick: int) -> None:
         """Write the outcomes of the event."""
-        outcomes, tracking = self._members.outcomes, self._histories.tracking
+        outcomes, tracking, stamp = self._members.outcomes, self._histories.tracking, base + tick
         for remembered, outcome in outcomes.items():
-            remembered.commit(outcome, base, tick)
+            remembered.commit(outcome, stamp)
         for slices in self._entered:
             if slices.key is None:
                 continue
-            for remembered in slices.runs:
-                if remembered not in outcomes:
-                    remembered.commit(True, base, tick)
-            slices.slice[SEEN] = tick
+            if slices.by_exception:
+                slices.end_exceptions(outcomes)
+            if slices.runs:
+                for remembered in slices.not_running():
+                    if remembered not in outcomes:
+                        remembered.commit(True, stamp)
+            slices.slice[SEEN] = stamp
             if tracking and slices.path:
                 slices.touched.append(slices.key)
         outcomes.clear()

@@ -102,8 +102,7 @@ class Members:
             number = self.memories.pop(remembered)
             self._samples.forget(number)
             self._remove(number)
-            if remembered in remembered.slices.runs:
-                remembered.slices.runs.remove(remembered)
+            remembered.slices.runs.pop(remembered.place, None)
             self._tests.pop(remembered.slices, None)
 
     def clear(self) -> None:
@@ -138,7 +137,7 @@ class Members:
         stage = path_depth(path) + 1 + depth
         remembered.commit = committing(remembered)
         if remembered.memory.begins:
-            remembered.slices.runs.append(remembered)
+            remembered.slices.runs[remembered.place] = remembered
         self.memories[remembered] = -self._made
         self._add(-self._made, Member(stage, site, remembered, remembered.memory.changed_by(triggers, path)))
 

@@ -16,6 +16,7 @@ from engine.evaluation.operators.interface import (
 )
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.latest import latest_failure
+from engine.evaluation.operators.usual import usual
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
@@ -67,15 +68,23 @@ class Run(MemoryOfTruth):
     """
 
     splits = False
-    idle = "True"
-    begins = True
     lasting = "outcome"
 
+    @property
+    def begins(self) -> bool:
+        return usual(self.inner) is True
+
+    @property
+    def idle(self) -> str:
+        return str(self.begins)
+
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
-        return triggers.false(self.inner, path)
+        if self.begins:
+            return triggers.false(self.inner, path)
+        return triggers.union([triggers.true(self.inner, path), triggers.holding(self, path)])
 
     def notable(self, outcome: str) -> tuple[str, str]:
-        return f"not {outcome}", "False"
+        return (f"not {outcome}", "False") if self.begins else ("True", outcome)
 
     def write(self, to: Writing) -> list[str]:
         return [

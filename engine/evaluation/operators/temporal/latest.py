@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import MemoryOfTruth, Writing
+from engine.evaluation.operators.interface import Found, MemoryOfTruth, Triggers, Writing
+from engine.evaluation.operators.usual import usual
+from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Not
 
 
@@ -13,6 +15,13 @@ class Latest(MemoryOfTruth):
     It suffices for every window, because it stays in each the longest (after Havelund and Rosu, "Synthesizing
     Monitors for Safety Properties", 2002).
     """
+
+    @property
+    def by_exception(self) -> bool:
+        return usual(self.inner) is True
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(self.inner, path) if self.by_exception else triggers.true(self.inner, path)
 
     def write(self, to: Writing) -> list[str]:
         return [f"if {to.outcome}:", *(f" {line}" for line in to.put(to.stamp))]

@@ -19,7 +19,7 @@ class PreviousOperator(Operator[Previous]):
         return Latest(node.inner)
 
     def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- as for other operators
-        return f"{read.born} < (entry := {read.entry}) and entry & EVENT == {read.seen}"
+        return f"{read.born} < {read.entry} == {read.seen}"
 
     def true_at(self, node: Previous, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)

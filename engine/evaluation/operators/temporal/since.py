@@ -14,6 +14,7 @@ from engine.evaluation.operators.interface import (
     Writing,
 )
 from engine.evaluation.operators.table import evaluates
+from engine.evaluation.operators.usual import usual
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
 from engine.language.forms.shapes import infix, infix_within
@@ -34,11 +35,17 @@ class Held(Memory):
     def operands(self) -> tuple[Condition, ...]:
         return self.left, self.right
 
+    @property
+    def by_exception(self) -> bool:
+        return usual(self.right) is True
+
     def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
         left, right = operands
         return f"True if {right} else None if {left} else False"
 
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        if self.by_exception:
+            return triggers.false(self.right, path)
         fails = triggers.best([triggers.false(self.left, path), triggers.holding(self, path)])
         return triggers.union([triggers.true(self.right, path), fails])
 

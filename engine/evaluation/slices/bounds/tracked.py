@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable
 from engine.evaluation.paths import order_of
 from engine.evaluation.slices.bounds.minima import Minima
 from engine.evaluation.slices.slices import NUMBER, SEEN, Slices
+from engine.evaluation.stamps import EVENT
 from engine.evaluation.times import FOREVER
 
 
@@ -47,7 +48,7 @@ class Tracked:
         return self._first_to_expire.least()
 
     def longest_unseen(self) -> tuple[int, int]:
-        """Return the last event of the slice that has not been seen for longest, and its number."""
+        """Return the last event of the slice that was not seen for longest, and the number of the slice."""
         return self._longest_unseen.least()
 
     def drop(self, number: int) -> None:
@@ -70,7 +71,7 @@ class Tracked:
                 self._until_us.append(FOREVER)
                 self._seen.append(FOREVER)
             self._keys[number] = key
-        self._set(number, self._slices.until_us(slice_), slice_[SEEN])
+        self._set(number, self._slices.until_us(slice_), slice_[SEEN] & EVENT)
 
     def _set(self, number: int, until_us: int, seen: int) -> None:
         self._until_us[number], self._seen[number] = until_us, seen

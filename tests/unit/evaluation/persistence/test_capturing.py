@@ -12,7 +12,7 @@ import pytest
 from engine import Detector, Limits
 from engine.evaluation.persistence import columns, packing
 from engine.evaluation.persistence.capturing import Captured, capture
-from engine.evaluation.persistence.columns import numbers_packed, numbers_unpacked, unpack
+from engine.evaluation.persistence.columns import numbers_packed, numbers_unpacked, stamps_unpacked, unpack
 from engine.evaluation.persistence.guarding import Guard
 from engine.evaluation.persistence.packing import packed
 from tests.differential.modes import MODES, in_mode
@@ -47,7 +47,7 @@ def contents(data: bytes) -> list[Any]:
 def _by_key(path: Any, width: int, memories: list[Any], portions: list[Any]) -> list[Any]:
     found: dict[str, Any] = {}
     for keys, seen, entries in portions:
-        held: list[Any] = [[tick] for tick in numbers_unpacked(seen)]
+        held: list[Any] = [[stamp] for stamp in stamps_unpacked(seen)]
         for place, (slices, lengths, *parts) in entries.items():
             ends = 0
             for at, slice_number in enumerate(numbers_unpacked(slices)):
