@@ -36,6 +36,11 @@ class Entry:
         """The function that gives what a slice remembers without a place."""
         return f"({self._slice}[{MORE}] or NOTHING).get"
 
+    def lasts(self, latest: str) -> str:
+        """Return the expression for whether the record `entry` can still matter, by its latest stamp."""
+        memory = self.memory
+        return f"({memory}.newest < {latest} >= base - {memory}.reach or {memory}.lasts(entry, base))"
+
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
         lines = [*self._opening, f"{self._slice}[{self._place}] = {value}"]

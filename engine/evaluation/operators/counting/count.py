@@ -31,7 +31,7 @@ class Stamps(MemoryOfTruth):
     def write(self, to: Writing) -> list[str]:
         return [
             f"if {to.outcome}:",
-            f" if (entry := {to.entry}):",
+            f" if (entry := {to.entry}) and {to.lasts('entry[-1]')}:",
             f"  entry.append({to.stamp})",
             f"  if not len(entry) & 7: {to.memory}.resized(entry)",
             " else:",
