@@ -53,9 +53,8 @@ class Histories:
         """Hold the bounds after event `tick`, and count what was evicted before it had expired."""
         # While slices are tracked, eviction finds those that have expired.
         if not tick % SETTLED_EVERY and self.live > SWEPT_FROM and not self.tracking:
-            for path, expiry in self._expiries.items():
-                if len(self.slices[path]):
-                    expiry.drop_some(now_us)
+            for expiry in self._expiries.values():
+                expiry.drop_some(now_us)
         self.due = False
         return self._eviction.hold(now_us)
 

@@ -163,9 +163,9 @@ class Remembered:
 
     # -- called by generated code ---------------------------------------------------------------------------
 
-    def lasts(self, entry: Any, base: int) -> bool:
-        """Return whether a record can matter at the time of the stamp `base`. If not, give back its size."""
-        if self.until_us(entry, 0) >= time_of(base):
+    def lasts(self, entry: Any, stamp: int) -> bool:
+        """Return whether a record can matter to an event with this stamp. If not, give back its size."""
+        if self.until_us(entry, 0) >= time_of(stamp):
             return True
         self.weigh(-self.memory.bytes_of(entry))
         return False

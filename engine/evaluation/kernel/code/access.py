@@ -38,8 +38,8 @@ class Entry:
 
     def lasts(self, latest: str) -> str:
         """Return the expression for whether the record `entry` can still matter, by its latest stamp."""
-        memory = self.memory
-        return f"({memory}.newest < {latest} >= base - {memory}.reach or {memory}.lasts(entry, base))"
+        memory, stamp = self.memory, self.stamp
+        return f"({memory}.newest < {latest} >= {stamp} - {memory}.reach or {memory}.lasts(entry, {stamp}))"
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""

@@ -59,6 +59,7 @@ class Tracked:
             self.drop(number)
         else:
             self._update(key)
+            assert self._until_us[number] >= now_us, "what remains can still matter"
 
     def drop(self, number: int) -> None:
         """Drop a slice."""
