@@ -12,6 +12,8 @@ class Entry:
     `blank`, `admit` is the expression for a new one; without it, the slice always exists.
     """
 
+    stamp = "(base + tick)"
+
     def __init__(
         self, remembered: Remembered, *, slice_: str, place: str, blank: str = "", admit: str = ""
     ) -> None:
@@ -62,8 +64,6 @@ class Access(Entry):
 
     `path` is the number of the memory's path in the code.
     """
-
-    stamp = "(base + tick)"
 
     def __init__(
         self,

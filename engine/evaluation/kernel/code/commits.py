@@ -17,7 +17,6 @@ _COMMIT: Final = """\
 class _Commit(Entry):
     """Writes a memory in the slice that the event has entered; see `operators/interface.py`."""
 
-    stamp = "(base + tick)"
     outcome = "outcome"
     now = "(base >> NUMBER_BITS)"
 
