@@ -234,7 +234,7 @@ def _audit_eviction(histories: Histories) -> None:
                 number = slice_[NUMBER]
                 assert of_path._keys[number] == key
                 assert of_path._seen[number] == slice_[SEEN] & EVENT
-                assert of_path._until_us[number] == slices.until_us(slice_)
+                assert of_path._until_us[number] == slices.first_until_us(slice_)
         expected = [min(column) for column in (of_path._until_us, of_path._seen) if column]
         found = [first for first, _ in (of_path.first_to_expire(), of_path.longest_unseen())]
         assert not expected or found == expected

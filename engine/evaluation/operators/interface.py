@@ -78,6 +78,12 @@ class Writing(Constants, Protocol):
     def memory(self) -> str:
         """The memory itself: an object with the method `cut`."""
 
+    def lasts(self, latest: str) -> str:
+        """Return the expression for whether the record `entry` can still matter, by its latest stamp.
+
+        If it cannot, it begins anew, as if it had been dropped. So its size depends only on the events.
+        """
+
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""
 

@@ -10,6 +10,7 @@ from engine.evaluation.paths import Filter, Path
 from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
 from engine.evaluation.slices.bounds.expiry import Expiry
 from engine.evaluation.slices.slices import SEEN, Reader, Remembered, Slices
+from engine.evaluation.stamps import time_of
 from engine.language.condition import Condition, walk
 
 ANY_BIRTH: Final = -1
@@ -52,9 +53,8 @@ class Histories:
         """Hold the bounds after event `tick`, and count what was evicted before it had expired."""
         # While slices are tracked, eviction finds those that have expired.
         if not tick % SETTLED_EVERY and self.live > SWEPT_FROM and not self.tracking:
-            for path, expiry in self._expiries.items():
-                if len(self.slices[path]):
-                    expiry.drop_some(now_us)
+            for expiry in self._expiries.values():
+                expiry.drop_some(now_us)
         self.due = False
         return self._eviction.hold(now_us)
 
@@ -107,7 +107,7 @@ class Histories:
                 self.slices[path] = Slices(path, self._weigh if path else self._weigh_unkeyed)
                 if path:
                     self._expiries[path] = Expiry(self.slices[path])
-            self.memories[name] = self.slices[path].remember(name.memory, node)
+            self.memories[name] = self.slices[path].remember(name.memory, node, time_of(born))
         operator, remembered = operator_of(node), self.memories[name]
         assert operator is not None, node
         remembered.read_by(_reader(node, born))

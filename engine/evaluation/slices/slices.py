@@ -10,14 +10,14 @@ event, and `UNSET` says that nothing is remembered.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, MutableMapping
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.stamps import NEVER, UNSET
+from engine.evaluation.stamps import LATEST, NEVER, NUMBER_BITS, UNSET, time_of
 from engine.evaluation.times import FOREVER
 from engine.evaluation.times import NEVER as PAST
 from engine.language.condition import Condition
@@ -45,9 +45,9 @@ ENTRY_BYTES: Final = 100
 PLACES_MAX: Final = 16
 """Places in the lists end here. Of thousands of memories, a slice has entries of only a few."""
 
-EXTENDED_MAX: Final = 10_000
-"""With more slices, a new memory gets no place either, so that adding a rule takes no longer."""
-
+EXTENDED_MAX: Final = 5_000
+"""With more slices that can still matter, a new memory gets no place either, so that adding a rule takes no
+longer. Places decide the sizes of slices, so slices that wait for the sweep do not count."""
 
 TRIGGERS_MAX: Final = 8
 """If a slice has more entries that trigger something, and most of those that it may have, an event meets what
@@ -70,13 +70,13 @@ class _Reach:
 
     def __init__(self, readers: Iterable[Reader]) -> None:
         ordered = sorted((born, FOREVER if window is None else window) for window, born, _ in readers)
-        self._borns = [born for born, _ in ordered]
-        self._longest_us = list(accumulate((window_us for _, window_us in ordered), max))
+        self.borns = [born for born, _ in ordered]
+        self.longest_us = list(accumulate((window_us for _, window_us in ordered), max))
 
     def window_us(self, latest: int) -> int | None:
         """Return for how long an entry with this latest stamp matters; None if it matters to no node."""
-        readers = bisect_left(self._borns, latest)
-        return self._longest_us[readers - 1] if readers else None
+        readers = bisect_left(self.borns, latest)
+        return self.longest_us[readers - 1] if readers else None
 
 
 class Remembered:
@@ -93,8 +93,10 @@ class Remembered:
         "has_place",
         "keep",
         "memory",
+        "newest",
         "node",
         "place",
+        "reach",
         "slices",
     )
 
@@ -123,32 +125,28 @@ class Remembered:
         self._reaches: tuple[_Reach, _Reach] | None = None
         """Those of nodes to which an entry matters for its window, and of those that ask for the last event.
         None once they have changed."""
+        self.newest, self.reach = LATEST, 0
+        """A record matters, at least, if its latest stamp is past `newest` and no older than `reach`."""
 
     def read_by(self, reader: Reader) -> None:
         """Have one more node read it."""
         self.born = min(self.born, reader.born) if self._readers else reader.born
         self._readers[reader] += 1
-        self._reaches = None
+        self._changed()
 
     def read_no_more(self, reader: Reader) -> bool:
         """Undo `read_by`. Return whether nobody reads it."""
         self._readers[reader] -= 1
         if not self._readers[reader]:
             del self._readers[reader]
-            self._reaches = None
+            self._changed()
             if reader.born == self.born:
                 self.born = min([born for _, born, _ in self._readers], default=UNSET)
         return not self._readers
 
     def until_us(self, entry: Any, seen: int) -> int:
         """Return the last time at which an entry can matter, given the stamp of its slice's last event."""
-        if self._reaches is None:
-            lasting, next_only = [
-                _Reach([one for one in self._readers if one.only_next is only_next])
-                for only_next in (False, True)
-            ]
-            self._reaches = lasting, next_only
-        lasting, next_only = self._reaches
+        lasting, next_only = self._reaches or self._find_reaches()
         latest = self.memory.latest(entry)
         window_us = lasting.window_us(latest)
         if latest == seen and next_only.window_us(latest) is not None:
@@ -157,7 +155,27 @@ class Remembered:
             return PAST
         return FOREVER if window_us == FOREVER else min(FOREVER, self.memory.until_us(entry, window_us))
 
+    def _changed(self) -> None:
+        self._reaches, self.newest = None, LATEST
+
+    def _find_reaches(self) -> tuple[_Reach, _Reach]:
+        lasting, next_only = [
+            _Reach([one for one in self._readers if one.only_next is only_next])
+            for only_next in (False, True)
+        ]
+        if lasting.borns:
+            self.newest, self.reach = lasting.borns[-1], lasting.longest_us[-1] << NUMBER_BITS
+        self._reaches = lasting, next_only
+        return self._reaches
+
     # -- called by generated code ---------------------------------------------------------------------------
+
+    def lasts(self, entry: Any, stamp: int) -> bool:
+        """Return whether a record can matter to an event with this stamp. If not, give back its size."""
+        if self.until_us(entry, 0) >= time_of(stamp):
+            return True
+        self.weigh(-self.memory.bytes_of(entry))
+        return False
 
     def put(self, slice_: Slice, value: Any) -> None:
         """Make a value the entry of a slice, if the memory has no place."""
@@ -226,12 +244,12 @@ class Slices:
         """The size of the root without its entries."""
         return 0 if self.path else PLACE_BYTES * (len(self.root) - FIRST)
 
-    def remember(self, memory: Memory, node: Condition) -> Remembered:
+    def remember(self, memory: Memory, node: Condition, now_us: int) -> Remembered:
         """Have the slices remember one more thing, from now on."""
         place = FIRST
         while place in self.memories:
             place += 1
-        has_place = place < PLACES_MAX and len(self) <= EXTENDED_MAX
+        has_place = place < PLACES_MAX and not self._has_many(now_us)
         if not has_place:
             place = max([PLACES_MAX, len(self.blank), *(each + 1 for each in self.memories)])
         remembered = self.memories[place] = Remembered(memory, node, self, place, has_place=has_place)
@@ -245,6 +263,13 @@ class Slices:
                 if missing > 0 and slice_ is not self.blank:
                     self.weigh(missing * PLACE_BYTES)
         return remembered
+
+    def _has_many(self, now_us: int) -> bool:
+        """Return whether more than EXTENDED_MAX slices can still matter."""
+        if len(self) <= EXTENDED_MAX:
+            return False
+        living = (slice_ for slice_ in self._all() if self.until_us(slice_) >= now_us)
+        return next(islice(living, EXTENDED_MAX, None), None) is not None
 
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
         """Give all memories the places that they had in lists of some width, before there are slices."""
@@ -317,6 +342,16 @@ class Slices:
         """Return the last time at which a slice can matter."""
         seen = slice_[SEEN]
         return max([PAST, *(remembered.until_us(entry, seen) for remembered, entry in self.held_in(slice_))])
+
+    def first_until_us(self, slice_: Slice) -> int:
+        """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
+        seen = slice_[SEEN]
+        until_us = [
+            (remembered, remembered.until_us(entry, seen)) for remembered, entry in self.held_in(slice_)
+        ]
+        whole_us = max([PAST, *(one for _, one in until_us)])
+        # What is kept by exception goes with its slice.
+        return min([whole_us, *(one for remembered, one in until_us if not remembered.by_exception)])
 
     def drop_expired(self, slice_: Slice, now_us: int) -> bool:
         """Drop the entries that cannot matter any more, and tell whether none remains."""

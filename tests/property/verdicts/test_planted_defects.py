@@ -56,7 +56,7 @@ def _seen_latest_first(self: tracked.Tracked, number: int, until_us: int, seen: 
         ((Family, "add", _in_a_family_for_ever), WindowsWorld),
         ((CountOperator, "grows", _larger_windows_fail), WindowsWorld),
         ((Remembered, "until_us", _expired_early), LongHistoriesWorld),
-        ((Slices, "until_us", _never_expired), BoundedWorld),
+        ((Slices, "first_until_us", _never_expired), BoundedWorld),
         ((tracked.Tracked, "_set", _seen_latest_first), BoundedWorld),
     ],
     ids=["births", "births in families", "growing windows", "expired early", "never expired", "eviction"],

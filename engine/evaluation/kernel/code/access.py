@@ -14,14 +14,14 @@ class Entry(ABC):
     `blank`, `admit` is the expression for a new one; without it, the slice always exists.
     """
 
+    outcome: str
+    stamp = "stamp"
+
     def __init__(
         self, remembered: Remembered, *, slice_: str, place: str, blank: str = "", admit: str = ""
     ) -> None:
         self._remembered, self._slice, self._place = remembered, slice_, place
         self._opening = [f"if {slice_} is {blank}: {slice_} = {admit}"] if admit else []
-
-    outcome: str
-    stamp = "stamp"
 
     @property
     @abstractmethod
@@ -60,6 +60,11 @@ class Entry(ABC):
     def _placeless(self) -> str:
         """The function that gives what a slice remembers without a place."""
         return f"({self._slice}[{MORE}] or NOTHING).get"
+
+    def lasts(self, latest: str) -> str:
+        """Return the expression for whether the record `entry` can still matter, by its latest stamp."""
+        memory, stamp = self.memory, self.stamp
+        return f"({memory}.newest < {latest} >= {stamp} - {memory}.reach or {memory}.lasts(entry, {stamp}))"
 
     def put(self, value: str) -> list[str]:
         """Return the statements that make a value the entry, in a new slice if there is none."""

@@ -171,6 +171,10 @@ class _OperatorCode(_NodeCode):
     def __init__(self) -> None:
         super().__init__(_nothing, _nothing, None)
 
+    def lasts(self, latest: str) -> str:  # noqa: ARG002 -- what is only looked at may be longer than needed
+        """Return the expression for whether a record goes on."""
+        return "True"
+
     def put(self, value: str) -> list[str]:
         """Return the statement that makes a value the entry."""
         return [f"entry = {value}"]

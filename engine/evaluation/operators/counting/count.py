@@ -12,8 +12,9 @@ from engine.language.condition import Count
 from engine.language.forms.form import Content
 from engine.language.forms.shapes import call_of_condition
 
-SPARE_MIN: Final = 8
-"""A list of stamps is cut when it is this much, or a quarter, longer than needed: it is moved then."""
+SPARE_MIN: Final = 3
+"""At every eighth stamp, a list that is this much, or a quarter, longer than needed is cut. A smaller number
+would have lists moved more often, and a larger one would take more memory for each key."""
 
 RECORD_BYTES: Final = 500
 """What a list of up to seven stamps takes."""
@@ -31,7 +32,7 @@ class Stamps(MemoryOfTruth):
     def write(self, to: Writing) -> list[str]:
         return [
             f"if {to.outcome}:",
-            f" if (entry := {to.entry}):",
+            f" if (entry := {to.entry}) and {to.lasts('entry[-1]')}:",
             f"  entry.append({to.stamp})",
             f"  if not len(entry) & 7: {to.memory}.resized(entry)",
             " else:",

@@ -50,7 +50,7 @@ class Values(Memory):
     def write(self, to: Writing) -> list[str]:
         return [
             f"if {to.outcome} is not None:",
-            f" if (entry := {to.entry}):",
+            f" if (entry := {to.entry}) and {to.lasts('next(reversed(entry.values()))')}:",
             f"  is_new = entry.pop({to.outcome}, None) is None",
             f"  entry[{to.outcome}] = {to.stamp}",
             f"  if is_new: {to.memory}.resized(entry)",

@@ -1,7 +1,7 @@
-"""Evicts slices past the bounds on their number and size: expired ones first, then the longest unseen.
+"""Evicts slices past the bounds on their number and size: the longest unseen, once nothing expired is left.
 
-Which slices are evicted depends only on what is remembered, so a restored detector goes on like the saved
-one.
+Which slices are evicted depends only on what can still matter, not on what has been swept already. So a
+detector that was restored, or that replays its journal in another process, evicts the same.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,9 @@ TRACKED_AT_ONCE: Final = 256
 before the bound is reached."""
 
 DROPPED_AT_ONCE: Final = 256
-"""Each `hold` drops at most this many slices, in about a millisecond. An event seldom needs more than a few,
-but a bound that was lowered may be passed by very many."""
+"""Each `hold` evicts at most this many slices, in about a millisecond. An event seldom needs more than a few,
+but a bound that was lowered may be passed by very many. It looks at as many that have expired, or more if the
+bound is still passed."""
 
 
 class Evicted(NamedTuple):
@@ -62,17 +63,16 @@ class Eviction:
                 return Evicted(0, 0)
             bounded.tracking = True
         self._track(self._bounded.live if self._passed() else TRACKED_AT_ONCE)
+        self._drop_expired(now_us)
         by_number = by_bytes = 0
         for _ in range(DROPPED_AT_ONCE):
-            until_us, _, number, tracked = min(self._firsts(expiring=True), key=_in_order)
-            if until_us >= now_us:
-                passed = self._passed()
-                if not passed:
-                    break
-                _, _, number, tracked = min(self._firsts(expiring=False), key=_in_order)
-                by_number += passed == "number"
-                by_bytes += passed == "bytes"
+            passed = self._passed()
+            if not passed:
+                break
+            _, _, number, tracked = min(self._firsts(expiring=False), key=_in_order)
             tracked.drop(number)
+            by_number += passed == "number"
+            by_bytes += passed == "bytes"
         bounded.due = bool(self._passed())
         if not self._reached(FAR_SHARE):
             self.renew()
@@ -84,6 +84,15 @@ class Eviction:
         self._bounded.tracking = False
         for slices in self._bounded.slices.values():
             slices.touched.clear()
+
+    def _drop_expired(self, now_us: int) -> None:
+        looked_at = 0
+        while looked_at < DROPPED_AT_ONCE or self._passed():
+            until_us, _, number, tracked = min(self._firsts(expiring=True), key=_in_order)
+            if until_us >= now_us:
+                return
+            tracked.drop_expired(number, now_us)
+            looked_at += 1
 
     def _passed(self) -> str:
         bounded = self._bounded

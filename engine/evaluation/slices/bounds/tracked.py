@@ -1,7 +1,7 @@
-"""The slices of one path near a bound: which expires first, and which has not been seen for longest.
+"""The slices of one path near a bound: which loses an entry first, and which has not been seen for longest.
 
-Tracked slices have numbers. Arrays have the expiry and the last event of each, and trees above them their
-minima. Far from the bounds nothing is tracked, and this costs nothing.
+Tracked slices have numbers. Arrays have the first expiry and the last event of each, and trees above them
+their minima. Far from the bounds nothing is tracked, and this costs nothing.
 """
 
 from array import array
@@ -44,12 +44,23 @@ class Tracked:
                 self._update(key)
 
     def first_to_expire(self) -> tuple[int, int]:
-        """Return the last time at which the first slice to expire can matter, and its number."""
+        """Return the last time at which the first entry to expire can matter, and the number of its slice."""
         return self._first_to_expire.least()
 
     def longest_unseen(self) -> tuple[int, int]:
         """Return the last event of the slice that was not seen for longest, and the number of the slice."""
         return self._longest_unseen.least()
+
+    def drop_expired(self, number: int, now_us: int) -> None:
+        """Drop the entries of a slice that have expired, and the slice if none remains."""
+        key = self._keys[number]
+        slice_ = self._slices.find(key)
+        assert slice_ is not None, "a slice that is tracked is there"
+        if self._slices.drop_expired(slice_, now_us):
+            self.drop(number)
+        else:
+            self._update(key)
+            assert self._until_us[number] >= now_us, "what remains can still matter"
 
     def drop(self, number: int) -> None:
         """Drop a slice."""
@@ -71,7 +82,7 @@ class Tracked:
                 self._until_us.append(FOREVER)
                 self._seen.append(FOREVER)
             self._keys[number] = key
-        self._set(number, self._slices.until_us(slice_), slice_[SEEN] & EVENT)
+        self._set(number, self._slices.first_until_us(slice_), slice_[SEEN] & EVENT)
 
     def _set(self, number: int, until_us: int, seen: int) -> None:
         self._until_us[number], self._seen[number] = until_us, seen

@@ -184,7 +184,7 @@ class Work:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.done = 0
-        for of, name in ((Slices, "until_us"), (Minima, "_look")):
+        for of, name in ((Slices, "first_until_us"), (Minima, "_look")):
             patch.setattr(of, name, self.counting(getattr(of, name)))
 
     def counting(self, function: Any) -> Any:

@@ -113,3 +113,28 @@ def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str) -
     # Whole numbers of up to 16 bits are their own hashes, so as many multiples may be in one.
     most = 65_536 // len(slices.shards) + 1
     assert max(map(len, slices.shards)) <= most + 3 * 5_000 / len(slices.shards)
+
+
+@pytest.mark.parametrize("mode", ["fused", "indexed"])
+@pytest.mark.parametrize("counts", ["count(a > 0)", "distinct(a)"])
+@pytest.mark.parametrize(
+    "late", ["", "added after them", "gone before the next event"], ids=["one rule", "younger", "removed"]
+)
+def test_a_record_that_has_expired_begins_anew_though_nothing_has_swept_it(
+    late: str, counts: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else its size would depend on where the sweep stands, and so would what is evicted."""
+    monkeypatch.setattr(histories, "SWEPT_FROM", 1 << 62)
+    condition = f"per k {counts} within {{}}s >= 50"
+    with in_mode(mode):
+        made, fresh = detector(condition.format(1)), detector(condition.format(1))
+        other = made.add_rule("other", condition.format(90)) if late.startswith("gone") else ""
+        made.evaluate_many([({"k": "A", "a": number}, 0, None) for number in range(1, 40)])
+        assert made.histories.bytes > 2 * fresh.histories.bytes
+        if late.startswith("added"):
+            made.add_rule("other", condition.format(90))
+        elif other:
+            made.remove_rule(other)
+        for one in (made, fresh):
+            one.evaluate({"k": "A", "a": 1}, 1_001)
+    assert made.histories.bytes == fresh.histories.bytes > 0
