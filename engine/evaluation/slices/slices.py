@@ -4,16 +4,16 @@ A slice is a list: the number of its last event, a dict of entries that have no 
 a number that `bounds` gives it, and then the entries by place.
 """
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
-from itertools import accumulate, islice
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
+from itertools import islice
+from typing import Any, Final
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.slices.readers import Reach, Reader
 from engine.evaluation.stamps import EVENT, LATEST, NEVER, NUMBER_BITS, time_of
 from engine.evaluation.times import FOREVER
 from engine.evaluation.times import NEVER as PAST
@@ -49,31 +49,6 @@ longer. Places decide the sizes of slices, so slices that wait for the sweep do 
 TRIGGERS_MAX: Final = 8
 """If a slice has more entries that trigger something, and most of those that it may have, an event meets what
 any entry triggers. One large bucket takes less time than many small ones."""
-
-
-class Reader(NamedTuple):
-    """How a node reads a memory."""
-
-    window_us: int | None
-    """For how long an entry matters; None: for ever."""
-    born: int
-    """The stamp up to which nothing matters."""
-    only_next: bool
-    """Whether an entry matters only at the next event of its slice."""
-
-
-class _Reach:
-    """How long entries matter to some nodes, by when the rules of these were made."""
-
-    def __init__(self, readers: Iterable[Reader]) -> None:
-        ordered = sorted((born, FOREVER if window is None else window) for window, born, _ in readers)
-        self.borns = [born for born, _ in ordered]
-        self.longest_us = list(accumulate((window_us for _, window_us in ordered), max))
-
-    def window_us(self, latest: int) -> int | None:
-        """Return for how long an entry with this latest stamp matters; None if it matters to no node."""
-        readers = bisect_left(self.borns, latest)
-        return self.longest_us[readers - 1] if readers else None
 
 
 class Remembered:
@@ -113,7 +88,7 @@ class Remembered:
         self.keep = 1
         """The most entries of a record that any node needs."""
         self._readers: Counter[Reader] = Counter()
-        self._reaches: tuple[_Reach, _Reach] | None = None
+        self._reaches: tuple[Reach, Reach] | None = None
         """Those of nodes to which an entry matters for its window, and of those that ask for the last event.
         None once they have changed."""
         self.newest, self.reach = LATEST, 0
@@ -151,10 +126,9 @@ class Remembered:
     def _changed(self) -> None:
         self._reaches, self.newest = None, LATEST
 
-    def _find_reaches(self) -> tuple[_Reach, _Reach]:
+    def _find_reaches(self) -> tuple[Reach, Reach]:
         lasting, next_only = [
-            _Reach([one for one in self._readers if one.only_next is only_next])
-            for only_next in (False, True)
+            Reach([one for one in self._readers if one.only_next is only_next]) for only_next in (False, True)
         ]
         if lasting.borns:
             self.newest, self.reach = lasting.borns[-1], lasting.longest_us[-1] << NUMBER_BITS
