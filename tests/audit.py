@@ -18,6 +18,7 @@ from engine.evaluation.operators.counting.pane_sums import PaneSums
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.requirements import requirements_of, size_of
 from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import (
     ENTRY_BYTES,
     FIRST,
@@ -26,7 +27,6 @@ from engine.evaluation.slices.slices import (
     PLACE_BYTES,
     SEEN,
     SLICE_BYTES,
-    Reader,
     Slice,
     Slices,
 )

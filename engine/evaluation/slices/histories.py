@@ -9,7 +9,8 @@ from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
 from engine.evaluation.slices.bounds.expiry import Expiry
-from engine.evaluation.slices.slices import SEEN, Reader, Remembered, Slices
+from engine.evaluation.slices.readers import Reader
+from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Condition, walk
 

@@ -7,18 +7,16 @@ Of a memory that is kept `by_exception`, `NEVER` in place of an entry stands for
 event, and `UNSET` says that nothing is remembered.
 """
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, MutableMapping
-from itertools import accumulate, islice
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.stamps import LATEST, NEVER, NUMBER_BITS, UNSET, time_of
-from engine.evaluation.times import FOREVER
+from engine.evaluation.slices.readers import Readers
+from engine.evaluation.stamps import NEVER, UNSET, time_of
 from engine.evaluation.times import NEVER as PAST
 from engine.language.condition import Condition
 
@@ -54,56 +52,16 @@ TRIGGERS_MAX: Final = 8
 any entry triggers. One large bucket takes less time than many small ones."""
 
 
-class Reader(NamedTuple):
-    """How a node reads a memory."""
-
-    window_us: int | None
-    """For how long an entry matters; None: for ever."""
-    born: int
-    """The stamp up to which nothing matters."""
-    only_next: bool
-    """Whether an entry matters only at the next event of its slice."""
-
-
-class _Reach:
-    """How long entries matter to some nodes, by when the rules of these were made."""
-
-    def __init__(self, readers: Iterable[Reader]) -> None:
-        ordered = sorted((born, FOREVER if window is None else window) for window, born, _ in readers)
-        self.borns = [born for born, _ in ordered]
-        self.longest_us = list(accumulate((window_us for _, window_us in ordered), max))
-
-    def window_us(self, latest: int) -> int | None:
-        """Return for how long an entry with this latest stamp matters; None if it matters to no node."""
-        readers = bisect_left(self.borns, latest)
-        return self.longest_us[readers - 1] if readers else None
-
-
-class Remembered:
+class Remembered(Readers):
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = (
-        "_reaches",
-        "_readers",
-        "blank",
-        "born",
-        "bucket",
-        "by_exception",
-        "commit",
-        "has_place",
-        "keep",
-        "memory",
-        "newest",
-        "node",
-        "place",
-        "reach",
-        "slices",
-    )
+    __slots__ = ("blank", "bucket", "by_exception", "commit", "has_place", "keep", "node", "place", "slices")
 
     def __init__(
         self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool
     ) -> None:
-        self.memory, self.slices = memory, slices
+        super().__init__(memory)
+        self.slices = slices
         self.node = node
         """The first node that reads it."""
         self.place = place
@@ -113,60 +71,12 @@ class Remembered:
         """What is kept in a slice where there is nothing to keep."""
         self.by_exception = memory.by_exception
         """See `Memory.by_exception`."""
-        self.born = UNSET
-        """The stamp up to which no node reads anything."""
         self.bucket: Any = None
         """The members of the index that an entry triggers, while rules are indexed."""
         self.commit: Any = None
         """Writes an outcome into the slice of the event, while rules are indexed: (outcome, stamp)."""
         self.keep = 1
         """The most entries of a record that any node needs."""
-        self._readers: Counter[Reader] = Counter()
-        self._reaches: tuple[_Reach, _Reach] | None = None
-        """Those of nodes to which an entry matters for its window, and of those that ask for the last event.
-        None once they have changed."""
-        self.newest, self.reach = LATEST, 0
-        """A record matters, at least, if its latest stamp is past `newest` and no older than `reach`."""
-
-    def read_by(self, reader: Reader) -> None:
-        """Have one more node read it."""
-        self.born = min(self.born, reader.born) if self._readers else reader.born
-        self._readers[reader] += 1
-        self._changed()
-
-    def read_no_more(self, reader: Reader) -> bool:
-        """Undo `read_by`. Return whether nobody reads it."""
-        self._readers[reader] -= 1
-        if not self._readers[reader]:
-            del self._readers[reader]
-            self._changed()
-            if reader.born == self.born:
-                self.born = min([born for _, born, _ in self._readers], default=UNSET)
-        return not self._readers
-
-    def until_us(self, entry: Any, seen: int) -> int:
-        """Return the last time at which an entry can matter, given the stamp of its slice's last event."""
-        lasting, next_only = self._reaches or self._find_reaches()
-        latest = self.memory.latest(entry)
-        window_us = lasting.window_us(latest)
-        if latest == seen and next_only.window_us(latest) is not None:
-            return FOREVER
-        if window_us is None:
-            return PAST
-        return FOREVER if window_us == FOREVER else min(FOREVER, self.memory.until_us(entry, window_us))
-
-    def _changed(self) -> None:
-        self._reaches, self.newest = None, LATEST
-
-    def _find_reaches(self) -> tuple[_Reach, _Reach]:
-        lasting, next_only = [
-            _Reach([one for one in self._readers if one.only_next is only_next])
-            for only_next in (False, True)
-        ]
-        if lasting.borns:
-            self.newest, self.reach = lasting.borns[-1], lasting.longest_us[-1] << NUMBER_BITS
-        self._reaches = lasting, next_only
-        return self._reaches
 
     # -- called by generated code ---------------------------------------------------------------------------
 
