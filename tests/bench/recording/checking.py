@@ -14,7 +14,7 @@ from tests.bench.measuring.rows import Part, Row
 from tests.bench.recording.record import Entry
 
 AGAIN_S_MAX: Final = 15
-"""What takes longer is measured once for the record, not three times."""
+"""What takes longer is measured twice for the record, not three times."""
 MEASURED_AGAIN_MAX: Final = 2
 """How often what looks worse is measured again before it is called worse."""
 
@@ -41,7 +41,7 @@ class Worse:
 
 
 def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
-    """Give rows to be recorded: of each row that of three measurements whose ratio is the median.
+    """Give rows to be recorded: of three measurements the one with the median ratio, of two the worse.
 
     One lucky measurement, recorded, would make every later one look worse.
     """

@@ -31,7 +31,6 @@ HEADLINES: Final = {
     "worst: 10 000 events, 240 rules that fire": "a body of 10 000 events that each fire 240 rules",
     "front: evaluation by one caller, median": "an HTTP request with one event, one caller",
     "front: evaluations on 64 connections": "HTTP requests with one event each, 64 connections",
-    "front: batches of 1000 as JSON, 4 connections": "events in HTTP requests of 1 000, 4 connections",
 }
 """What README.md says of which rows, in its order. None of them compares the product with itself."""
 
