@@ -149,7 +149,7 @@ class DetectorService:
         if queue is None:
             settled(MOVED)
             return None
-        return queue.submit(batch.asked(), settled)
+        return queue.submit(batch.operations, settled)
 
     async def _command(
         self,

@@ -69,7 +69,7 @@ def _folder_of(name: str) -> str | None:
         served: str = ray.get(actor.folder.remote(), timeout=_ANSWER_S)
     except TimeoutError:
         return None
-    except (RayError, ValueError, AttributeError):
-        # It has ended, or is one of the release before, which does not tell.
+    except (RayError, ValueError):
+        # It has ended.
         return ""
     return served

@@ -26,7 +26,6 @@ from engine.runtime.transport.messages import (
     Refusing,
     Response,
     Returned,
-    Sent,
     Unavailable,
     Withdraw,
     encoder,
@@ -89,15 +88,12 @@ class LinkClient:
         """The number of unanswered batches and asks."""
         return len(self._open)
 
-    def send(
-        self, settled: Settled, epoch: int, operations: list[Operation], request_ids: Sequence[str] = ()
-    ) -> int:
+    def send(self, settled: Settled, epoch: int, operations: list[Operation]) -> int:
         """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
         number = self._numbers = self._numbers + 1
         self._open[number] = settled
         # While other requests are under way, those of one turn go in one frame.
-        sent = [Sent(*one[:3]) for one in operations]
-        self.link.send(Batch(number, epoch, sent, list(request_ids)), at_once=len(self._open) == 1)
+        self.link.send(Batch(number, epoch, operations), at_once=len(self._open) == 1)
         return number
 
     def withdraw(self, number: int) -> None:

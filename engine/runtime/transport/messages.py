@@ -4,8 +4,7 @@ Each batch or ask has a number, which its answer repeats. Notes are not answered
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain, repeat
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -15,27 +14,12 @@ from engine.runtime.contract.requests.operations import Crash, Operation, Took
 from engine.runtime.transport.frames import Payload
 
 
-class Sent(NamedTuple):
-    """An operation as it is sent: three fields, because an earlier release takes no more."""
-
-    kind: str
-    payload: bytes
-    key: str = ""
-
-
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Execute operations on the detector that is active in the worker, if it is still that activation."""
 
     number: int
     epoch: int
-    operations: list[Sent]
-    request_ids: list[str] = []
-    """The ids of the HTTP requests, for the log; an earlier release sends none."""
-
-    def asked(self) -> list[Operation]:
-        """Return the operations as they are executed."""
-        request_ids = chain(self.request_ids, repeat(""))
-        return [Operation(*sent, one) for sent, one in zip(self.operations, request_ids, strict=False)]
+    operations: list[Operation]
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -70,7 +54,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=5):
     answers: list[Answer]
     crash: Crash | None = None
     took: Took | None = None
-    """None from a worker of the release before."""
+    """None if that was not measured."""
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=6):

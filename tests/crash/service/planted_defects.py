@@ -5,7 +5,7 @@ from functools import partial
 from engine.runtime.catalogue import directory
 from engine.runtime.catalogue.directory import Directory
 from engine.runtime.contract.settings import JournalSync
-from engine.runtime.detector import actor
+from engine.runtime.detector import executor
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import forking
 from snapshots import folders, store
@@ -134,7 +134,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         OperationExecutor, "begin_fork", "active.store.check_owner()", "pass", partial(images, "forks")
     ),
     "a copy is entered before it is synced": Defect(
-        actor,
+        executor,
         "make_fork",
         "    create_folder(",
         "    from unittest.mock import patch\n"
@@ -145,7 +145,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         forking.make_fork,
     ),
     "a copy is entered before its name is synced": Defect(
-        actor,
+        executor,
         "make_fork",
         "    create_folder(",
         "    from unittest.mock import patch\n"

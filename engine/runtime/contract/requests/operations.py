@@ -66,7 +66,7 @@ class Operation(NamedTuple):
     key: str = ""
     """The caller's idempotency key, if an evaluation has one."""
     request_id: str = ""
-    """In a worker, the id of the HTTP request, for the log."""
+    """The id of the HTTP request, for the log: set when it is sent to a worker."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
         """Return what every record says that is logged while it is executed."""

@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.failures import ActorFailed
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import Reply
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.frames import (
     HEADER,
@@ -26,7 +25,7 @@ from engine.runtime.transport.frames import (
     pieces,
 )
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Answered, Batch, Moved, Sent, encoder, responses
+from engine.runtime.transport.messages import Answered, Moved, responses
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import until
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, SPOKEN, Peer, listening, sent
@@ -289,17 +288,3 @@ async def test_a_connection_to_a_machine_that_acknowledges_nothing_is_to_end_in_
         # On the same machine there is nothing to acknowledge.
         client.link.end_if_unacknowledged(1.5)
         assert client.link.usable
-
-
-def test_a_batch_is_understood_by_releases_without_ids_of_requests_and_from_them():
-    class Before(msgspec.Struct, array_like=True, tag=1):
-        number: int
-        epoch: int
-        operations: list[Sent]
-
-    now = Batch(1, 2, [Sent("rules", b"{}"), Sent("evaluate", b"[]", "key")], ["one"])
-    before = msgspec.msgpack.decode(encoder.encode(now), type=Before)
-    assert before == Before(1, 2, now.operations)
-    came = msgspec.msgpack.decode(encoder.encode(before), type=Batch)
-    assert came.asked() == [Operation("rules", b"{}"), Operation("evaluate", b"[]", "key")]
-    assert [one.request_id for one in now.asked()] == ["one", ""]

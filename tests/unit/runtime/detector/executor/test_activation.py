@@ -8,7 +8,7 @@ import pytest
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.detector import actor as actor_module
+from engine.runtime.detector import executor as executor_module
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.persistence.journal_entries import Replay
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
@@ -35,14 +35,14 @@ def test_an_activation_that_fails_leaves_no_file_open(make, files):
 def test_a_replay_that_was_survived_leaves_no_mark(actor, make, tmp_path, monkeypatch):
     answer(actor, event(a=1))
     marked = []
-    restore = actor_module.replay.restore
+    restore = executor_module.replay.restore
 
     def watched(*given):
         restored = restore(*given)
         marked.append((tmp_path / "detectors" / ONE / "replaying").exists())
         return restored
 
-    monkeypatch.setattr(actor_module.replay, "restore", watched)
+    monkeypatch.setattr(executor_module.replay, "restore", watched)
     # The first actor was killed, as far as the second one can tell.
     make().activate(ONE, 2)
     assert marked == [True]
@@ -56,7 +56,7 @@ def test_a_replay_that_raises_an_error_was_survived_too(actor, make, tmp_path, m
         reached(next(iter(recovered.records)))
         raise ValueError("no process would get past this")
 
-    monkeypatch.setattr(actor_module.replay, "restore", failing)
+    monkeypatch.setattr(executor_module.replay, "restore", failing)
     with pytest.raises(ValueError, match="past this"):
         make().activate(ONE, 2)
     assert not (tmp_path / "detectors" / ONE / "replaying").exists()
