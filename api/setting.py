@@ -53,8 +53,6 @@ class Setting:
     default: Any
     text: str
     """The help."""
-    former_name: str = ""
-    """Its name in the release before, which still works; empty if it had the same."""
 
     @property
     def variable(self) -> str:

@@ -34,11 +34,9 @@ _SECRET: Final = re.compile(r"[!-~]{32,}")
 _ENDPOINT: Final = re.compile(r"https?://[!-~]+")
 
 
-def _setting(
-    default: Any, text: str, *, least: float = 1, most: float | None = None, former_name: str = ""
-) -> Any:
-    """Return a field with its default, its help, its inclusive bounds, and its name in the release before."""
-    metadata = {"text": text, "bounds": (least, most), "former_name": former_name}
+def _setting(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
+    """Return a field with its default, its help and its inclusive bounds."""
+    metadata = {"text": text, "bounds": (least, most)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -57,9 +55,7 @@ class Settings:
     )
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     existing_data: bool = _setting(False, "Refuse a data folder without an id, as when its mount is missing.")
-    front_ends: int = _setting(
-        1, "The number of front ends; if several, each in its own process.", most=256, former_name="workers"
-    )
+    front_ends: int = _setting(1, "The number of front ends; if several, each in its own process.", most=256)
     ray_address: str = _setting(
         "local", "`local` starts an embedded Ray; any other value is the cluster to join."
     )
@@ -110,7 +106,6 @@ class Settings:
         600.0,
         "Seconds without a request after which a detector is passivated.",
         least=0.1,
-        former_name="idle_rest_s",
     )
     journal_sync: JournalSync = _setting(
         "always",
@@ -182,7 +177,6 @@ class Settings:
         32 * _MIB,
         "How much of a refused body is still read, in bytes, so that the caller gets to read the response.",
         least=0,
-        former_name="max_drain_bytes",
     )
     max_body_depth: int = _setting(64, "The maximum nesting of a body.", least=4, most=200)
     max_body_values: int = _setting(
@@ -372,7 +366,7 @@ def settings() -> tuple[Setting, ...]:
     """Every setting, in the order of the documentation."""
     annotations = typing.get_type_hints(Settings)
     return tuple(
-        Setting(one.name, type_of(annotations[one.name], *bounds), one.default, text, former_name)
+        Setting(one.name, type_of(annotations[one.name], *bounds), one.default, text)
         for one in dataclasses.fields(Settings)
-        for text, bounds, former_name in (one.metadata.values(),)
+        for text, bounds in (one.metadata.values(),)
     )

@@ -27,10 +27,8 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     None counts as not given, an empty variable as not set. Raises SettingsError with every defect.
     """
     known = _names()
-    values: dict[str, Any] = {
-        own: value for name, own in known.items() if (value := environment.get(variable_of(name)))
-    }
-    values |= {own: given[name] for name, own in known.items() if given.get(name) is not None}
+    values: dict[str, Any] = {name: value for name in known if (value := environment.get(variable_of(name)))}
+    values |= {name: given[name] for name in known if given.get(name) is not None}
     if "otlp_endpoint" not in values and (endpoint := environment.get(_STANDARD_ENDPOINT)) and can_trace():
         values["otlp_endpoint"] = endpoint
     defects = [f"{name}: no such setting" for name in given if name not in known]
@@ -50,10 +48,8 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     return found
 
 
-def _names() -> dict[str, str]:
-    """Return the setting of each name. Former names come first, so that a value under the new name wins."""
-    former = {one.former_name: one.name for one in settings() if one.former_name}
-    return former | {one.name: one.name for one in settings()}
+def _names() -> list[str]:
+    return [one.name for one in settings()]
 
 
 def can_trace() -> bool:

@@ -1,11 +1,4 @@
-"""The engine of the Rule Detector Service, for use in process: no server, no Ray.
-
-from engine import Detector, parse, format
-
-detector = Detector()
-rule_id = detector.add_rule(name="burst", condition='per user once within 10m ok == false')
-actions = detector.evaluate({"user": "ada", "ok": False}, 1_700_000_000_000)
-"""
+"""The engine of the Rule Detector Service. Programs that use it as a library import `rule_detector`."""
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused, Outcome

@@ -145,7 +145,7 @@ def _segment(path: Path, epoch: int, number: int, files: Files, *, counts: bool)
     except (Damaged, NewerFormat) as error:
         reason = f"at offset 0, {error}"
         return SegmentReport(path.name, epoch, number, len(data), reason=reason, counts=counts)
-    reader = SegmentReader(SEGMENT_FILE.migrated(data), path, header.first)
+    reader = SegmentReader(SEGMENT_FILE.checked(data), path, header.first)
     sizes = [len(record.payload) for record in reader]
     return SegmentReport(
         path.name,

@@ -22,10 +22,10 @@ from tests.waiting_clock import WaitingLoop
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
-for name, examples in {"quick": 10, "deep": 1_000}.items():
+for name, count in {"quick": 10, "deep": 1_000}.items():
     hypothesis.settings.register_profile(
         name,
-        max_examples=examples,
+        max_examples=count,
         deadline=None,
         derandomize=False,
         # A machine may be busy.

@@ -24,8 +24,8 @@ from api.cli.things.shadow import shadow
 from api.cli.things.state import state
 from api.cli.things.tokens import tokens
 from api.cli.trying.command import trial
-from api.client import ServiceError
 from engine.runtime.contract.build import build_version
+from rule_detector_client import ServiceError
 from snapshots.errors import StorageError
 
 COMMANDS = {

@@ -18,9 +18,9 @@ from api.cli.options.vars_option import vars_option
 from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError
-from api.client import Client, ExplainedRule, calls
-from api.client.results import ExplainedRules
 from engine.language.diagnostics import Refusal
+from rule_detector_client import Client, ExplainedRule, calls
+from rule_detector_client.results import ExplainedRules
 
 _Asking = Callable[[str, str | None], calls.Call[list[ExplainedRule]]]
 """Makes the call from the ids of a detector and of a rule."""

@@ -5,10 +5,10 @@ from typing import Final, TypeVar
 
 from api.cli.printing.output import tell_messages
 from api.cli.rule_files import NamedCondition
-from api.client import Client, Detector, Entry, Identified, Rule, ServiceError, calls
-from api.client.calls import Call
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
+from rule_detector_client import Client, Detector, Entry, Identified, Rule, ServiceError, calls
+from rule_detector_client.calls import Call
 
 N = TypeVar("N", Detector, Rule)
 

@@ -40,6 +40,11 @@ def listening_for_probes(settings: Settings) -> Iterator[socket.socket | None]:
         yield listener
 
 
+def url_at(host: str, port: int) -> str:
+    """Return the URL of a service that listens on this IPv4 or IPv6 address."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 @contextmanager
 def _start_errors(host: str, port: int, option: str) -> Iterator[None]:
     try:

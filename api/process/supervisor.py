@@ -21,7 +21,7 @@ from api.observability.readiness import Readiness
 from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
-from api.process.listening import StartError, listening, listening_for_probes
+from api.process.listening import StartError, listening, listening_for_probes, url_at
 from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.setting import option_of
 from api.settings import Settings
@@ -222,8 +222,7 @@ async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) 
 
 async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) -> Running:
     """Return the address and the first token: the one that is set, or a new one if there is none yet."""
-    host, port = listener.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = url_at(*listener.getsockname()[:2])
     if settings.bootstrap_token is not None:
         return Running(url, settings.bootstrap_token, minted=False)
     if fleet.any_token:

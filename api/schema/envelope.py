@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from engine.evaluation.wire.decoding import BatchForm
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.portions import BatchForm
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.current_request import current_request

@@ -272,11 +272,11 @@ class Detector(RuleBook):
         if self._messages is None:
             return
         if evicted.by_number:
-            said = f"{evicted.by_number} keys were forgotten: the detector keeps {self.limits.keys_max}"
+            said = f"evicted {evicted.by_number} keys: limit of {self.limits.keys_max} live keys"
             self._messages.append(Entry(2002, said))
         if evicted.by_bytes:
-            most = f"the detector's keys may take {self.limits.state_bytes_max} bytes"
-            self._messages.append(Entry(2002, f"{evicted.by_bytes} keys were forgotten: {most}"))
+            most = f"limit of {self.limits.state_bytes_max} bytes of keyed state"
+            self._messages.append(Entry(2002, f"evicted {evicted.by_bytes} keys: {most}"))
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
         """Return the time at which an event is evaluated, never before the clock. The clock starts at NEVER.

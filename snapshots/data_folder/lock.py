@@ -103,7 +103,7 @@ class FolderLock:
         return descriptor
 
     def _holder(self) -> _Holder:
-        """Return what the file shows; an earlier version wrote no host, and the first one only the pid."""
+        """Return what the file shows; it is empty until the first lock."""
         descriptor = self._opened()
         try:
             lines = os.pread(descriptor, 256, 0).split(b"\n")

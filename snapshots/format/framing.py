@@ -2,17 +2,13 @@
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from snapshots.errors import Damaged, NewerFormat
 
 PREFIX: Final = struct.Struct("<8sHH")
 CHECKSUM: Final = struct.Struct("<I")
-
-Migration = Callable[[bytes], bytes]
-"""Checks a whole file of one format and returns it in the next format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +21,6 @@ class FileType:
     magic: bytes
     format: int
     fields: struct.Struct
-    migrations: Mapping[int, Migration] = field(default_factory=dict)
-    """The migrations, by the format that each one reads. Format 1 is the first of every type."""
 
     @property
     def header_bytes(self) -> int:
@@ -37,16 +31,11 @@ class FileType:
         """Encode the header with these fields."""
         return frame(self.magic, self.format, self.fields.pack(*values))
 
-    def migrated(self, data: bytes) -> bytes:
-        """Return a file in the current format, migrated one format at a time. Raises Damaged, NewerFormat."""
+    def checked(self, data: bytes) -> bytes:
+        """Return a file whose header is whole and of the current format. Raises Damaged, NewerFormat."""
         format_ = checked_format(data, self.magic)
-        while format_ < self.format:
-            if format_ not in self.migrations:
-                raise Damaged(f"it is of format {format_}, which never was")
-            data = self.migrations[format_](data)
-            newer = checked_format(data, self.magic)
-            assert newer > format_, "a migration leads to a newer format"
-            format_ = newer
+        if format_ < self.format:
+            raise Damaged(f"it is of format {format_}, which never was")
         if format_ > self.format:
             raise NewerFormat(f"it is of format {format_}; this program knows formats up to {self.format}")
         return data

@@ -44,11 +44,11 @@ def encode_header(header: PageHeader) -> bytes:
 
 def decode_header(data: bytes) -> PageHeader:
     """Decode the header of a page, from the file or its first bytes. Raises Damaged, NewerFormat."""
-    return PageHeader(*PAGE_FILE.decode_header(PAGE_FILE.migrated(data)))
+    return PageHeader(*PAGE_FILE.decode_header(PAGE_FILE.checked(data)))
 
 
 def decode(data: bytes) -> Page:
     """Decode a whole file. Raises Damaged, NewerFormat."""
-    data = PAGE_FILE.migrated(data)
+    data = PAGE_FILE.checked(data)
     header = PageHeader(*PAGE_FILE.decode_header(data))
     return Page(header.version, PAGE_FILE.body(data, header.body_bytes, header.body_checksum))

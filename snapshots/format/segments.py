@@ -75,7 +75,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 def decode_header(data: bytes) -> SegmentHeader:
     """Decode the header of a segment, from the file or its first bytes. Raises Damaged, NewerFormat."""
-    return SegmentHeader(*SEGMENT_FILE.decode_header(SEGMENT_FILE.migrated(data)))
+    return SegmentHeader(*SEGMENT_FILE.decode_header(SEGMENT_FILE.checked(data)))
 
 
 def encode_record(sequence: int, version: int, payload: bytes, *, synced: int, offset: int) -> bytes:

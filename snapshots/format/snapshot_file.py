@@ -44,7 +44,7 @@ def decode(data: bytes) -> Snapshot:
     Raises Damaged unless it is exactly what `encode` returns, NewerFormat if it is whole but of a later
     format.
     """
-    data = SNAPSHOT_FILE.migrated(data)
+    data = SNAPSHOT_FILE.checked(data)
     version, epoch, sequence, body_bytes, checksum = SNAPSHOT_FILE.decode_header(data)
     return Snapshot(epoch, sequence, version, SNAPSHOT_FILE.body(data, body_bytes, checksum))
 

@@ -29,7 +29,7 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
         raise Hole(
             f"{segment.path} begins with record {segment.first}, and those from {begin} on are missing"
         )
-    data = SEGMENT_FILE.migrated(plan.read(segment.path, files))
+    data = SEGMENT_FILE.checked(plan.read(segment.path, files))
     reader = SegmentReader(data, segment.path, segment.first, fence)
     begin_offset = HEADER_BYTES
     records: list[Record] = []

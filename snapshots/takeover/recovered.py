@@ -60,7 +60,7 @@ class _Records:
                 continue
             path = range_.segment.path
             with storage_errors(f"{self.plan.folder} cannot be read"):
-                data = SEGMENT_FILE.migrated(self.plan.read(path, self.files))
+                data = SEGMENT_FILE.checked(self.plan.read(path, self.files))
             reader = SegmentReader(data, path, range_.segment.first, range_.end + 1)
             for record in reader:
                 if record.sequence >= range_.begin:

@@ -3,35 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.bench.detectors import activation, bodies, durability, growth, keys, transport, trying
 from tests.bench.front import front
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part
 from tests.bench.rules import counting, restless, stateless, temporal, worst
-from tests.bench.sets import curve, indexed, patterns, ranges, ratios, shared
+from tests.bench.sets import bodies, curve, indexed, ratios
 
 CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
     module.CASE: module.parts
-    for module in (
-        ratios,
-        stateless,
-        curve,
-        indexed,
-        ranges,
-        restless,
-        shared,
-        temporal,
-        counting,
-        patterns,
-        growth,
-        keys,
-        bodies,
-        worst,
-        durability,
-        transport,
-        activation,
-        trying,
-        front,
-    )
+    for module in (ratios, stateless, curve, indexed, restless, temporal, counting, bodies, worst, front)
 }
 """What can be measured, by name."""

@@ -74,7 +74,7 @@ def records(folder: Path) -> list[bytes]:
     for (epoch, _), name in listing(path.name for path in folder.iterdir()).segments.items():
         data = (folder / name).read_bytes()
         try:
-            owners[epoch].append((decode_header(data), SEGMENT_FILE.migrated(data), folder / name))
+            owners[epoch].append((decode_header(data), SEGMENT_FILE.checked(data), folder / name))
         except Damaged:
             # Its owner reserved room for it, and never wrote.
             continue

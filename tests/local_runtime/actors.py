@@ -32,6 +32,27 @@ class LocalNodes:
     def __init__(self, **cpus: float) -> None:
         self.cpus = cpus
         self.drained: set[str] = set()
+        self.workers: list[LocalWorker] = []
+        """The workers that have started."""
+        self.demand = (0.0, 0)
+        """The CPUs and the bytes of memory that each of them reserves."""
+
+    def free(self, node: str) -> tuple[float, int]:
+        """The CPUs and the bytes of memory of a node that no worker has reserved."""
+        there = sum(not worker.dead and worker.node == node for worker in self.workers)
+        cpus, memory_bytes = self.demand
+        return self.cpus[node] - there * cpus, MEMORY_BYTES - there * memory_bytes
+
+    def spread(self, avoid: frozenset[str]) -> str | None:
+        """The node for another worker, as Ray chooses it: the one with the fewest, if it has room."""
+        taken = [worker.node for worker in self.workers if not worker.dead]
+        found = [
+            one
+            for one in self.cpus
+            if one not in avoid
+            and all(free >= asked for free, asked in zip(self.free(one), self.demand, strict=True))
+        ]
+        return min(found, key=taken.count, default=None)
 
     async def look(self) -> list[NodeFigures]:
         return [
@@ -42,8 +63,8 @@ class LocalNodes:
                 alive=True,
                 cpus=cpus,
                 memory_bytes=MEMORY_BYTES,
-                cpus_free=cpus,
-                memory_free_bytes=MEMORY_BYTES,
+                cpus_free=self.free(name)[0],
+                memory_free_bytes=self.free(name)[1],
                 draining="operator" if name in self.drained else "",
             )
             for name, cpus in self.cpus.items()
@@ -56,9 +77,14 @@ class LocalNodes:
 class LocalActors:
     """Starts actors in this process, and remembers them. `before` becomes each one's."""
 
-    def __init__(self, settings: RuntimeSettings, *, files: Files | None = None) -> None:
+    def __init__(
+        self, settings: RuntimeSettings, *, files: Files | None = None, nodes: LocalNodes | None = None
+    ) -> None:
         self._settings = settings
         self._files = files
+        self._nodes = nodes
+        if nodes is not None:
+            nodes.demand = settings.worker_cpus, settings.worker_memory_bytes
         self._numbers = itertools.count()
         self.started: list[LocalWorker] = []
         self.before: Before = no_fault
@@ -70,26 +96,38 @@ class LocalActors:
         self.avoided: list[frozenset[str]] = []
         """The nodes to avoid, of each start."""
         self.room = asyncio.Event()
-        """Whether Ray finds a node by itself."""
+        """Whether Ray starts workers."""
         self.room.set()
         self.make: Callable[..., MeasuredActor] = MeasuredActor
         self.term: Callable[[], int] = lambda: 0
         """The term of the directory."""
 
-    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> LocalWorker:
+    async def start(
+        self, avoid: frozenset[str] = frozenset(), node: str | None = None, within_s: float = 60.0
+    ) -> LocalWorker:
         self.avoided.append(avoid)
         await asyncio.sleep(0)
-        if node is None:
-            await self.room.wait()
+        async with asyncio.timeout(within_s):
+            if node is None:
+                await self.room.wait()
+            while node is None:
+                node = self._spread(avoid)
+                await asyncio.sleep(0 if node else 0.001)
         if self.refuse:
             raise ActorDied("no process can be started")
         make = partial(self.make, self._settings, files=self._files)
-        node = node or next((one for one in ("n", "m") if one not in avoid), "n")
         handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings, node)
         handle.before = self.before
         handle.term = lambda: self.term()  # noqa: PLW0108 -- a test sets it later
         self.started.append(handle)
+        if self._nodes is not None:
+            self._nodes.workers.append(handle)
         return handle
+
+    def _spread(self, avoid: frozenset[str]) -> str | None:
+        if self._nodes is None:
+            return next((one for one in ("n", "m") if one not in avoid), "n")
+        return self._nodes.spread(avoid)
 
     async def survivors(self) -> list[Survivor]:
         """Every one that an earlier broker has left; a test says which."""

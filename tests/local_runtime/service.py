@@ -15,14 +15,13 @@ from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import ABANDONABLE, RemoteBroker, methods_for_front_ends
-from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Note
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
-from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.directories import LocalDirectories
 
 
@@ -39,7 +38,7 @@ class LocalService:
 
 @asynccontextmanager
 async def local_service(
-    folder: Path, *, files: Files | None = None, nodes: NodesPort | None = None, **settings: Any
+    folder: Path, *, files: Files | None = None, nodes: LocalNodes | None = None, **settings: Any
 ) -> AsyncIterator[LocalService]:
     """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
     # Its workers are in this process, which after thousands of tests may hold more than one worker should.
@@ -47,7 +46,7 @@ async def local_service(
     chosen = dataclasses.replace(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
     )
-    actors = LocalActors(chosen, files=files)
+    actors = LocalActors(chosen, files=files, nodes=nodes)
     directories = LocalDirectories(chosen, files=files)
     broker = LocalBroker(chosen, actors, directories, nodes=nodes)
     actors.term = lambda: broker.term

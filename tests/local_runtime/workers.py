@@ -146,10 +146,8 @@ class LocalWorker(Mortal):
     def described(self) -> str:
         return f"pid 1 on the node {self.node}"
 
-    async def activate(
-        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
-    ) -> Activated:
-        return await self._command("activate", Activated, detector_id, epoch, room_wanted, name)
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
+        return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
     async def adopt(self) -> list[Held]:
         return await self._command("adopt", list[Held])

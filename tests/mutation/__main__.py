@@ -3,15 +3,14 @@
     python -m tests.mutation                        every mutant of every room; hours
     python -m tests.mutation --room evaluation      every mutant of a room
     python -m tests.mutation --changed [BASE]       those on lines changed since BASE (main), or not committed
-    python -m tests.mutation --every 10             those by hand, and every tenth of the mechanical ones
+    python -m tests.mutation --every 10             every tenth
     python -m tests.mutation --room kernel --only counting/count.py --tests tests/unit/evaluation/operators
                                                     those of a file, judged by these tests alone; a minute
 
 Each mutant is a copy of the product in which one place differs. It is killed when a test of its room fails,
-or when it answers otherwise than the executable specification, or not in time. A room has its tables in a
-folder of its name: by_hand.toml has mutants; survivors.toml lists those that survive, with the reason why
-nothing changes, and under `cost` the lines on which only cost depends, which are not judged. A survivor that
-is not listed is an error, as is an entry that fits no mutant.
+or when it answers otherwise than the executable specification, or not in time. survivors.toml says how many
+of a file's mutants may survive. All that survive are printed: look at those on lines that you have changed.
+The exit status is 1 if more of a file survive than may.
 """
 
 import argparse
@@ -23,8 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.mutation.judging import KILLED, PACKAGES, SURVIVED, TIMEOUT, Judge
@@ -33,17 +33,10 @@ from tests.mutation.recording import record
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
 
-def by_hand(room: Room, product: Path) -> list[Mutant]:
-    """Give the mutants of by_hand.toml. Each must fit in exactly one place."""
-    found = []
-    for entry in room.listed("mutant"):
-        text = (product / room.folder / entry["file"]).read_text(encoding="utf-8")
-        if text.count(entry["find"]) != 1:
-            places = text.count(entry["find"])
-            sys.exit(f"{room.name}/by_hand.toml, `{entry['title']}`: fits in {places} places")
-        start = text.index(entry["find"])
-        found.append(Mutant(entry["file"], start, entry["find"], entry["put"], "by hand", entry["title"]))
-    return found
+def accepted() -> dict[str, int]:
+    """Give how many mutants of each file, by its path in the repository, may survive."""
+    counts: dict[str, int] = tomllib.loads((Path(__file__).parent / "survivors.toml").read_text("utf-8"))
+    return counts
 
 
 def mechanical(room: Room, product: Path) -> list[Mutant]:
@@ -53,30 +46,6 @@ def mechanical(room: Room, product: Path) -> list[Mutant]:
         text = (product / room.folder / file).read_text(encoding="utf-8")
         found += mutants_of(file, text, templates=file in room.templates)
     return found
-
-
-def listed(room: Room, mutants: Iterable[Mutant]) -> tuple[set[Mutant], set[Mutant], list[str]]:
-    """Give the mutants listed as survivors, all that remain to be killed, and entries that fit none."""
-    by_place = dict[tuple[str, ...], set[Mutant]]()
-    for mutant in mutants:
-        for place in ((mutant.line,), (mutant.line, mutant.change)):
-            by_place.setdefault((mutant.file, mutant.where, *place), set()).add(mutant)
-    places = [
-        (entry["file"], entry["where"], entry["line"], change)
-        for entry in room.listed("survivor")
-        for change in entry["changes"]
-    ]
-    costs = [
-        (entry["file"], place["where"], line)
-        for entry in room.listed("cost")
-        for place in entry["places"]
-        for line in place["lines"]
-    ]
-    idle = [", ".join(place) for place in {*places, *costs} - set(by_place)]
-    cost = {mutant for place in costs for mutant in by_place.get(place, ())}
-    survivors = {mutant for place in places for mutant in by_place.get(place, ())}
-    idle += [f"{mutant}, and of no more than cost" for mutant in survivors & cost]
-    return survivors, set(mutants) - survivors - cost, idle
 
 
 def changed_lines(base: str, folder: str, root: Path = ROOT) -> dict[str, set[int]]:
@@ -107,20 +76,13 @@ def on_lines(mutants: list[Mutant], room: Room, product: Path, lines: dict[str, 
 def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
     """Judge the chosen mutants of a room, print what came of it, and give what is wrong."""
     started = time.monotonic()
-    hand, machine = by_hand(room, product), mechanical(room, product)
-    survivors, others, idle = listed(room, machine)
-    wrong = [f"survivors.toml speaks of what is not there: {entry}" for entry in idle]
+    machine = mechanical(room, product)
     if options.changed is None:
-        # Counted over all of them: what is written about survivors does not change who else is chosen.
-        sampled = machine[min(1, options.every - 1) :: options.every] if options.every else []
-        chosen = hand[:: options.hand_every] + [mutant for mutant in sampled if mutant in others]
-        if options.every == 1:
-            chosen += survivors
+        chosen = machine[min(1, options.every - 1) :: options.every]
     else:
-        lines = changed_lines(options.changed, room.folder)
-        chosen = [mutant for mutant in on_lines(machine, room, product, lines) if mutant in others]
+        chosen = on_lines(machine, room, product, changed_lines(options.changed, room.folder))
     chosen = [mutant for mutant in chosen if options.only in str(mutant)]
-    counts = Counter[str]()
+    counts, survived = Counter[str](), Counter[str]()
     if chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
             recording = record(0 if options.tests else options.effort) if room.replayed else None
@@ -132,16 +94,30 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
                 judging = judging._replace(reach=judging.reached())
             for mutant, outcome in judging.judged(chosen, options.jobs):
                 counts[outcome] += 1
-                if (outcome == SURVIVED) is not (mutant in survivors):
-                    wrong.append(f"{outcome}: {mutant}")
-                    print(wrong[-1], flush=True)
+                if outcome == SURVIVED:
+                    survived[f"{room.folder}/{mutant.file}"] += 1
+                    print(f"survived: {mutant}", flush=True)
     outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (KILLED, TIMEOUT, SURVIVED))
     print(
-        f"{room.name}: {len(hand)} mutants by hand, {len(machine)} mechanical; {len(chosen)} judged: "
+        f"{room.name}: {len(machine)} mutants, {len(chosen)} judged: "
         f"{outcomes} in {time.monotonic() - started:.0f} s",
         flush=True,
     )
-    return [f"{room.name}: {what}" for what in wrong]
+    allowed = accepted()
+    if chosen == machine:
+        for file in sorted({f"{room.folder}/{mutant.file}" for mutant in machine}):
+            if survived[file] < allowed.get(file, 0):
+                print(f"survivors.toml allows {allowed[file]} of {file}, {survived[file]} survive")
+    return too_many(survived, allowed)
+
+
+def too_many(survived: Mapping[str, int], allowed: Mapping[str, int]) -> list[str]:
+    """Give the files of which more mutants survive than may."""
+    return [
+        f"{file}: {count} mutants survive, of which {allowed.get(file, 0)} may"
+        for file, count in survived.items()
+        if count > allowed.get(file, 0)
+    ]
 
 
 def main() -> int:
@@ -151,10 +127,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--room", action="append", choices=ROOMS, help="judge this room; may be repeated")
-    parser.add_argument(
-        "--every", type=int, default=1, help="judge every nth mechanical mutant; 0 judges none"
-    )
-    parser.add_argument("--hand-every", type=int, default=1, help="judge every nth mutant by hand")
+    parser.add_argument("--every", type=int, default=1, help="judge every nth mutant")
     parser.add_argument("--changed", nargs="?", const="main", metavar="BASE", help="judge changed lines only")
     parser.add_argument("--only", default="", help="judge only mutants whose description contains this")
     parser.add_argument(

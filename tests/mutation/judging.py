@@ -22,6 +22,7 @@ from tests.mutation.recording import Recording
 from tests.mutation.rooms import ROOT, Room
 
 PACKAGES: Final = ("engine", "snapshots", "api")
+IMPORTED: Final = (*PACKAGES, "rule_detector_client")
 RELOADED_FOR_REPLAY: Final = (
     "engine.evaluation",
     "tests.conformance",
@@ -93,12 +94,12 @@ class Judge(NamedTuple):
         0 is nothing, 1 is the recording or an error, and from 2 on it is a test file, by its place among the
         sorted ones.
         """
-        sys.path.insert(0, str(copy))
+        sys.path[:0] = [str(copy), str(copy / "api/client")]
         sys.dont_write_bytecode = True
         if self.recording is None:
-            _forget(*PACKAGES, "tests")
-            for package in PACKAGES:
-                import_module(package)
+            _forget(*IMPORTED, "tests")
+            for package in IMPORTED:
+                assert str(import_module(package).__file__).startswith(str(copy))
         else:
             _forget("engine", exactly=True)
             _forget(*RELOADED_FOR_REPLAY)

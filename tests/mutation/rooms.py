@@ -1,8 +1,7 @@
 """The rooms of the product whose code is mutated, and the tests that judge the mutants of each."""
 
-import tomllib
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"
@@ -37,12 +36,6 @@ class Room(NamedTuple):
     def test_files(self) -> list[Path]:
         found = [TESTS / path for path in _matching(TESTS, self.tests)]
         return [path for path in found if self.importing in path.read_text("utf-8")]
-
-    def listed(self, name: str) -> list[dict[str, Any]]:
-        """Give the entries of this name in the room's tables: `mutant`, `survivor` or `cost`."""
-        tables = (TESTS / "mutation" / self.name).glob("*.toml")
-        documents = (tomllib.loads(table.read_text("utf-8")) for table in sorted(tables))
-        return [entry for document in documents for entry in document.get(name, ())]
 
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[str]:
@@ -211,10 +204,8 @@ ROOMS: Final = {
             ),
             files=(
                 "rules.py",
-                "rule_book/record_room.py",
-                "rule_book/rule_room.py",
+                "rule_book/rooms.py",
                 "rule_book/verdicts.py",
-                "rule_book/preparation.py",
             ),
         ),
         Room(
@@ -279,7 +270,7 @@ ROOMS: Final = {
                 "server/http1/request_reader.py",
             ),
         ),
-        Room("client", "api/client", tests=("unit/client/test_*.py",)),
+        Room("client", "api/client/rule_detector_client", tests=("unit/client/test_*.py",)),
         Room(
             "recordings",
             "api/cli",
@@ -288,15 +279,6 @@ ROOMS: Final = {
                 "unit/cli/trying/test_check.py",
             ),
             files=("recordings/*.py", "rule_files.py"),
-        ),
-        Room(
-            "placement",
-            "engine/runtime/placement/workers",
-            tests=(
-                "unit/runtime/placement/workers/test_node_choice.py",
-                "unit/runtime/placement/workers/test_relief.py",
-            ),
-            files=("node_choice.py", "relief.py"),
         ),
     )
 }

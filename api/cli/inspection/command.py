@@ -12,7 +12,7 @@ from api.cli.failures import CommandError
 from api.cli.inspection.report import to_json, to_lines
 from api.cli.options.key_options import key_option
 from api.cli.printing.explained_rules import node_lines
-from api.client import ExplainedNode
+from rule_detector_client import ExplainedNode
 
 
 @click.command(

@@ -41,10 +41,6 @@ _LOOKS: Final = 3
 each time."""
 _PAUSE_S: Final = 0.1
 
-_FOLDERS_FROM_VERSION: Final = 2
-"""The version of the catalogue from which on a detector has a folder since its creation, not since its first
-activation."""
-
 
 class NoDataFolder(CommandError):
     """There is no data folder, or it lacks what was asked for; the message says which."""
@@ -73,7 +69,6 @@ class _Reader:
         self._data = data
         self._detectors_folder = data / "detectors"
         self._with_rules = with_rules
-        self._gives_folders = True
         self._damage: list[Defect] = []
         self._warnings: list[str] = []
 
@@ -134,8 +129,6 @@ class _Reader:
         if state is None and not (look.storage.snapshots or any_detector) and is_unused(folder):
             look = replace(look, damage=(), warnings=(f"{folder}: it was created and never used",))
             state = CatalogueState()
-        if look.recovered is not None and look.recovered.snapshot is not None:
-            self._gives_folders = look.recovered.snapshot.version >= _FOLDERS_FROM_VERSION
         self._note(look)
         if state is None:
             return Catalogue(storage=look.storage, tokens=None, detectors=None), None
@@ -145,13 +138,6 @@ class _Reader:
     def _detector(self, detector_id: str, name: str | None) -> DetectorReport | None:
         """Report one detector; None if it was deleted meanwhile."""
         folder = self._detectors_folder / detector_id
-        if not self._gives_folders and not folder.exists():
-            return DetectorReport(
-                id=detector_id,
-                name=name,
-                storage=Storage(folder=str(folder), position=0),
-                contents=self._contents(Detector()),
-            )
         look, contents = looked_at(folder, self._contents_of)
         if contents is None and not folder.exists() and self._is_deleted(detector_id):
             return None

@@ -9,8 +9,8 @@ import click
 
 from api.cli.failures import warn
 from api.cli.printing.output import output_option
-from api.client import Client
 from api.secret_files import SecretFileError, read_secret, readable_by_others
+from rule_detector_client import Client
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -7,9 +7,9 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from api.client import ServiceError
-from api.client.json_values import object_json
 from engine.language.diagnostics import json_type
+from rule_detector_client import ServiceError
+from rule_detector_client.json_values import object_json
 
 _BYTES_MAX: Final = 8 * 1024 * 1024
 """Each batch repeats them, and takes 16 MiB."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.times import iso
-from api.client import ExplainedNode, ExplainedRule
+from rule_detector_client import ExplainedNode, ExplainedRule
 
 _SECONDS_A_MINUTE = 60
 _SECONDS_AN_HOUR = 3_600

@@ -11,7 +11,7 @@ from rich.console import Console
 from api.cli.failures import warn
 from api.cli.printing.tables import print_table
 from api.cli.printing.terminal import on_one_line
-from api.client.results import Entry
+from rule_detector_client.results import Entry
 
 output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "-o",

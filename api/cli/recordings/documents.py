@@ -142,13 +142,8 @@ def event_as_sent(fields: dict[str, Any]) -> tuple[dict[str, Any], float] | None
 
     It is alone, or the only member of the body of an evaluation.
     """
-    match fields:
-        case {"event": dict(event)} if len(fields) == 1:
-            pass
-        case event:
-            pass
-    match event:
-        case {"fields": dict(inner), "timestamp_ms": int() | float() as time} if len(event) == 2:  # noqa: PLR2004
+    match fields if len(fields) != 1 else fields.get("event"):
+        case {"fields": dict(inner), "timestamp_ms": int() | float() as time, **others} if not others:
             return inner, time
         case _:
             return None

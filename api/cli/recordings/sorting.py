@@ -23,9 +23,9 @@ _CELL_BYTES: Final = 32
 class Sorter:
     """Yields events sorted by time. Events of one time keep their order.
 
-    With `late_us_max`, an event may be that much earlier than some event before it; otherwise so much that no
-    more than WAITING_EVENTS_MAX events of WAITING_BYTES_MAX wait for it. An event that comes later still is
-    yielded at once.
+    With `late_us_max`, an event may be that much earlier than some event before it. Otherwise events wait
+    until half of WAITING_EVENTS_MAX, or of WAITING_BYTES_MAX, have come after them. An event that comes later
+    still is not sorted.
     """
 
     late_us_max: int | None
@@ -56,20 +56,28 @@ class Sorter:
                 latest_us = event.time_us
             else:
                 self.late_us_most = max(self.late_us_most, latest_us - event.time_us)
-            heappush(waiting, (event.time_us, number, event))
             if late_us_max is not None:
+                heappush(waiting, (event.time_us, number, event))
                 while waiting and waiting[0][0] <= latest_us - late_us_max:
                     yield heappop(waiting)[2]
                 continue
+            waiting.append((event.time_us, number, event))
             self._bytes += _size(event)
-            while len(waiting) > WAITING_EVENTS_MAX or self._bytes > WAITING_BYTES_MAX:
-                first = heappop(waiting)[2]
-                self._bytes -= _size(first)
-                yield first
-        while waiting:
-            yield heappop(waiting)[2]
+            if len(waiting) > WAITING_EVENTS_MAX or self._bytes > WAITING_BYTES_MAX:
+                yield from self._first(len(waiting) // 2 + 1)
+        yield from self._first(len(waiting))
         if failure is not None:
             raise failure
+
+    def _first(self, count: int) -> Iterator[RecordedEvent]:
+        """Yield the first events of those that wait."""
+        # Sorting many that are nearly in order takes a tenth of the time of a heap.
+        self._waiting.sort()
+        ready = self._waiting[:count]
+        del self._waiting[:count]
+        for _, _, event in ready:
+            self._bytes -= _size(event)
+            yield event
 
 
 def merged(recordings: Iterable[Iterator[RecordedEvent]]) -> Iterator[RecordedEvent]:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from bisect import bisect_right
 from calendar import month_abbr
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -150,8 +151,7 @@ def _from_number(value: str | float, field: str) -> int:
         value = int(value) if _INTEGER.fullmatch(value) else float(value)
     if not -_TIME_US_MAX * 1_000 <= value <= _TIME_US_MAX * 1_000:
         raise NotATimeError(f"`{field}`: the time {_shown(written)} is out of range")
-    by_size = sum(abs(value) >= bound for bound in _FINER_FROM)
-    unit = max(by_size, _SUFFIXES.get(field[-3:], 0))
+    unit = max(bisect_right(_FINER_FROM, abs(value)), _SUFFIXES.get(field[-3:], 0))
     if unit < len(_MICROSECONDS):
         return microseconds(value, _MICROSECONDS[unit])
     # Nanoseconds.

@@ -16,7 +16,7 @@ from api.cli.recordings.reading import ReadingOptions
 from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import read_rules
-from api.client import Client
+from rule_detector_client import Client
 
 
 @click.command(

@@ -15,7 +15,7 @@ from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES
 from api.cli.recordings.skipping import RecordingError
 from api.cli.recordings.sorting import Sorter, merged
-from api.client.sending import Batches
+from rule_detector_client.sending import Batches
 
 
 @dataclass(slots=True)

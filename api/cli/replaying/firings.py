@@ -8,7 +8,7 @@ from typing import Final
 from api.cli.counted import counted, duration_at_least
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso, now_us
-from api.client import Entry, EventResult, Rule
+from rule_detector_client import Entry, EventResult, Rule
 
 _AT_THIS_TIME: Final = 1402
 """The code of events that are refused because they are too late, or too far ahead."""

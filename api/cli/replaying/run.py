@@ -15,8 +15,8 @@ from api.cli.recordings.sorting import Sorter
 from api.cli.recordings.times import iso
 from api.cli.replaying.feeding import Feeding
 from api.cli.replaying.firings import Firing, FiringsReport
-from api.client import Client, ServiceError
-from api.client.sending import Event
+from rule_detector_client import Client, ServiceError
+from rule_detector_client.sending import Event
 
 HEADER: Final = ("rule", "fired", "first at", "first event")
 

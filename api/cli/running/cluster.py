@@ -11,7 +11,6 @@ from rich.console import Console
 
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.tables import print_table
-from api.client import Client, calls
 from api.schema.messages.cluster import BusyDetector, Cluster
 from engine.runtime.contract.measurements.figures import (
     DetectorFigures,
@@ -20,6 +19,7 @@ from engine.runtime.contract.measurements.figures import (
     OtherSetting,
     WorkerFigures,
 )
+from rule_detector_client import Client, calls
 
 T = TypeVar("T")
 

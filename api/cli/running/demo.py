@@ -15,9 +15,9 @@ from api.cli.recordings.reading import ReadingOptions
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
-from api.client import Client, ServiceError, calls
 from api.schema.examples import EVENT
 from api.settings import Settings
+from rule_detector_client import Client, ServiceError, calls
 
 if TYPE_CHECKING:
     from api.process.supervisor import Running

@@ -8,7 +8,7 @@ import click
 
 from api.cli.failures import CommandError, warn
 from api.secret_files import readable_by_others
-from api.setting import Setting, SettingsError, option_of
+from api.setting import Setting, SettingsError
 from api.settings import settings
 from api.settings_sources import settings_from, tracing_warning, unknown_variables
 
@@ -32,8 +32,6 @@ def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of all settings, in their order."""
     for setting in reversed(settings()):
         command = setting_option(setting)(command)
-        if setting.former_name:
-            command = click.option(option_of(setting.former_name), setting.former_name, hidden=True)(command)
     return command
 
 

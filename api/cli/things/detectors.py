@@ -5,7 +5,7 @@ import click
 from api.cli.lookup import find_detector
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, yes_option
-from api.client import Client, calls
+from rule_detector_client import Client, calls
 
 
 @click.group()

@@ -10,9 +10,9 @@ from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, tell_messages, yes_option
 from api.cli.rule_files import conditions_of, is_rule_file, read_rules, read_text
-from api.client import Client, Rule, calls
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
+from rule_detector_client import Client, Rule, calls
 
 detector_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--detector", required=True, metavar="ID|NAME", help="Detector that has the rules."

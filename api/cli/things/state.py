@@ -12,7 +12,7 @@ from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
 from api.cli.printing.output import show
 from api.cli.recordings.times import iso
-from api.client import Client, ExplainedNode, calls
+from rule_detector_client import Client, ExplainedNode, calls
 
 
 @click.command(

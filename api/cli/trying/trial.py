@@ -13,7 +13,6 @@ from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.rule_files import NamedCondition
-from api.client import ExplainedRule
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.between_events.document import rule_document
@@ -23,6 +22,7 @@ from engine.evaluation.facts.values import split_name, value_of
 from engine.evaluation.rules import Fired
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal
+from rule_detector_client import ExplainedRule
 
 NEW: Final = "new"
 OLD: Final = "old"

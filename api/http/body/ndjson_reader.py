@@ -6,7 +6,7 @@ from typing import Final
 
 from api.http.body.memory import BodyMemory
 from api.server.asgi import CallerGone, Message, Receive
-from engine.evaluation.wire.lines import BLANKS
+from engine.evaluation.wire.decoding import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 
 LINES_MAX: Final = 1_000

@@ -16,7 +16,7 @@ from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.state import State, StateQuery
-from engine.evaluation.wire.events import BatchBody, EvaluateBody
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.runtime.contract.requests import operations
 

@@ -44,11 +44,8 @@ from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import NEVER, stamp_of
 
 STATE_VERSION: Final = 11
-_MIGRATED_FROM: Final = 7
-"""The first version that was released."""
-
 OLDEST_VERSION: Final = 7
-"""Documents of older versions cannot be read."""
+"""Release 0.1.0 wrote versions 7 to 10, always the lowest that would do. Older documents cannot be read."""
 
 unpack: Final = columns.unpack
 
@@ -62,7 +59,6 @@ def load(detector: Saved, document: Any, version: int) -> None:
     """Restore an empty detector from a document of a version from OLDEST_VERSION on."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
-    assert version >= _MIGRATED_FROM, f"state of version {version}, which was never released"
     if version < STATE_VERSION:
         document = migrated(document)
     detector.clock_us = document["clock_us"]

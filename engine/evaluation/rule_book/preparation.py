@@ -33,8 +33,8 @@ class Preparation:
         # If the bound was lowered, a detector may exceed it and can still lose patterns.
         if more > less and self.work + more - less > bound:
             said = (
-                f"the regular expressions of the detector's rules would take {self.work + more - less} units "
-                f"of work to compile at each activation; at most {bound} are allowed"
+                "compiling the patterns of the detector's rules costs "
+                f"{self.work + more - less} units; limit {bound}"
             )
             raise Refusal(Entry(_FULL, said))
 

@@ -35,8 +35,8 @@ class RecordRoom:
         # If the bound was lowered, a detector may exceed it and can still lose records.
         if more > less and self.bytes + more - less > self.bytes_max:
             said = (
-                "what the detector's rules count without `per` could come to take "
-                f"{self.bytes + more - less} bytes; at most {self.bytes_max} are allowed"
+                "what the detector's rules count without `per` may grow to "
+                f"{self.bytes + more - less} bytes; limit {self.bytes_max}"
             )
             raise Refusal(Entry(_FULL, said))
 

@@ -6,9 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from engine.evaluation.kernel.rule_set import RuleSet
-from engine.evaluation.rule_book.preparation import Preparation
-from engine.evaluation.rule_book.record_room import RecordRoom
-from engine.evaluation.rule_book.rule_room import RuleRoom
+from engine.evaluation.rule_book.rooms import (
+    Room,
+    patterns_of,
+    records_of,
+    room_for_patterns,
+    room_for_records,
+    room_for_rules,
+)
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
@@ -35,12 +40,11 @@ class RuleBook:
         self.verdicts = Verdicts()
         """The checksum of the events of `submit` and `submit_clean`."""
         self.rule_set = RuleSet(limits, self.histories)
-        self.records = RecordRoom(limits.state_bytes_max)
+        self.records = room_for_records(limits)
         self._new_id = new_id or (lambda: secrets.token_hex(16))
-        self._preparation: Preparation | None = None
-        """None until a rule is added or changed: evaluation does not need it."""
-        self._room: RuleRoom | None = None
-        """The same."""
+        self._rooms: tuple[Room[str], Room[Rule]] | None = None
+        """For the patterns of all rules, and for the rules. None until a rule is added or changed: evaluation
+        does not need them."""
 
     def add_rule(
         self,
@@ -66,12 +70,13 @@ class RuleBook:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         if draft_of is not None:
             self.shadows.check_room(draft_of)
-        self._prepared().check(read)
-        self.records.check(read, self.events_seen)
+        patterns, rules = self._filled_rooms()
+        patterns.check(patterns_of(read))
+        self.records.check(records_of(read, self.events_seen))
         rule_id = rule_id or self._new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
-        self._rule_room().check(rule)
+        rules.check([rule])
         self.put_rule(rule)
         return rule_id
 
@@ -95,8 +100,8 @@ class RuleBook:
         if name is not None:
             check_name(name)
         read = before.condition if condition is None else read_condition(condition, self.limits)
-        if condition is not None:
-            self._prepared().check(read, before.condition)
+        patterns, rules = self._filled_rooms()
+        patterns.check(patterns_of(read), patterns_of(before.condition))
         after = replace(
             before,
             name=before.name if name is None else name,
@@ -107,10 +112,10 @@ class RuleBook:
             shadow=before.shadow if shadow is None else shadow,
             draft_of=None if shadow is False else before.draft_of,
         )
-        self._rule_room().check(after, before)
+        rules.check([after], [before])
         if after.enabled and (not before.enabled or after.condition != before.condition):
-            going = (before.condition, live.birth) if before.enabled else None
-            self.records.check(after.condition, self.events_seen, going)
+            going = records_of(before.condition, live.birth) if before.enabled else ()
+            self.records.check(records_of(after.condition, self.events_seen), going)
         self.put_rule(after)
         return after
 
@@ -135,15 +140,14 @@ class RuleBook:
             # It goes on as a shadow rule that is compared with nothing.
             self.install(replace(draft.rule, draft_of=None), draft.birth, draft.born)
         del self.live[rule_id]
-        if self._room is not None:
-            self._room.put(None, live.rule)
+        if self._rooms is not None:
+            self._rooms[0].remove(patterns_of(live.rule.condition))
+            self._rooms[1].remove([live.rule])
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
-        if self._preparation is not None:
-            self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
-            self.records.remove(live.rule.condition, live.birth)
+            self.records.remove(records_of(live.rule.condition, live.birth))
             self.settle_rules()
 
     def rule(self, rule_id: str) -> Rule:
@@ -168,6 +172,9 @@ class RuleBook:
         live, draft = self.live[rule_id], self.live[comparison.draft_id]
         rule = replace(live.rule, condition=draft.rule.condition, source=draft.rule.source)
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
+        if self._rooms is not None:
+            self._rooms[1].remove([live.rule, draft.rule])
+            self._rooms[1].add([rule, other])
         self.rule_set.exchange(rule, other)
         self.live[rule.id] = replace(draft, rule=rule)
         self.live[other.id] = replace(live, rule=other)
@@ -188,22 +195,22 @@ class RuleBook:
         """
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, birth, born)
-        if self._room is not None:
-            self._room.put(rule, None if before is None else before.rule)
-        self.shadows.put(before, after, self.events_seen, self.clock_us)
-        if self._preparation is not None and (before is None or before.rule.condition != rule.condition):
-            self._preparation.add(rule.condition)
+        if self._rooms is not None:
+            self._rooms[0].add(patterns_of(rule.condition))
+            self._rooms[1].add([rule])
             if before is not None:
-                self._preparation.remove(before.rule.condition)
+                self._rooms[0].remove(patterns_of(before.rule.condition))
+                self._rooms[1].remove([before.rule])
+        self.shadows.put(before, after, self.events_seen, self.clock_us)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
                 return
             self.rule_set.remove(rule.priority)
-            self.records.remove(before.rule.condition, before.birth)
+            self.records.remove(records_of(before.rule.condition, before.birth))
         if rule.enabled:
             self.rule_set.add(rule, birth, born)
-            self.records.add(rule.condition, birth)
+            self.records.add(records_of(rule.condition, birth))
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
         """Choose how the rules are evaluated, and compile what they search for, after they have changed.
@@ -213,15 +220,13 @@ class RuleBook:
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 
-    def _prepared(self) -> Preparation:
-        if self._preparation is None:
-            self._preparation = Preparation((live.rule.condition for live in self.live.values()), self.limits)
-        return self._preparation
-
-    def _rule_room(self) -> RuleRoom:
-        if self._room is None:
-            self._room = RuleRoom(self.rules(), self.limits.rules_bytes_max)
-        return self._room
+    def _filled_rooms(self) -> tuple[Room[str], Room[Rule]]:
+        if self._rooms is None:
+            self._rooms = patterns, rules = room_for_patterns(self.limits), room_for_rules(self.limits)
+            rules.add(self.rules())
+            for rule in self.rules():
+                patterns.add(patterns_of(rule.condition))
+        return self._rooms
 
     def _named(self, rule_id: str) -> LiveRule:
         try:

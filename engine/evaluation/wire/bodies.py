@@ -4,7 +4,7 @@ import functools
 import gc
 import json
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import accumulate
 from typing import Any, Final, TypeVar
@@ -38,70 +38,37 @@ _DIGITS: Final = b"0123456789"
 
 
 def decode(
-    body: bytes,
-    type_: type[T],
-    limits: Limits = DEFAULT_LIMITS,
+    body: bytes, type_: type[T], limits: Limits = DEFAULT_LIMITS, place: str = "", around: int = 0
 ) -> T:
-    """Decode a JSON body as a value of a type.
+    """Decode JSON as a value of a type.
 
     Raises Refusal 1000 if the body is not JSON, nests too deep, contains too many values, an integer of too
     many digits or a number outside the range of a double. Raises Refusal 1001 with every violation if the
-    body does not fit the type.
+    body does not fit the type. Of a text inside a body, `place` says where it stands, and `around` how many
+    arrays and objects are around it.
     """
     check_count(body, limits.body_values_max)
-    check_weight(body, limits.event_values_max, "the body")
-    return decode_counted(body, type_, limits)
-
-
-def decode_counted(
-    body: bytes,
-    type_: type[T],
-    limits: Limits,
-    *,
-    narrow: type[T] | None = None,
-    nesting_at_most: Callable[[T, bytes], int] = lambda _, body: containers_in(body),
-) -> T:
-    """Decode a JSON body as `decode` does, without counting its values.
-
-    `narrow` is a type that most bodies fit, and of which more is known; it is tried first. `nesting_at_most`
-    gives an upper bound for the depth of a value and its body. If the bound is within the limit, the depth is
-    not computed.
-    """
-    value: T | None = None
+    check_weight(body, limits.event_values_max, place)
+    depth_max = limits.body_depth_max - around
     try:
         with without_collector(body):
             if not are_costly(body):
                 # The decoder checks all duplicates of a member. In a document only the last is left, which
                 # counts.
                 with suppress(msgspec.ValidationError):
-                    value = _decoded(body, type_, narrow)
-            if value is None:
-                document = decode_by_hand(body)
+                    value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+                    _check_depth(body, depth_max, limits.body_depth_max)
+                    check_digits(body, limits.digits_max)
+                    return value  # type: ignore[no-any-return]  # its type
+            document = decode_by_hand(body)
     except (ValueError, RecursionError) as error:
         raise unreadable(body, error) from None
-    if value is None:
-        try:
-            value = msgspec.convert(document, type_)
-        except msgspec.ValidationError as error:
-            _check_depth(body, limits.body_depth_max)
-            check_digits(body, limits.digits_max)
-            raise shape_refusal(document, type_, str(error)) from None
-    if nesting_at_most(value, body) > limits.body_depth_max:
-        _check_depth(body, limits.body_depth_max)
+    _check_depth(body, depth_max, limits.body_depth_max)
     check_digits(body, limits.digits_max)
-    return value
-
-
-def _decoded(body: bytes, type_: type[T], narrow: type[T] | None) -> T:
-    if narrow is not None:
-        with suppress(msgspec.ValidationError):
-            return _decoder(narrow).decode(body)  # type: ignore[no-any-return, arg-type]  # a type is hashable
-    return _decoder(type_).decode(body)  # type: ignore[no-any-return, arg-type]  # as above
-
-
-def containers_in(body: bytes) -> int:
-    """Return how many arrays and objects a body has at most."""
-    return body.count(b"{") + body.count(b"[")
+    try:
+        return msgspec.convert(document, type_)
+    except msgspec.ValidationError as error:
+        raise shape_refusal(document, type_, str(error), place) from None
 
 
 def without_collector(body: bytes) -> AbstractContextManager[None]:
@@ -121,14 +88,6 @@ def _without_collector() -> Iterator[None]:
 @functools.cache
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
-
-
-def converted(document: object, type_: type[T]) -> T | None:
-    """Convert plain values to a type, or give None if they do not fit it."""
-    try:
-        return msgspec.convert(document, type_)
-    except msgspec.ValidationError:
-        return None
 
 
 def unreadable(body: bytes, error: Exception) -> Refusal:
@@ -180,8 +139,11 @@ def check_count(body: bytes, values_max: int) -> None:
             raise too_many_values(values_max)
 
 
-def check_weight(text: bytes, weight_max: int, place: str) -> None:
-    """Raise Refusal 1000 if the values of a text, with its members weighted, take long to decode."""
+def check_weight(text: bytes, weight_max: int, place: str = "") -> None:
+    """Raise Refusal 1000 if the values of a text, with its members weighted, take long to decode.
+
+    `place` says where it stands; without one, it is the whole body.
+    """
     # Each unit of weight takes at least a byte: the member `"":0,` has as many as its weight.
     if len(text) > weight_max and _weight_at_most(text) > weight_max:
         bare = without_strings(text)
@@ -195,7 +157,7 @@ def _weight_at_most(text: bytes) -> int:
 
 def too_heavy(place: str, weight_max: int) -> Refusal:
     """Return the Refusal for too many values where one call decodes them all."""
-    said = f"{place} holds more than {weight_max} values"
+    said = f"{f'{place}: it' if place else 'the body'} holds more than {weight_max} values"
     return Refusal(Entry(1000, f"{said}, where a member of an object counts as {MEMBER_WEIGHT}"))
 
 
@@ -208,19 +170,20 @@ def _values_at_most(body: bytes) -> int:
     return 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
-def _check_depth(body: bytes, depth_max: int) -> None:
-    if containers_in(body) > depth_max and _deeper_than(body, depth_max):
-        raise Refusal(Entry(1000, f"the body is nested more than {depth_max} deep"))
+def _check_depth(text: bytes, depth_max: int, of_body: int) -> None:
+    """Raise Refusal 1000 if a text nests too deep. A bound for the whole body is named."""
+    if text.count(b"{") + text.count(b"[") > depth_max and _deeper_than(text, depth_max):
+        raise Refusal(Entry(1000, f"the body is nested more than {of_body} deep"))
 
 
 def check_digits(body: bytes, digits_max: int) -> None:
     """Raise Refusal 1000 if valid JSON has an integer of too many digits."""
     # A cheap test that ordinary bodies pass comes first.
-    if _has_digits(body, digits_max) and lengths_of_integers(body, digits_max):
+    if has_digits(body, digits_max) and lengths_of_integers(body, digits_max):
         raise Refusal(Entry(1000, f"the body holds an integer of more than {digits_max} digits"))
 
 
-def _has_digits(body: bytes, digits_max: int) -> bool:
+def has_digits(body: bytes, digits_max: int) -> bool:
     """Return whether there are more than `digits_max` digits in a row.
 
     Such a run covers one of the visited places, so only their surroundings are searched.

@@ -70,10 +70,7 @@ def _results_of(outcomes: Outcomes) -> list[bytes]:
 
 def no_room(limit_bytes: int) -> bytes:
     """Return the result of an event that was not evaluated because the answer was full."""
-    said = (
-        f"the answer to the batch has reached its limit of {limit_bytes} bytes; "
-        "nothing of this event was evaluated, and it may be sent again"
-    )
+    said = f"event not evaluated: the response limit of {limit_bytes} bytes is reached; resend it"
     return refused_result(Refusal(Entry(1400, said)))
 
 

@@ -18,10 +18,13 @@ MORE_DEFECTS: Final = Entry(1001, "body: it has more defects than these")
 _NAME_CHARS_SHOWN: Final = 80
 
 
-def shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
-    """Return the Refusal with the violations of plain values. `complaint` is the decoder's own message."""
+def shape_refusal(document: object, type_: type, complaint: str, place: str = "") -> Refusal:
+    """Return the Refusal with the violations of plain values, which stand at a place in the body.
+
+    `complaint` is the decoder's own message.
+    """
     # A body can have a hundred thousand violations; the search stops after those that are reported.
-    found = _violations(document, msgspec.inspect.type_info(type_), "")
+    found = _violations(document, msgspec.inspect.type_info(type_), place)
     violations = list(islice(found, VIOLATIONS_MAX + 1))
     # If the search finds nothing, the decoder's own message is reported.
     shown = [Entry(1001, violation) for violation in (violations or [complaint])[:VIOLATIONS_MAX]]

@@ -41,8 +41,6 @@ class DetectorQueue:
         report: Callable[[Report], None],
     ) -> None:
         self.detector_id = detector_id
-        self.name = ""
-        """The name of the detector, which only Ray's own tools show."""
         self.epoch = epoch
         self.rates = Rates()
         """How busy it was in the last seconds."""

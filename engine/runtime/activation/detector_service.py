@@ -64,17 +64,21 @@ class DetectorService:
         make_port: Callable[[], DetectorPort],
         measures: Measures,
         node: Node = Node(),  # noqa: B008 -- it is immutable
+        *,
         abandoned: Callable[[], object] = lambda: None,
+        show: Callable[[list[str]], object] = lambda _: None,
     ) -> None:
         """`make_port` makes a place for one detector, which is used for one activation.
 
-        `abandoned` is called once everything is saved because nobody has come for `abandoned_s`.
+        `abandoned` is called once everything is saved because nobody has come for `abandoned_s`, and `show`
+        with the ids of the active detectors.
         """
         self._settings = settings
         self._make_port = make_port
         self._measures = measures
         self._node = node
         self._abandoned = abandoned
+        self._show = show
         self._lag = LoopLag()
         self._lag.start()
         self._leaving: asyncio.Task[None] | None = None
@@ -158,18 +162,18 @@ class DetectorService:
         self._term, self._supervisor = term, supervisor
         return await command(*arguments)
 
-    async def _activate(self, detector_id: str, epoch: int, room_wanted: bool, name: str) -> Activated:
+    async def _activate(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
         # A successor of the supervisor waits for it, and finds the detector active, or no detector.
-        return await self._activating.finish(self._begin(detector_id, epoch, room_wanted, name))
+        return await self._activating.finish(self._begin(detector_id, epoch, room_wanted))
 
-    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool, name: str) -> Activated:
+    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
         port = self._make_port()
         report = partial(self._report, epoch, port)
         queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
-        queue.name = name
         queue.activation.schedule.room_wanted = room_wanted
         activated = await queue.activation.activate()
         self.queues[epoch] = queue
+        self._show_detectors()
         queue.start()
         if self._looking is None:
             self._look()
@@ -244,13 +248,19 @@ class DetectorService:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
         self._used.pop(epoch, None)
+        self._show_detectors()
         if ended.reason is not None and not ended.hung:
             self._discards.begin(_discard(port))
+
+    def _show_detectors(self) -> None:
+        self._show([queue.detector_id for queue in self.queues.values()])
 
     async def _adopt(self) -> list[Held]:
         """Return the active detectors, once those being activated are among them."""
         if self._activating:
             await asyncio.wait(self._activating)
+        # The supervisor has called Ray's methods, which show themselves.
+        self._show_detectors()
         return [held for queue in self.queues.values() if (held := queue.held) is not None]
 
     async def _delete(self, epoch: int) -> None:

@@ -79,7 +79,6 @@ class LocalBroker(Broker):
             self._services,
             self._nodes,
             self._placed.values,
-            census=self._census,
             leave=None if leave is None else self._leave,
         )
         self._adoption = Adoption(workers, self._workers, self._directory, self._placed, self._place)

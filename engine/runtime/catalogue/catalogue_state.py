@@ -6,11 +6,11 @@ from typing import Final, assert_never
 import msgspec
 
 from engine.runtime.contract.catalogue_changes import StoredToken
-from snapshots.errors import Damaged, NewerFormat
+from snapshots.errors import Damaged, NewerFormat, OlderFormat
 from snapshots.takeover.recovered import Recovered
 
 STATE_VERSION: Final = 2
-"""The version of `CatalogueState`. In version 1, a detector that was never activated had no folder."""
+"""The version of `CatalogueState`."""
 
 RECORD_VERSION: Final = 1
 """The version of a `Change` in the journal."""
@@ -129,10 +129,11 @@ def recovered_state(recovered: Recovered) -> CatalogueState:
 def _recovered(recovered: Recovered) -> CatalogueState:
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
-    if snapshot.version > STATE_VERSION:
-        raise NewerFormat(
-            f"the directory was saved by a newer program, with version {snapshot.version}; "
-            f"this one knows versions up to {STATE_VERSION}"
+    if snapshot.version != STATE_VERSION:
+        newer = snapshot.version > STATE_VERSION
+        raise (NewerFormat if newer else OlderFormat)(
+            f"the directory was saved by a{' newer' if newer else 'n older'} program, "
+            f"with version {snapshot.version}; this one knows version {STATE_VERSION}"
         )
     state = decode_state(snapshot.body)
     for record in recovered.records:

@@ -22,7 +22,7 @@ from engine.runtime.catalogue.catalogue_state import (
 )
 from engine.runtime.catalogue.directory_settings import DirectorySettings
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -127,8 +127,6 @@ class Directory:
         self._tokens, self._detectors = TableVersions(self._opening + 1), TableVersions(self._opening + 1)
         assert recovered.snapshot is not None, "a folder begins with one"
         self._snapshot_bytes = len(recovered.snapshot.body)
-        if recovered.snapshot.version < STATE_VERSION:
-            self._give_folders()
         self._opened = True
         self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
         self._save_if_long()
@@ -156,24 +154,13 @@ class Directory:
             self._files.sync_folder(self._folder.parent)
 
     def _refuse_lost_journal(self) -> None:
-        """Raise NothingUsable if a catalogue without a record has detectors that were used.
-
-        A folder of an earlier version has no marks that tell so.
-        """
+        """Raise NothingUsable if a catalogue without a record has detectors that were used."""
         for name in self._files.names(self._detectors_folder):
             if not is_unused(self._detectors_folder / name, self._files):
                 raise NothingUsable(
                     f"{self._folder} has lost its journal: it names no detector, and "
                     f"{self._detectors_folder / name} was used"
                 )
-
-    def _give_folders(self) -> None:
-        """Create the folders of detectors that an older data folder lacks."""
-        for detector_id in self._state.detectors:
-            folder = self._detectors_folder / detector_id
-            if not self._files.names(folder):
-                create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
-        self._save()
 
     def _delete_unfinished(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
@@ -328,14 +315,17 @@ class Directory:
         if detector_id in self._state.removed:
             self._change(DetectorPurged(detector_id))
 
-    def lease(self, detector_id: str) -> Lease | None:
-        """Return a detector's next lease, of a later epoch than all before; None without a detector."""
+    def lease(self, detector_id: str) -> int | None:
+        """Return the epoch of a detector's next activation, later than all before; None without a detector.
+
+        An activation may write to the detector's folder until one with a later epoch does.
+        """
         self.check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
-        return Lease(self._opening + self._granted, self._state.detectors[detector_id])
+        return self._opening + self._granted
 
     def _change(self, *changes: Change) -> None:
         """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""

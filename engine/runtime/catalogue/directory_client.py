@@ -10,7 +10,7 @@ from engine.runtime.catalogue.directory import Directory
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.batches import Batches
 from engine.runtime.concurrency.open_calls import OpenCalls
-from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -157,7 +157,7 @@ class DirectoryClient:
     async def purge_detector(self, detector_id: str) -> None:
         await self._ask(Directory.purge_detector, detector_id)
 
-    async def lease(self, detector_id: str) -> Lease | None:
+    async def lease(self, detector_id: str) -> int | None:
         return await self._ask(Directory.lease, detector_id)
 
     async def check_owner(self) -> None:

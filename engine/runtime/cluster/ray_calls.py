@@ -16,8 +16,6 @@ from engine.runtime.contract.errors import ActorDied
 
 WATCH: Final = "watch"
 """The concurrency group of `watch`, which never returns."""
-SHOWN: Final = "shown"
-"""The concurrency group of the task that is named after a worker's detectors."""
 
 _END_S: Final = 2.0
 """How long Ray's control store may take to answer before an actor is ended."""
@@ -29,7 +27,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "max_task_retries": 0,
     # An idle actor must not reserve a CPU.
     "num_cpus": 0,
-    "concurrency_groups": {WATCH: 1, SHOWN: 1},
+    "concurrency_groups": {WATCH: 1},
     # Without any resource, Ray asks a random node, perhaps one that has just died.
     "memory": 1,
     "scheduling_strategy": "SPREAD",

@@ -40,7 +40,7 @@ release before this one is still served: then a cluster is upgraded node by node
 
 @cache
 def build_version() -> str:
-    """Return the version of the package and, if known, the commit: `0.1.0+g0123456789ab`."""
+    """Return the version of the package and, if known, the commit: `0.2.0+g0123456789ab`."""
     commit = _built_from() or _checked_out()
     return version(_PACKAGE) + (f"+g{commit}" if commit else "")
 

@@ -1,6 +1,6 @@
 """Changes of tokens and detectors, as the directory sends them to front ends."""
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -35,14 +35,6 @@ class TokenEntry(msgspec.Struct, frozen=True):
     created_at_ms: int | None
     used_at_ms: int | None
     """When it was last used, to about a minute."""
-
-
-class Lease(NamedTuple):
-    """The right of one activation to a detector's data."""
-
-    epoch: int
-    name: str
-    """The detector's name, for Ray's own tools."""
 
 
 class Opened(msgspec.Struct, frozen=True):

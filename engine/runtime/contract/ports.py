@@ -74,9 +74,7 @@ class WorkerPort(Protocol):
     def described(self) -> str:
         """Return the worker's process for the log: its pid, its node, and how it ended as far as known."""
 
-    async def activate(
-        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
-    ) -> Activated:
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         """Activate a detector; with `room_wanted`, another one waits for its slot. Raises StorageError."""
 
     async def adopt(self) -> Sequence[Held]:
@@ -131,10 +129,10 @@ class WorkerStarter(Protocol):
     lost_on: str
     """The node on which the supervisor before was lost, perhaps with the node; empty if there was none."""
 
-    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
+    async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
         """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
 
-        Without a node, this may take until one has room.
+        Without a node, it waits for one that has room. Raises ActorDied after `within_s`.
         """
 
     async def survivors(self) -> Sequence[Survivor]:

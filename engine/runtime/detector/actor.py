@@ -116,7 +116,7 @@ class DetectorActor:
                 raise
             attempt.survived()
             detector, limits = restored.detector, settings.limits
-            if detector.limits != limits or not restored.tells_limits:
+            if detector.limits != limits:
                 detector = journal_entries.under_limits(detector, limits)
                 # This record becomes durable with the next one; until then no answer depends on it.
                 self._write(store, detector, (LimitsSet(limits_document(limits)),))
@@ -384,7 +384,7 @@ class DetectorActor:
             journal_entries.program_version(),
             verdicts if complete else None,
         )
-        store.append(journal_entries.encode(record), version=journal_entries.version_of(entries))
+        store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
 
     @contextlib.contextmanager
     def _dropping_if_broken(self, store: Store) -> Iterator[None]:

@@ -7,7 +7,14 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
-from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.events import (
+    Answer,
+    Done,
+    Refused,
+    evaluate_batch_body,
+    evaluate_body,
+    evaluate_lines,
+)
 from engine.evaluation.wire.inspecting.comparisons import comparison_asked
 from engine.evaluation.wire.inspecting.explanations import encoded, explain_body
 from engine.evaluation.wire.inspecting.firings import (
@@ -18,7 +25,6 @@ from engine.evaluation.wire.inspecting.firings import (
 from engine.evaluation.wire.inspecting.rule_lists import rule_as_sent, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.inspecting.timelines import timeline
-from engine.evaluation.wire.lines import evaluate_lines
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.text.printer import format as canonical

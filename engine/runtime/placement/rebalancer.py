@@ -1,28 +1,18 @@
-"""Moves detectors away from drained nodes, and from fuller nodes to emptier ones."""
+"""Moves detectors: one to a node, or all away from drained nodes."""
 
 import asyncio
 import logging
-from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_other_node, no_such_node
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests.routes import Route
-from engine.runtime.placement.census import Census
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
 from engine.runtime.placement.workers.cluster_nodes import Nodes
-from engine.runtime.placement.workers.node_choice import giver
-from engine.runtime.placement.workers.relief import Relief, relief
 
 _log = logging.getLogger(__name__)
-
-_MEASURE_S: Final = 5.0
-"""The interval of measurements, where there are several nodes."""
-_IDLE_S: Final = 30.0
-"""Only detectors that have been idle for this long are moved to even the nodes out."""
 
 
 class Rebalancer:
@@ -37,7 +27,6 @@ class Rebalancer:
         nodes: Nodes,
         placed: Callable[[], Collection[PlacedDetector]],
         *,
-        census: Census,
         leave: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._services = services
@@ -45,13 +34,10 @@ class Rebalancer:
         self._nodes = nodes
         self._workers = services.workers
         self._placed = placed
-        self._census = census
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._moves: dict[str, asyncio.Task[None]] = {}
         """The moves under way, by the ids of the detectors."""
-        self._measured_at_s = -float("inf")
-        self._relief = Relief()
         self._running: asyncio.Task[None] | None = None
         self.problems: dict[str, str] = {}
         """Why a drained node still has detectors, by the node's id."""
@@ -72,8 +58,8 @@ class Rebalancer:
 
         Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
         """
-        await self._nodes.look()
         nodes = self._nodes
+        await nodes.look()
         if node and (node not in nodes.known or node in nodes.draining or not nodes.big_enough(node)):
             raise no_such_node(node)
         if not node and placed.node is not None:
@@ -81,14 +67,14 @@ class Rebalancer:
             if nodes.known and not any(map(nodes.big_enough, others)):
                 # Waiting would not help, and callers repeat what is refused for now.
                 raise no_other_node()
-            node = self._workers.node_for_worker(but=[placed.node]) or ""
-            if not node:
+            if not (found := nodes.with_room(but=[placed.node])):
                 message = "the detector is not moved: no other node has room for a worker"
                 raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
+            node = found[0]
         return await self._move(placed, node or None)
 
     async def _move(self, placed: PlacedDetector, node: str | None) -> Route:
-        """Move a detector to another worker on a node, or with None on the emptiest one; return its route.
+        """Move a detector to another worker on a node, or with None on any; return its route.
 
         It is passivated after its turn, once there is a worker for it. Requests that wait for it follow in
         order.
@@ -135,22 +121,14 @@ class Rebalancer:
     async def look(self) -> None:
         """Do what is due."""
         await self._nodes.look()
-        now_s = self._loop.time()
         self._workers.look_for_room()
-        self._give_up_without_room(now_s)
+        self._give_up_without_room(self._loop.time())
         draining = self._nodes.draining
         self.problems = {node: why for node, why in self.problems.items() if node in draining}
         for node in draining:
             if self._workers.clear(node) and node == self._nodes.here:
                 await self._go_elsewhere()
-        if draining:
-            self._begin_moves([one for one in self._placed() if one.node in draining], to=None)
-        if self._nodes.several and now_s >= self._measured_at_s + _MEASURE_S:
-            self._measured_at_s = now_s
-            await self._census.take()
-            self._nodes.measure(now_s, self._census.answers)
-            if not draining and not self._moves and not self._relieve():
-                self._even_out()
+        self._begin_moves([one for one in self._placed() if one.node in draining])
 
     def _give_up_without_room(self, now_s: float) -> None:
         """Tell the detectors that wait for a worker if no node has room for one."""
@@ -164,45 +142,18 @@ class Rebalancer:
             _log.warning("the directory ends here because its node is drained, and continues on another one")
             await self._leave()
 
-    def _relieve(self) -> bool:
-        """Move the busiest detector that can leave a full node, once it has been full for a while."""
-        placed = {one.detector_id: one for one in self._placed()}
-        sharing = Counter(one.worker_name for one in placed.values())
-        cpus_used: dict[str, dict[str, float]] = defaultdict(dict)
-        for one in placed.values():
-            if one.worker_name is not None and one.node is not None and not one.moving:
-                # What each of several detectors in a worker uses is not known here.
-                used = self._nodes.worker_cpus.get(one.worker_name, 0.0) / sharing[one.worker_name]
-                cpus_used[one.node][one.detector_id] = used
-        move = relief(self._workers.loads(), self._nodes.demand, cpus_used)
-        if not self._relief.count(move) or move is None:
-            return False
-        _log.warning("detector %s moves away from a node whose CPUs are all in use", move.detector_id)
-        self._begin_moves([placed[move.detector_id]], move.to)
-        return True
-
-    def _even_out(self) -> None:
-        """Move one idle detector from the fullest node to the least full one."""
-        full = giver(self._workers.loads(), self._nodes.demand)
-        to = None if full is None else self._workers.node_for_worker(but=[full])
-        if to is None:
-            return
-        idle_since_s = self._loop.time() - _IDLE_S
-        idle = [one for one in self._placed() if one.node == full and one.used_at_s <= idle_since_s]
-        self._begin_moves(sorted(idle, key=lambda one: one.used_at_s)[:1], to)
-
-    def _begin_moves(self, detectors: Collection[PlacedDetector], to: str | None) -> None:
-        """Move detectors to a node, or wherever there is room, a few at a time."""
+    def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
+        """Move detectors wherever there is room, a few at a time."""
         for placed in detectors:
             if len(self._moves) >= self._settings.starts_at_once:
                 return
             if placed.detector_id not in self._moves:
-                self._moves[placed.detector_id] = self._loop.create_task(self._move_away(placed, to))
+                self._moves[placed.detector_id] = self._loop.create_task(self._move_away(placed))
 
-    async def _move_away(self, placed: PlacedDetector, to: str | None) -> None:
+    async def _move_away(self, placed: PlacedDetector) -> None:
         node = placed.node
         try:
-            await self._move(placed, to)
+            await self._move(placed, None)
         except Refusal:
             # It was deleted meanwhile.
             pass

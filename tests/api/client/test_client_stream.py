@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from api.client import AsyncClient, Client, Event, ServiceError, calls
-from api.client import stream as streaming
 from api.http.app import Application
 from api.settings import Settings
+from rule_detector_client import AsyncClient, Client, Event, ServiceError, calls
+from rule_detector_client import stream as streaming
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Wire, served

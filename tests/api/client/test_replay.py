@@ -12,10 +12,10 @@ from rich.console import Console
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.replaying.firings import FiringsReport
 from api.cli.replaying.run import Replay
-from api.client import Client, ServiceError, calls
-from api.client.sending import Batches
 from api.http.app import Application
 from api.settings import Settings
+from rule_detector_client import Client, ServiceError, calls
+from rule_detector_client.sending import Batches
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import served

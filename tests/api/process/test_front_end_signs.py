@@ -26,6 +26,11 @@ def test_one_that_goes_on_in_time_is_kept() -> None:
             assert found.look(int(not stopped), stopped=stopped) is None
 
 
+def test_one_that_is_heard_now_and_then_is_not_silent() -> None:
+    found = signs()
+    assert all(found.look(look // 2, stopped=False) is None for look in range(1_000))
+
+
 def test_one_whose_loop_hangs_has_the_time_of_a_worker_that_hangs() -> None:
     found = signs()
     looks = 0

@@ -71,23 +71,6 @@ def test_each_number_is_bounded() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "environment", "found"),
-    [
-        ({"idle_rest_s": "3"}, {}, 3),
-        ({}, {"RULE_DETECTOR_IDLE_REST_S": "4"}, 4),
-        ({}, {"RULE_DETECTOR_IDLE_REST_S": "4", "RULE_DETECTOR_PASSIVATE_AFTER_S": "5"}, 5),
-        ({"idle_rest_s": "3", "passivate_after_s": None}, {"RULE_DETECTOR_PASSIVATE_AFTER_S": "5"}, 3),
-        ({"passivate_after_s": "6", "idle_rest_s": "3"}, {}, 6),
-    ],
-)
-def test_a_setting_by_its_former_name_still_works(
-    given: dict[str, str], environment: dict[str, str], found: float
-) -> None:
-    assert settings_from(given, environment).passivate_after_s == found
-    assert unknown_variables(environment) == []
-
-
 def test_what_is_given_comes_before_the_environment_and_that_before_the_default() -> None:
     environment = {"RULE_DETECTOR_PORT": "81", "RULE_DETECTOR_HOST": "::1"}
     chosen = settings_from({"port": "82", "data": "x", "deadline_s": None}, environment)

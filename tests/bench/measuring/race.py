@@ -1,4 +1,4 @@
-"""Contestants timed on the same events, in turns, and held to the same verdicts."""
+"""Contestants that are held to the same verdicts, and then timed on the same events, in turns."""
 
 import gc
 import itertools
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine import Detector, Limits
+from engine import Detector
 from tests.bench.measuring.effort import PROBE_EVENTS, Effort
 
 Event = tuple[dict[str, Any], float, None]
@@ -21,14 +21,18 @@ BATCH_EVENTS = 1_000
 """Events that the engine is given in one call."""
 
 
-def lengths(answers: Sequence[Any]) -> list[int]:
-    """Give how many rules fired at each event, where an answer is the list of them."""
-    return [len(answer) for answer in answers]
+Verdict = tuple[int, ...]
+"""The numbers of the rules that fire at an event, in order."""
+
+
+def numbers(answers: Sequence[Any]) -> list[Verdict]:
+    """Give the verdicts, where an answer is the numbers of the rules that fire."""
+    return [tuple(sorted(answer)) for answer in answers]
 
 
 @dataclass(slots=True)
 class Contestant:
-    """One way to judge events: `run` gives an answer for each, and `counts` says how many rules each fired.
+    """One way to judge events: `run` gives an answer for each, and `verdicts` says which rules each fires.
 
     Only `run` is timed. Both see the events of all passes in order, so either may remember. A pass has at
     most `pass_events_max` events where that is given.
@@ -36,7 +40,7 @@ class Contestant:
 
     name: str
     run: Callable[[list[Event]], Sequence[Any]]
-    counts: Callable[[Sequence[Any]], list[int]] = lengths
+    verdicts: Callable[[Sequence[Any]], list[Verdict]] = numbers
     pass_events_max: int | None = None
 
 
@@ -80,11 +84,6 @@ class Raced:
         pairs = zip(self.passes_s["ours"], self.passes_s["floor"], strict=True)
         return statistics.median(ours_s / floor_s for ours_s, floor_s in pairs)
 
-    def growth(self, smaller: "Raced", name: str) -> float:
-        """What an event costs over what it costs in a smaller world of the same races."""
-        pairs = zip(self.passes_s[name], smaller.passes_s[name], strict=True)
-        return statistics.median(many_s / few_s for many_s, few_s in pairs)
-
 
 @dataclass(slots=True)
 class _Runner:
@@ -93,7 +92,7 @@ class _Runner:
     contestant: Contestant
     events: list[Event]
     place: int = 0
-    fired: list[int] = field(default_factory=list)
+    fired: list[Verdict] = field(default_factory=list)
     passes_s: list[float] = field(default_factory=list)
 
     def advance(self, count: int) -> float:
@@ -105,14 +104,15 @@ class _Runner:
         answers = self.contestant.run(portion)
         took_s = time.process_time() - started_s
         self.place += len(portion)
-        self.fired += self.contestant.counts(answers)
+        self.fired += self.contestant.verdicts(answers)
         return took_s / len(portion)
 
 
 def race(contestants: Sequence[Contestant], events: list[Event], effort: Effort) -> Raced:
     """Time the contestants, each in passes of about `pass_s`, one after another in every round.
 
-    Raises Disagreement where two that have judged an event differ about how many rules it fired.
+    Raises Disagreement where two judge an event differently: in most cases before anything is timed, as what
+    warms them up is compared first.
     """
     [raced] = races([(contestants, events)], effort)
     return raced
@@ -126,6 +126,8 @@ def races(worlds: Sequence[tuple[Sequence[Contestant], list[Event]]], effort: Ef
     try:
         runners = [[_Runner(each, events) for each in contestants] for contestants, events in worlds]
         sized = [(runner, _portion(runner, effort)) for runner in itertools.chain(*runners)]
+        for of_world in runners:
+            _agree(of_world)
         for runner, size in sized:
             runner.advance(size)
         for _ in range(effort.passes):
@@ -139,7 +141,7 @@ def races(worlds: Sequence[tuple[Sequence[Contestant], list[Event]]], effort: Ef
         Raced(
             {runner.contestant.name: runner.passes_s for runner in of_world},
             {runner.contestant.name: runner.place for runner in of_world},
-            {runner.contestant.name: sum(runner.fired) for runner in of_world},
+            {runner.contestant.name: sum(map(len, runner.fired)) for runner in of_world},
         )
         for of_world in runners
     ]
@@ -164,7 +166,7 @@ def _agree(runners: Sequence[_Runner]) -> None:
         for place, (expected, given) in enumerate(zip(first.fired, runner.fired, strict=False)):
             if expected != given:
                 raise Disagreement(
-                    f"event {place}, {runner.events[place]}: {expected} rules fire for "
+                    f"event {place}, {runner.events[place]}: rules {expected} fire for "
                     f"{first.contestant.name}, {given} for {runner.contestant.name}"
                 )
 
@@ -174,17 +176,16 @@ def leaf(fact: str, operator: str, value: object) -> dict[str, Any]:
     return {"leaf": {"fact": fact, "op": operator, "value": value}}
 
 
-def detector_with(conditions: Sequence[Condition], **limits: int) -> Detector:
-    """Give a detector with these rules."""
-    detector = Detector(limits=Limits(**limits))
-    for number, condition in enumerate(conditions):
-        detector.add_rule(f"rule {number}", condition)
-    return detector
-
-
 def ours(conditions: Sequence[Condition]) -> Contestant:
     """Give the engine with these rules, fed in batches."""
-    detector = detector_with(conditions)
+    detector = Detector()
+    for number, condition in enumerate(conditions):
+        detector.add_rule(f"rule {number}", condition)
+    return fed(detector)
+
+
+def fed(detector: Detector) -> Contestant:
+    """Give a detector whose rules are named `rule 0`, `rule 1` and so on, fed in batches."""
 
     def run(events: list[Event]) -> list[Any]:
         answers: list[Any] = []
@@ -192,7 +193,10 @@ def ours(conditions: Sequence[Condition]) -> Contestant:
             answers += detector.evaluate_many(batch)
         return answers
 
-    return Contestant("ours", run)
+    def verdicts(answers: Sequence[Any]) -> list[Verdict]:
+        return [tuple(sorted(int(rule.name[5:]) for rule in answer)) for answer in answers]
+
+    return Contestant("ours", run, verdicts)
 
 
 def batches(events: list[Event]) -> Iterator[list[Event]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-TOLERANCE = 0.25
+TOLERANCE = 1 / 3
 """How much worse a ratio may be than the recorded one, as a share, before it counts as worse."""
 
 Other = float | str
@@ -54,8 +54,6 @@ class Part:
     case: str
     measure: Callable[[], list[Row]]
     name: str = ""
-    settles: bool = True
-    """Whether it is measured more than once for the record; false where one measurement has many passes."""
 
     def __str__(self) -> str:
         return f"{self.case} {self.name}".rstrip()

@@ -1,50 +1,59 @@
-"""The two pages with recorded figures: the few that answer a newcomer's questions, and all of them."""
+"""The pages with recorded figures: README.md, TABLE.md, and the CPU figures of api/SIZING.md."""
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.bench.measuring.rows import Row
+from tests.bench.recording.record import Entry
 from tests.bench.recording.table import HEADINGS, cells, escaped, figure, peers_shown
 from tests.bench.sets import curve
 
-FOLDER: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[3]
+README, TABLE, SIZING = PAGES = ("tests/bench/README.md", "tests/bench/TABLE.md", "api/SIZING.md")
 HEADLINES: Final = {
     "stateless: 100 rules": "100 rules on one event",
     "indexed: stateless, 100000 rules": "an event that concerns 50 of 100 000 rules",
     "temporal: once within, 10000 keys": "`once within` for each of 10 000 keys",
     "counting: count, 100000 keys": "`count` for each of 100 000 keys",
     "counting: memory of 25000 keys, count": "memory of a key under `count`",
-    "growth: memory of 100000 rules": "memory of one of 100 000 rules",
+    "bodies: JSON, 1000 events a body, 10 rules": "events of a batch of 1 000, from body to answer",
     "worst: 10 000 events, 240 rules that fire": "a body of 10 000 events that each fire 240 rules",
-    "try: three rules over 1,000,000 events": "`rule-detector try` with three rules and a million events",
     "front: evaluation by one caller, median": "an HTTP request with one event, one caller",
     "front: evaluations on 64 connections": "HTTP requests with one event each, 64 connections",
     "front: batches of 1000 as JSON, 4 connections": "events in HTTP requests of 1 000, 4 connections",
-    "activation: 16 detectors in turn, 4 active at once": "requests that each activate a passive detector",
-    "durability: 1000000 live keys usable again from a snapshot": "recovery of a million live keys",
 }
-"""What README.md says of which rows, in its order."""
+"""What README.md says of which rows, in its order. None of them compares the product with itself."""
 
 HEADLINE_HEADINGS: Final = ("what", "ours", "others", "ours costs", "measured by")
 CURVE_COUNTS: Final = (1, 8, 33, 81, 200)
 CURVE_HEADINGS: Final = ("rules", *map(str, CURVE_COUNTS), "largest step")
-PLACES: Final = ("cases", "day", "machine", "Python")
+PLACES: Final = ("cases", "day", "machine", "Python", "commit", "peers")
 
-Recorded = Sequence[tuple[Row, Mapping[str, str]]]
-"""Rows, each with when and on what it was measured."""
+SINGLE: Final = "front: evaluations on 64 connections"
+BATCHED: Final = "front: batches of 1000 as JSON, 4 connections"
+MODEL_PER_S: Final = 100_000
+BUSY_MAX: Final = 0.7
+"""How busy a front end of the model of a cluster is."""
+
+Recorded = Sequence[tuple[Row, Entry]]
+"""Rows, each with what was kept of it."""
 
 
-def write_pages(recorded: Recorded, folder: Path = FOLDER) -> None:
-    """Put rows in the place of those in the tables of README.md and TABLE.md.
+def write_pages(recorded: Recorded, root: Path = ROOT) -> None:
+    """Put rows in the place of the figures on the pages.
 
     The curve has a row for each mix of rules on README.md, and none in TABLE.md.
     """
     by_key = {row.key: row for row, _ in recorded}
     headlines = [_headline(by_key[key], what) for key, what in HEADLINES.items() if key in by_key]
-    _replace(folder / "README.md", {HEADLINE_HEADINGS: headlines, CURVE_HEADINGS: _curves(by_key)})
+    _replace(root / README, {HEADLINE_HEADINGS: headlines, CURVE_HEADINGS: _curves(by_key)})
     rows = [cells(row) for row, _ in recorded if row.case != curve.CASE]
-    _replace(folder / "TABLE.md", {HEADINGS: rows, PLACES: _places(recorded)})
+    _replace(root / TABLE, {HEADINGS: rows, PLACES: _places(recorded)})
+    if SINGLE in by_key and BATCHED in by_key:
+        _write_sizing(_cpu_us(by_key[SINGLE]), _cpu_us(by_key[BATCHED]), root / SIZING)
 
 
 def _headline(row: Row, what: str) -> tuple[str, ...]:
@@ -64,11 +73,14 @@ def _curves(rows: Mapping[str, Row]) -> Iterable[tuple[str, ...]]:
 
 
 def _places(recorded: Recorded) -> Iterable[tuple[str, ...]]:
-    cases: dict[tuple[str, str, str], dict[str, None]] = {}
-    for row, measured in recorded:
-        measured_on = measured["date"], measured["machine"], measured["python"]
-        cases.setdefault(measured_on, {})[f"`{row.case}`"] = None
-    return ((", ".join(of), *measured_on) for measured_on, of in cases.items())
+    cases: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    for row, entry in recorded:
+        measured_on = tuple(entry[name] for name in ("date", "machine", "python", "commit"))
+        peers = cases.setdefault(measured_on, {}).setdefault(f"`{row.case}`", {})
+        peers |= entry.get("peer versions", {})
+    for measured_on, of in cases.items():
+        peers = {name: version for each in of.values() for name, version in each.items()}
+        yield ", ".join(of), *measured_on, ", ".join(map(" ".join, peers.items()))
 
 
 def _replace(page: Path, tables: Mapping[Sequence[str], Iterable[Sequence[str]]]) -> None:
@@ -84,3 +96,43 @@ def _replace(page: Path, tables: Mapping[Sequence[str], Iterable[Sequence[str]]]
         shown = ["| " + " | ".join(escaped(line)) + " |\n" for line in lines]
         text = "".join([before, first, "|" + "---|" * len(headings) + "\n", *shown, *rest])
     page.write_text(text, "utf-8")
+
+
+# -- the model of a cluster ----------------------------------------------------------------------------------
+
+
+def _cpu_us(row: Row) -> tuple[float, float]:
+    """Give the CPU time of a request or event in the front end and in the worker."""
+    found = re.search(r"front end ([\d.]+) µs, actor ([\d.]+)", row.remark)
+    assert found, row.remark
+    return float(found[1]), float(found[2])
+
+
+def _write_sizing(single_us: tuple[float, float], batched_us: tuple[float, float], page: Path) -> None:
+    front_us, worker_us = single_us
+    fronts, workers, batched_fronts, batched_workers = (
+        us * MODEL_PER_S / 1e6 for us in (*single_us, *batched_us)
+    )
+    lines = {
+        "one evaluation": f"{front_us:g} µs | {worker_us:g} µs | 1 µs",
+        "one event of a batch of 1 000": f"{batched_us[0]:g} µs | {batched_us[1]:g} µs | ",
+        "front ends": f"1 s / {front_us:g} µs: {_thousands(1e6 / front_us)} a second and core "
+        f"| {fronts:.1f} cores busy: {math.ceil(fronts / BUSY_MAX)} front ends at {100 * BUSY_MAX:.0f} %",
+        "workers": f"1 s / {worker_us:g} µs: {_thousands(1e6 / worker_us)} a second and *detector*: "
+        "one detector has one thread "
+        f"| {workers:.1f} cores busy, over at least {math.ceil(workers)} detectors",
+        "both, with batches of 1 000 events": f"{_thousands(1e6 / batched_us[0])} events a second and core, "
+        f"{_thousands(1e6 / batched_us[1])} and *detector* "
+        f"| {batched_fronts:.1f} cores busy in front ends, {batched_workers:.1f} in workers",
+    }
+    text = page.read_text("utf-8")
+    for begin, line in lines.items():
+        text, found = re.subn(rf"(?m)^\| {re.escape(begin)} \|.*$", f"| {begin} | {line} |", text)
+        assert found == 1, f"{page.name} has one line that begins with {begin}"
+    page.write_text(text, "utf-8")
+
+
+def _thousands(value: float) -> str:
+    """Give a number with two digits and groups of three: 1 700 000."""
+    digits = 1 - math.floor(math.log10(value))
+    return f"{round(value, digits):,.0f}".replace(",", " ")

@@ -1,10 +1,9 @@
-"""Conditions that count, for each of many keys: what they cost beside `once within`, and what a key takes.
+"""Conditions that count, for each of many keys: what an event costs, and what a key takes.
 
-`once within` is the least that a condition with a key can do: it finds the key and writes one number. With
-many keys, that is mostly waiting for memory, so what a record costs shows beside it. Bodies are decoded just
-before each batch, as in the service, and only evaluation is timed. The contestants judge one batch after
-another in turns, so what slows the machine slows all. Garbage is collected as seldom as in workers, so that
-no collection of all that is kept by hand falls into somebody's batch.
+With many keys an event mostly waits for memory. Bodies are decoded just before each batch, as in the
+service, and only evaluation is timed. The contestants judge one batch after another in turns, so what slows
+the machine slows all. Garbage is collected as seldom as in workers, so that no collection of all that is
+kept by hand falls into somebody's batch.
 """
 
 import gc
@@ -12,20 +11,19 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from engine import Detector
-from engine.evaluation.operators.counting.pane_sums import pane_us
 from engine.runtime.process.collector import collect_seldom
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.fresh import call, resident_bytes
 from tests.bench.measuring.race import BATCH_EVENTS, Disagreement, Event
-from tests.bench.measuring.rows import Part, Row, Target, at_least, at_most
+from tests.bench.measuring.rows import Part, Row, at_most
+from tests.reference import pane_us
 
 CASE = "counting"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -38,25 +36,19 @@ KEPT_SHARE = 4
 EVERY_MS = 10_000
 """The mean time between two events of a key."""
 USERS = 1_000
-FEW_KEYS = 1_000
-AIMED_KEYS = 100_000
 SKEW = 4
-OFTEN, SELDOM = 0.9, 0.1
+FAILING = 0.9
+"""The share of events that fail."""
 
 Judge = Callable[[dict[str, Any], float], bool]
 
 
 class Form(NamedTuple):
-    """A condition, the same by hand, and at most how many times the cost of `once within` it is to take.
-
-    `aim` is in thousands of events a second, with `AIMED_KEYS` or more, and nothing else in the process.
-    """
+    """A condition, and the same by hand."""
 
     name: str
     condition: str
     by_hand: Callable[[], Judge]
-    times_max: float
-    aim: int = 0
 
 
 def once_by_hand() -> Judge:
@@ -103,66 +95,44 @@ def distinct_by_hand() -> Judge:
     return judge
 
 
-def _sums() -> Callable[[dict[str, Any], float, float], tuple[float, int]]:
-    """The sum and the count for each pane and key."""
-    width_ms = pane_us(DAY_MS * 1000) / 1000
-    sums: dict[str, dict[int, list[float]]] = {}
+def sum_by_hand() -> Judge:
+    """A sum for each pane and key."""
+    width_ms = pane_us(DAY_MS / 1000) / 1000
+    sums: dict[str, dict[int, float]] = {}
 
-    def added(fields: dict[str, Any], now_ms: float, number: float) -> tuple[float, int]:
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
         panes = sums.get(fields["ip"])
         if panes is None:
             panes = sums[fields["ip"]] = {}
-        pane = panes.setdefault(int(now_ms // width_ms), [0.0, 0])
-        pane[0] += number
-        pane[1] += 1
+        pane = int(now_ms // width_ms)
+        panes[pane] = panes.get(pane, 0.0) + fields["amount"]
         oldest = (now_ms - DAY_MS) // width_ms
-        counting = [each for pane, each in panes.items() if pane >= oldest]
-        return sum(each[0] for each in counting), int(sum(each[1] for each in counting))
-
-    return added
-
-
-def sum_by_hand() -> Judge:
-    """A sum for each pane and key."""
-    added = _sums()
-    return lambda fields, now_ms: added(fields, now_ms, fields["amount"])[0] > 1000
-
-
-def mean_by_hand() -> Judge:
-    """A sum and a count for each pane and key."""
-    added = _sums()
-
-    def judge(fields: dict[str, Any], now_ms: float) -> bool:
-        total, count = added(fields, now_ms, fields["amount"])
-        return total / count > 60
+        return sum(added for pane, added in panes.items() if pane >= oldest) > 1000
 
     return judge
 
 
-ONCE = Form("once within", "per ip once within 1m ok == false", once_by_hand, 1.0)
+ONCE = Form("once within", "per ip once within 1m ok == false", once_by_hand)
 FORMS = (
-    Form("count", "per ip (count(ok == false) within 1m >= 5)", count_by_hand, 1.4, 500),
-    Form("distinct", "per ip (distinct(user) within 1h > 20)", distinct_by_hand, 2.4, 500),
-    Form("sum", "per ip (sum(amount) within 1d > 1000)", sum_by_hand, 1.9, 300),
-    Form("mean", "per ip (avg(amount) within 1d > 60)", mean_by_hand, 2.2),
+    Form("count", "per ip (count(ok == false) within 1m >= 5)", count_by_hand),
+    Form("distinct", "per ip (distinct(user) within 1h > 20)", distinct_by_hand),
+    Form("sum", "per ip (sum(amount) within 1d > 1000)", sum_by_hand),
 )
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each spread of events over few and many keys, and one for the memory of many."""
+    """Give a part for each spread of events over the keys, and one for the memory that these take."""
     return [
         *(
-            Part(CASE, partial(measure, keys, skewed, effort), f"{keys} keys{', skewed' if skewed else ''}")
-            for keys in sorted({min(FEW_KEYS, effort.keys_max), effort.keys_max})
+            Part(CASE, partial(measure, skewed, effort), "skewed" if skewed else "even")
             for skewed in (False, True)
         ),
-        Part(CASE, partial(measure_alone, effort), "alone"),
         Part(CASE, partial(measure_memory, effort), "memory"),
     ]
 
 
-def bodies(keys: int, *, skewed: bool, failing: float = OFTEN) -> Iterator[bytes]:
-    """Give batches without end, as JSON: [fields, time] each. `failing` is the share of events that fail."""
+def bodies(keys: int, *, skewed: bool) -> Iterator[bytes]:
+    """Give batches without end, as JSON: [fields, time] each."""
     drawn = random.Random(keys)
     number = 0
     while True:
@@ -171,7 +141,7 @@ def bodies(keys: int, *, skewed: bool, failing: float = OFTEN) -> Iterator[bytes
             key = int(keys * drawn.random() ** (SKEW if skewed else 1))
             fields = {
                 "ip": f"address {key}",
-                "ok": drawn.random() >= failing,
+                "ok": drawn.random() >= FAILING,
                 "user": f"user {drawn.randrange(USERS)}",
                 "amount": drawn.randrange(250) / 2,
             }
@@ -198,8 +168,11 @@ class Lap(NamedTuple):
     floor_s: float
 
 
-def laps(forms: list[Form], keys: int, effort: Effort, *, skewed: bool) -> list[list[Lap]]:
-    """Time all forms on the same batches, once each key has had some events; give their laps by form."""
+def laps(forms: Sequence[Form], keys: int, effort: Effort, *, skewed: bool) -> list[list[Lap]]:
+    """Time all forms on the same batches, once each key has had some events; give their laps by form.
+
+    Raises Disagreement: until then, verdicts are compared and nothing is timed.
+    """
     runners = [(form, _detector(form), form.by_hand()) for form in forms]
     timings: list[list[Lap]] = [[] for _ in forms]
     warm = EVENTS_OF_KEY * keys // BATCH_EVENTS + 1
@@ -221,95 +194,36 @@ def laps(forms: list[Form], keys: int, effort: Effort, *, skewed: bool) -> list[
     return timings
 
 
-def measure(keys: int, skewed: bool, effort: Effort) -> list[Row]:
-    """Give the thousands of events in a second, and what an event costs beside `once within`."""
+def measure(skewed: bool, effort: Effort) -> list[Row]:
+    """Give the thousands of events in a second."""
     forms = [ONCE, *FORMS]
     usual = gc.get_threshold()
     collect_seldom()
     try:
-        timings = laps(forms, keys, effort, skewed=skewed)
+        timings = laps(forms, effort.keys, effort, skewed=skewed)
     finally:
         gc.set_threshold(*usual)
-    rows = []
-    for form, mine in zip(forms, timings, strict=True):
-        ratio = statistics.median(
-            lap.ours_s / once.ours_s for lap, once in zip(mine, timings[0], strict=True)
+    return [
+        Row(
+            case=CASE,
+            name=f"{form.name}, {effort.keys} keys{', skewed' if skewed else ''}",
+            unit="k events/s",
+            ours=1e-3 / statistics.median(lap.ours_s for lap in mine),
+            worst=1e-3 / max(lap.ours_s for lap in mine),
+            floor=1e-3 / statistics.median(lap.floor_s for lap in mine),
+            ratio=statistics.median(lap.ours_s / lap.floor_s for lap in mine),
+            over="by hand",
         )
-        rate = 1e-3 / statistics.median(lap.ours_s for lap in mine)
-        rows.append(
-            Row(
-                case=CASE,
-                name=f"{form.name}, {keys} keys{', skewed' if skewed else ''}",
-                unit="k events/s",
-                ours=rate,
-                worst=1e-3 / max(lap.ours_s for lap in mine),
-                floor=1e-3 / statistics.median(lap.floor_s for lap in mine),
-                ratio=ratio,
-                over="once within",
-                target=None
-                if form is ONCE
-                else at_most(form.times_max, ratio, f"at most {form.times_max}x once within"),
-            )
-        )
-    return rows
-
-
-def measure_alone(effort: Effort) -> list[Row]:
-    """Give the same for each form in a process that does nothing else, so the caches are its own."""
-    keys = effort.keys_max
-    batches = max(1, effort.passes * effort.pass_events_max // BATCH_EVENTS)
-    rows = []
-    for form, failing in (*((form, OFTEN) for form in FORMS), (FORMS[0], SELDOM)):
-        size: dict[str, Any] = {"form": form.name, "keys": keys, "batches": batches, "failing": failing}
-        ours = call(__name__, "alone", by_hand=False, **size)
-        floor = call(__name__, "alone", by_hand=True, **size)
-        seldom = ", seldom true" if failing == SELDOM else ""
-        aimed = form.aim and not seldom and keys >= AIMED_KEYS
-        rows.append(
-            Row(
-                case=CASE,
-                name=f"{form.name}, {keys} keys{seldom}, alone in a process",
-                unit="k events/s",
-                ours=ours["rate"],
-                worst=ours["worst"],
-                floor=floor["rate"],
-                ratio=floor["rate"] / ours["rate"],
-                over="by hand, alone",
-                target=at_least(form.aim, ours["rate"], f"at least {form.aim} k/s") if aimed else None,
-            )
-        )
-    return rows
+        for form, mine in zip(forms, timings, strict=True)
+    ]
 
 
 # -- in processes of their own -------------------------------------------------------------------------------
 
 
-def alone(form: str, keys: int, batches: int, failing: float, by_hand: bool) -> dict[str, float]:
-    """Give thousands of events a second of one form, as in a worker: the median and the worst batch."""
-    collect_seldom()
-    chosen = _named(form)
-    evaluate, judge = _detector(chosen).submit_clean, chosen.by_hand()
-    drawn = bodies(keys, skewed=False, failing=failing)
-    rates = []
-    for body in islice(drawn, EVENTS_OF_KEY * keys // BATCH_EVENTS + 1 + batches):
-        events = decoded(body)
-        started_s = time.perf_counter()
-        if by_hand:
-            for fields, time_ms, _ in events:
-                judge(fields, time_ms)
-        else:
-            evaluate(events)
-        rates.append(1e-3 * BATCH_EVENTS / (time.perf_counter() - started_s))
-    return {"rate": statistics.median(rates[-batches:]), "worst": min(rates[-batches:])}
-
-
-def _named(form: str) -> Form:
-    return next(each for each in (ONCE, *FORMS) if each.name == form)
-
-
 def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
     """Give the memory that keys take after some events of each, what the detector says of it, and firings."""
-    chosen = _named(form)
+    chosen = next(each for each in (ONCE, *FORMS) if each.name == form)
     detector, judge = _detector(chosen), chosen.by_hand()
     batches = bodies(keys, skewed=False)
     # What the first event brings about is not of the keys.
@@ -331,12 +245,12 @@ def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
 
 def measure_memory(effort: Effort) -> list[Row]:
     """Give what a key takes."""
-    keys = effort.keys_max // KEPT_SHARE
+    keys = effort.keys // KEPT_SHARE
     rows = []
     for form in (ONCE, *FORMS):
         kept = call(__name__, "keep", form=form.name, keys=keys, by_hand=False)
         plain = call(__name__, "keep", form=form.name, keys=keys, by_hand=True)
-        seldom = keys >= FEW_KEYS and not plain["fired"]
+        seldom = keys >= 1_000 and not plain["fired"]
         if kept["fired"] != plain["fired"] or seldom:
             raise Disagreement(f"{form.condition}: {kept['fired']} firings, {plain['fired']} by hand")
         ratio = kept["taken_bytes"] / max(1, plain["taken_bytes"])
@@ -350,7 +264,7 @@ def measure_memory(effort: Effort) -> list[Row]:
                 floor=plain["taken_bytes"] / keys,
                 ratio=ratio,
                 over="plain dicts",
-                target=Target(text="at most 1.5x plain dicts", met=ratio <= 1.5),
+                target=at_most(1.5, ratio, "at most 1.5x plain dicts"),
             )
         )
     return rows

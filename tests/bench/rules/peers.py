@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import Any, Self
 
-from tests.bench.measuring.race import Contestant, Event
+from tests.bench.measuring.race import Contestant, Event, Verdict
 from tests.bench.measuring.rows import Other
 
 NAMES = ("zen-engine", "rule-engine", "cel-expr-python", "common-expression-language", "reelay")
@@ -65,10 +66,11 @@ def _contestant(name: str, judge: Judge, *, joined: bool) -> Contestant:
     def run(events: list[Event]) -> list[Any]:
         return [judge(fields) for fields, _, _ in events]
 
-    def counts(answers: Sequence[Any]) -> list[int]:
-        return [sum(map(sum, answer)) if joined else sum(answer) for answer in answers]
+    def verdicts(answers: Sequence[Any]) -> list[Verdict]:
+        told = [list(chain(*answer)) if joined else answer for answer in answers]
+        return [tuple(number for number, true in enumerate(answer) if true) for answer in told]
 
-    return Contestant(f"{name}{JOINED if joined else ''}", run, counts)
+    return Contestant(f"{name}{JOINED if joined else ''}", run, verdicts)
 
 
 def _expressions(texts: list[str], *, joined: bool) -> list[str]:
@@ -120,18 +122,18 @@ def common_expression_language(rules: Sequence[ThreeLeaves], *, joined: bool) ->
 
 
 @dataclass(slots=True)
-class Verdicts:
+class Changes:
     """Reads reelay's answers, which tell only when the verdict changes: an answer says so, or is empty."""
 
     now: bool = False
 
-    def counts(self, answers: Sequence[Any]) -> list[int]:
-        """Give 0 or 1 for each event."""
-        counts = []
+    def verdicts(self, answers: Sequence[Any]) -> list[Verdict]:
+        """Give the verdict of its only rule on each event."""
+        told: list[Verdict] = []
         for answer in answers:
             self.now = answer.get("value", self.now)
-            counts.append(int(self.now))
-        return counts
+            told.append((0,) if self.now else ())
+        return told
 
 
 def reelay(pattern: str, *, keyed: bool) -> Contestant:
@@ -148,7 +150,7 @@ def reelay(pattern: str, *, keyed: bool) -> Contestant:
     def run(events: list[Event]) -> list[Any]:
         return [update(fields) for fields, _, _ in events]
 
-    return Contestant("reelay", run, Verdicts().counts, 500 if keyed else None)
+    return Contestant("reelay", run, Changes().verdicts, 500 if keyed else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +174,6 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def versions() -> str:
-    """Tell which peers are there, for the foot of the table."""
-    return ", ".join(f"{name} {version_of(name) or NOT_INSTALLED}" for name in NAMES)
 
 
 def of_three_leaves(rules: Sequence[ThreeLeaves]) -> Field:

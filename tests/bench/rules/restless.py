@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.race import Condition, Contestant, Event, ours, race
-from tests.bench.measuring.rows import Part, Row, Target
+from tests.bench.measuring.rows import Part, Row, at_most
 
 CASE = "restless"
 KINDS = ("weak", "strong", "once not")
@@ -149,6 +149,6 @@ def measure(keyed: bool, effort: Effort) -> list[Row]:
             floor=raced[many].cost_s["floor"] / raced[few].cost_s["floor"],
             ratio=growth,
             over=f"{few} rules",
-            target=Target(text="at most 2x: no growth", met=growth <= 2),
+            target=at_most(2, growth, "at most 2x: no growth"),
         ),
     ]

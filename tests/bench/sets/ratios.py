@@ -2,7 +2,7 @@
 
 Each world is small and one of a kind: rules without and with keys, counts, ranges with lists and patterns, an
 index, shared histories, a mixture, a body. What takes a third more than recorded, three times, is worse. The
-other cases measure the same shapes in larger worlds, beside peers. Full and quick runs are the same here.
+other cases measure the same shapes in larger worlds, beside peers.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,21 +12,16 @@ from typing import Any
 
 import re2
 
-from tests.bench.detectors import bodies
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, World, ours, race, races
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.rules import counting, stateless, temporal
 from tests.bench.rules.peers import ThreeLeaves
-from tests.bench.sets import curve, indexed, mixtures, shared
-from tests.bench.sets.shared_members import MEMBERS
+from tests.bench.sets import bodies, curve, indexed, mixtures, shared
 
 CASE = "ratios"
-TOLERANCE = 1 / 3
 MIXED_RULES = 20
-COUNTS = ("count", "distinct", "sum")
-SHARED = (("once within", True), ("count", False))
-"""Members that rules share, and whether the rules are made at different times."""
+SKEWED_KEYS = 1_000
 HAND_WRITTEN = "closures by hand"
 NEVER = float("-inf")
 
@@ -61,9 +56,7 @@ def shortened(effort: Effort) -> Effort:
         pass_events_max=min(1_500, effort.pass_events_max),
         stateless_rules=effort.stateless_rules[1:],
         indexed_rules=(min(1_000, few), min(4_000, many)),
-        shared_rules=(min(300, effort.shared_rules[0]),),
-        shared_users=min(50, effort.shared_users),
-        keys_max=min(5_000, effort.keys_max),
+        keys=min(5_000, effort.keys),
     )
 
 
@@ -77,7 +70,6 @@ def _row(name: str, raced: Raced, over: str = "floor") -> Row:
         floor=raced.cost_s["floor"] * 1e6,
         ratio=raced.ratio,
         over=over,
-        tolerance=TOLERANCE,
     )
 
 
@@ -97,12 +89,11 @@ def measure_one(effort: Effort) -> list[Row]:
 
 def measure_keys(effort: Effort) -> list[Row]:
     """Give conditions that count: over keys that come alike, and over fewer of which some come most."""
-    forms = [form for form in counting.FORMS if form.name in COUNTS]
     one_lap = replace(effort, pass_events_max=BATCH_EVENTS)
     rows = []
-    for keys, skewed in ((effort.keys_max, False), (min(counting.FEW_KEYS, effort.keys_max), True)):
-        laps = counting.laps(forms, keys, one_lap, skewed=skewed)
-        for form, mine in zip(forms, laps, strict=True):
+    for keys, skewed in ((effort.keys, False), (min(SKEWED_KEYS, effort.keys), True)):
+        laps = counting.laps(counting.FORMS, keys, one_lap, skewed=skewed)
+        for form, mine in zip(counting.FORMS, laps, strict=True):
             passes_s = {"ours": [lap.ours_s for lap in mine], "floor": [lap.floor_s for lap in mine]}
             name = f"{form.name}, {keys} keys{', skewed' if skewed else ''}"
             rows.append(_row(name, Raced(passes_s, {}, {})))
@@ -142,15 +133,15 @@ def _contested(world: World) -> tuple[list[Contestant], list[Event]]:
 
 def measure_shared(effort: Effort) -> list[Row]:
     """Give rules that ask the same few histories."""
-    (count,) = effort.shared_rules
-    rows = []
-    for name, apart in SHARED:
-        member = next(member for member in MEMBERS if member.name == name)
-        world = shared.SharedWorld.drawn(member, apart, count, effort)
-        raced = race(world.contestants, world.events[0], effort)
-        made = "made at different times" if apart else "made together"
-        rows.append(_row(f"{count} rules that share `{name}`, {made}", raced))
-    return rows
+    raced = races([shared.world(member, effort) for member in shared.MEMBERS], effort)
+    return [
+        _row(
+            f"{effort.shared_rules} rules that share `{member.name}`, "
+            f"made {'at different times' if member.apart else 'together'}",
+            each,
+        )
+        for member, each in zip(shared.MEMBERS, raced, strict=True)
+    ]
 
 
 def measure_mixed(effort: Effort) -> list[Row]:
@@ -165,7 +156,7 @@ def measure_body(effort: Effort) -> list[Row]:
     """Give a batch from its body to its answer, over the decoder's part in it."""
     fewer = replace(effort, passes=effort.passes // 2, pass_events_max=bodies.EVENTS)
     rows = bodies.measure(fewer, bodies.FORMS[:1])
-    return [replace(row, case=CASE, target=None, tolerance=TOLERANCE) for row in rows]
+    return [replace(row, case=CASE, target=None) for row in rows]
 
 
 # -- by hand -------------------------------------------------------------------------------------------------

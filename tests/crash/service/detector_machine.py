@@ -155,9 +155,9 @@ class DetectorMachine(RuleBasedStateMachine):
         self.actor_files = FaultyFiles(dies=True, files=self.real)
         settings = RuntimeSettings(data=self.data, snapshots_kept=2)
         actor = self.actor = DetectorActor(settings, files=self.actor_files)
-        lease = self.directory.lease(detector_id)
-        assert lease is not None
-        return self.survives(self.actor_files, calls, lambda: actor.activate(detector_id, lease.epoch))
+        epoch = self.directory.lease(detector_id)
+        assert epoch is not None
+        return self.survives(self.actor_files, calls, lambda: actor.activate(detector_id, epoch))
 
     @precondition(lambda self: self.active_id)
     @rule(calls=CALLS, batches=st.integers(1, 5))

@@ -119,9 +119,9 @@ class ServiceRun:
             self.entered.add(detector_id)
 
     def activate(self, detector_id: str) -> "Owner":
-        lease = self.directory.lease(detector_id)
-        assert lease is not None
-        return Owner(self, detector_id, lease.epoch)
+        epoch = self.directory.lease(detector_id)
+        assert epoch is not None
+        return Owner(self, detector_id, epoch)
 
 
 class Owner:
@@ -366,10 +366,10 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         raise Lost(f"the folders {leftovers} are no detector's")
     for detector_id in state.detectors:
         known = run.detectors[detector_id]
-        lease = directory.lease(detector_id)
-        assert lease is not None
+        epoch = directory.lease(detector_id)
+        assert epoch is not None
         actor = actor_on(disk, run.sync)
-        actor.activate(detector_id, lease.epoch)
+        actor.activate(detector_id, epoch)
         _judge_detector(known, actor, machine=machine)
         actor.discard()
 

@@ -74,7 +74,8 @@ def test_a_flipped_bit_of_any_byte_is_noticed_or_does_not_matter(
     folder, matter_not, some_bits, record_property
 ):
     changed = Changed()
-    changed.flip_bits(*folder(), some_bits)
+    history, image = folder()
+    changed.flip_bits(history, image, some_bits)
     record_property("examples", changed.changed)
     assert changed.exact >= matter_not
     assert changed.refused > 100

@@ -167,7 +167,7 @@ def _load(work: Path, *, stop: bool) -> list[Client]:
         cwd=work,
         env={
             **os.environ,
-            "PYTHONPATH": str(work / "tree"),
+            "PYTHONPATH": f"{work / 'tree'}:{work / 'tree' / 'api' / 'client'}",
             "RULE_DETECTOR_BOOTSTRAP_TOKEN": token,
             "RULE_DETECTOR_SNAPSHOT_INTERVAL_S": "0.4",
         },

@@ -102,17 +102,9 @@ def unmounted(folder: Path, meanwhile: Path) -> Iterator[None]:
         meanwhile.rename(folder)
 
 
-def running_tasks() -> list[str]:
-    """The names of the tasks that run, as `ray list tasks` has them; but that needs a dashboard."""
-    # Importing ray takes half a second, which tests without it need not pay.
-    from ray._private.state import state  # noqa: PLC0415
-    from ray.core.generated import common_pb2  # noqa: PLC0415
-
-    return [
-        event.task_info.name
-        for event in state._get_all_task_events()
-        if max(event.state_updates.state_ts_ns) == common_pb2.RUNNING
-    ]
+def title(pid: int) -> str:
+    """The title of a process, as `ps` and Ray's dashboard show it."""
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0")
 
 
 def directory_pid(folder: Path) -> int:
@@ -352,10 +344,10 @@ async def test_callers_that_wait_together_share_a_batch(fleet: Fleet, detector_i
 
 
 @pytest.mark.parametrize("kind", [SHARED], indirect=True, ids=["shared"])
-async def test_rays_tools_show_which_detectors_a_worker_has(fleet: Fleet) -> None:
-    detector_id = await fleet.create_detector("one")
-    name = f"one ({detector_id})"
+async def test_the_title_of_a_workers_process_names_its_detector(fleet: Fleet) -> None:
+    detector_id = await fleet.create_detector("titled")
     await fired(fleet, detector_id, 1)
-    await until(lambda: name in running_tasks())
+    pid = await pid_of(fleet, detector_id)
+    assert detector_id in title(pid)
     await fleet.delete_detector(detector_id)
-    await until(lambda: name not in running_tasks())
+    assert detector_id not in title(pid)

@@ -89,7 +89,7 @@ def unpacked(commit: str, folder: Path) -> Path:
 
 
 async def result(fleet: Fleet, detector_id: str, operation: ops.Operation) -> Any:
-    return json.loads((await fleet.call(detector_id, operation)).result)  # type: ignore[union-attr] -- it is Done
+    return json.loads((await fleet.call(detector_id, operation)).result)
 
 
 def histories(asked: list[dict[str, Any]], rules: list[dict[str, Any]]) -> list[History]:

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.rule_book.preparation import Preparation
+from engine.evaluation.rule_book.rooms import patterns_of, room_for_patterns
 from engine.language.condition import Any, Leaf
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
@@ -18,13 +18,13 @@ LEAVES_MAX = 1_000
 def test_every_rule_is_taken_as_one_condition_and_all_of_them_by_one_detector() -> None:
     rules = sigma_rules()
     assert len(rules) > 3_100
-    conditions = []
+    room = room_for_patterns(DEFAULT_LIMITS)
     for rule in rules:
         leaves = [Leaf(field or "message", "matches", pattern) for field, pattern in rule.patterns]
         for at in range(0, len(leaves), LEAVES_MAX):
             whole = Any(tuple(leaves[at : at + LEAVES_MAX]))
-            conditions.append(condition_from_document(condition_to_document(whole)))
-    assert Preparation(conditions, DEFAULT_LIMITS).work < 0.75 * DEFAULT_LIMITS.detector_preparation_max
+            room.add(patterns_of(condition_from_document(condition_to_document(whole))))
+    assert room.taken < 0.75 * DEFAULT_LIMITS.detector_preparation_max
 
 
 @pytest.mark.storm

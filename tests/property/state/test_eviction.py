@@ -162,7 +162,7 @@ def test_the_keys_that_are_kept_are_those_of_a_dict_that_is_looked_through_each_
             evicted = len(naive.observe(tick, now_ms, fields))
             evictions += evicted
             messages = detector.submit(fields, now_ms).messages
-            said = f"{evicted} keys were forgotten: the detector keeps {keys_max}"
+            said = f"evicted {evicted} keys: limit of {keys_max} live keys"
             assert [entry.message for entry in messages] == ([said] if evicted else []), (rules, tick)
             if tick % (keys_max // 4 + 20) == 0:
                 assert kept_by(detector, now_ms * 1_000) == naive.alive(now_ms)
@@ -218,7 +218,7 @@ def test_the_keys_that_are_kept_for_their_weight_are_those_of_a_dict_that_is_wei
                 fields[name] = drawn.choice(("x", "y", "\u0416")) * number if number % 4 else number
             evicted = len(naive.observe(tick, now_ms, fields))
             evictions += evicted
-            said = f"{evicted} keys were forgotten: the detector's keys may take {bytes_max} bytes"
+            said = f"evicted {evicted} keys: limit of {bytes_max} bytes of keyed state"
             messages = [entry.message for entry in detector.submit(fields, now_ms).messages]
             assert messages == ([said] if evicted else []), tick
             assert kept_by(detector, now_ms * 1_000) == naive.alive(now_ms)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Detector, Limits
-from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
-from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body, evaluate_lines
 
 RULES = ("per k once within 2s a == 1", "a in $list since b == 1", "historically not a == 2", "a == k")
 VALUES = st.sampled_from([0, 1, 2, 1.0, True, None, "1", "\u00e4", [1, {"b": 1}], 2**63]) | st.floats(0, 3)

@@ -9,7 +9,6 @@ import httpx
 import msgspec
 import pytest
 
-from api.client import Client
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.rules import RulesQuery
@@ -24,6 +23,7 @@ from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.language.json.writer import condition_to_document
 from engine.runtime.contract.requests.operations import Operation
+from rule_detector_client import Client
 
 
 class FakeService:

@@ -8,9 +8,9 @@ import httpx
 import msgspec
 import pytest
 
-from api.client import AsyncClient, Client, Event, calls, results
-from api.client.calls import Call
 from api.schema.messages.catalogue import PAGE_MAX
+from rule_detector_client import AsyncClient, Client, Event, calls, results
+from rule_detector_client.calls import Call
 
 RULE = {
     "id": "r",

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.client import Event, ServiceError, calls
 from engine import Detector, Refusal
+from rule_detector_client import Event, ServiceError, calls
 
 
 def sent(fields: Any, timestamp_ms: Any = 1_700_000_000_000) -> list[Any]:

@@ -11,9 +11,9 @@ import httpx
 import msgspec
 import pytest
 
-from api.client import AsyncClient, Client, Event, EventResult, ServiceError
-from api.client.sending import BYTES_MAX, EVENTS_MAX, Batches
 from api.settings import Settings
+from rule_detector_client import AsyncClient, Client, Event, EventResult, ServiceError
+from rule_detector_client.sending import BYTES_MAX, EVENTS_MAX, Batches
 
 Evaluate = Callable[["Fake", list[Event]], list[EventResult]]
 

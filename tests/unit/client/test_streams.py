@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.client import AsyncClient, Client, Event, ServiceError
-from api.client import stream as streaming
+from rule_detector_client import AsyncClient, Client, Event, ServiceError
+from rule_detector_client import stream as streaming
 from tests.certificates import certificates
 
 WAIT_S = 10.0

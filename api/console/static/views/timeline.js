@@ -3,6 +3,7 @@
 import { ruleChoice } from "../shared/choice.js";
 import { field, h, nothing } from "../shared/dom.js";
 import { count, time } from "../shared/format.js";
+import { joined } from "../shared/moments.js";
 import { call, rulesOf, stream } from "../shared/service.js";
 
 const KEPT = 500;
@@ -87,11 +88,8 @@ export async function timelineView(detector, query, signal) {
     // The timeline was watched before, so `known` is newer than its first events.
     if (!begun && news.moments.length) known = [];
     begun = true;
-    // After a reconnection the timeline may have begun anew.
-    const last = moments.at(-1)?.number ?? 0;
-    if (news.moments.length && news.moments[0].number > last + 1) moments = [];
-    const added = news.moments.filter((moment) => moment.number > last || !moments.length);
-    moments = [...moments, ...added].slice(-KEPT);
+    const { kept, added } = joined(moments, news.moments, KEPT);
+    moments = kept;
     told.textContent = moments.length
       ? `${count(moments.length, "event")} seen since ${time(moments[0].time_ms)}`
       : `Watching. Events appear here as they happen. ${known.length

@@ -11,7 +11,8 @@ from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import one_by_one
 from engine.evaluation.explanation.trimming import trimmed
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.events import Done, EvaluateBody, check_timestamps, event_in
+from engine.evaluation.wire.decoding import EvaluateBody, check_times, event_in
+from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
 
@@ -29,7 +30,7 @@ class ExplainBody(EvaluateBody):
 def explain_body(detector: Detector, body: bytes) -> Done:
     """Explain the event of a body. Raises Refusal; nothing is changed in any case."""
     decoded = decode(body, ExplainBody, detector.limits)
-    check_timestamps([decoded.event], lambda _: "event.")
+    check_times([decoded.event], lambda _: "event.")
     rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
     rules: list[bytes] = []
     left = BYTES_MAX

@@ -10,18 +10,9 @@ from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run,
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.trimming import trimmed
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.events import (
-    Answer,
-    Done,
-    Refused,
-    decode_batch,
-    decode_evaluate,
-    evaluate_batch,
-    event_in,
-    events_in,
-)
+from engine.evaluation.wire.decoding import BatchForm, decode_batch, decode_evaluate, event_in, events_in
+from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch
 from engine.evaluation.wire.inspecting.explanations import BYTES_MAX, encoded
-from engine.evaluation.wire.portions import BatchForm
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
 

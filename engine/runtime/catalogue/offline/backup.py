@@ -90,9 +90,8 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
             elif detector_id not in missing:
                 # The detector may be under removal; then the next catalogue does not name it.
                 gone.add(detector_id)
-            elif (source / "detectors" / detector_id).exists():
+            else:
                 unusable[detector_id] = str(done)
-            # Otherwise the detector never had a folder: old versions made the folder at the first use.
         # A directory that was opened again meanwhile has given later epochs than the copied catalogue knows.
         if not gone and _epoch(source / "directory") == _epoch(unfinished):
             break

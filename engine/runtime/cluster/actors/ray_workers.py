@@ -31,10 +31,6 @@ from engine.runtime.transport.messages import Note
 
 T = TypeVar("T")
 
-_START_S: Final = 60.0
-"""How long a worker may take to start."""
-_ROOM_S: Final = 600.0
-"""How long to wait for a node with room before the worker is requested again."""
 _FOUND_S: Final = 3.0
 """How long a worker of an earlier supervisor may take to be reached."""
 _END_AGAIN_S: Final = 5.0
@@ -73,10 +69,8 @@ class RayWorkerPort(RayActor, WorkerPort):
     def described(self) -> str:
         return str(self._process)
 
-    async def activate(
-        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
-    ) -> Activated:
-        return await self._command("activate", Activated, detector_id, epoch, room_wanted, name)
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
+        return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
     async def adopt(self) -> list[Held]:
         return await self._command("adopt", list[Held])
@@ -156,10 +150,10 @@ class RayWorkers(WorkerStarter):
         self._endings = Background()
         self._prefix = f"worker-{settings.folder_id}-"
 
-    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
+    async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
         """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
 
-        Without a node, this may take until one has room: Ray's autoscaler sees the pending worker.
+        Without a node, Ray spreads workers, and its autoscaler sees one that waits for room.
         """
         name = f"{self._prefix}{secrets.token_hex(4)}"
         asked = {"num_cpus": self._settings.worker_cpus, "memory": max(self._settings.worker_memory_bytes, 1)}
@@ -169,7 +163,7 @@ class RayWorkers(WorkerStarter):
             actor = await create_actor(create)
         except (RayError, ValueError) as error:
             raise ActorDied(first_line(error)) from error
-        return await self._connect(RayActor(actor, name), _START_S if node else _ROOM_S)
+        return await self._connect(RayActor(actor, name), within_s)
 
     async def survivors(self) -> Sequence[Survivor]:
         """Return the workers that an earlier supervisor of the data folder has left."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-import ray
+from ray._raylet import setproctitle  # type: ignore[attr-defined]
 
 from engine.runtime.activation.detector_service import DetectorService
 from engine.runtime.cluster.actors.serving_actor import ServingActor
-from engine.runtime.cluster.actors.shown_detectors import ShownDetectors
-from engine.runtime.cluster.ray_calls import SHOWN
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.log_records import ForwardedLogs
 from engine.runtime.contract.measurements.figures import DetectorFigures
@@ -45,6 +43,8 @@ _SWITCH_S: Final = 0.001
 """How long the event loop waits for a thread that computes whenever it goes on. While it reads a large batch,
 that is for each 64 KiB."""
 _CALLS_AT_ONCE: Final = 4
+_TITLED_MAX: Final = 3
+"""How many detectors the title of a worker's process names."""
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
 
@@ -189,23 +189,19 @@ class WorkerActor(ServingActor):
         self._check_mount = mount_check(settings.data, RealFiles())
         self._threads = WorkerThreads(settings.detectors_per_worker)
         self._service: DetectorService | None = None
-        self._shown = ShownDetectors(_begin_shown, self._detectors)
-
-    def shown(self, number: int) -> None:
-        """Block while the name of the task is true; for ShownDetectors."""
-        self._shown.run(number)
 
     def _link(self, transport: str) -> Link:
         if self._service is None:
             self._service = DetectorService(
-                self._settings, self._make_place, self._measures, self.node, lambda: os._exit(0)
+                self._settings,
+                self._make_place,
+                self._measures,
+                self.node,
+                abandoned=lambda: os._exit(0),
+                show=lambda detectors: setproctitle(title(detectors)),
             )
             ForwardedLogs(self._serving.loop, self._service.log, records_max=_LOG_RECORDS_MAX).begin()
-            self._naming = self._serving.loop.create_task(self._shown.keep())
         return self._service.link(transport)
-
-    def _detectors(self) -> dict[str, str]:
-        return {one.detector_id: one.name for one in self._service.queues.values()} if self._service else {}
 
     def _make_place(self) -> DetectorThread:
         actor = MeasuredActor(
@@ -216,6 +212,11 @@ class WorkerActor(ServingActor):
         return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1, service.more_waits)
 
 
-def _begin_shown(name: str, number: int) -> None:
-    this_actor = ray.get_runtime_context().current_actor
-    this_actor.shown.options(name=name, concurrency_group=SHOWN).remote(number)
+def title(detectors: Sequence[str]) -> str:
+    """Return the title of a worker's process: the class of its actor, and the ids of a few detectors.
+
+    Ray's table of actors is written once, when an actor starts, and workers are reused.
+    """
+    shown = [f"ray::{WorkerActor.__name__}", *detectors[:_TITLED_MAX]]
+    more = len(detectors) - _TITLED_MAX
+    return " ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -74,21 +74,19 @@ def detector_from(body: bytes, version: int) -> Detector:
 
     Raises NewerFormat and OlderFormat.
     """
-    if version > SNAPSHOT_VERSION:
-        raise NewerFormat(_UNKNOWN.format("detector", " newer", version, f"up to {SNAPSHOT_VERSION}"))
-    if version < SNAPSHOT_VERSION:
-        raise OlderFormat(_UNKNOWN.format("detector", "n older", version, f"from {SNAPSHOT_VERSION} on"))
+    _check("detector", version, SNAPSHOT_VERSION, SNAPSHOT_VERSION)
     stored_limits, state_version, document = saved.unpack(body)
-    if state_version > saved.STATE_VERSION:
-        known = f"up to {saved.STATE_VERSION}"
-        raise NewerFormat(_UNKNOWN.format("detector's state", " newer", state_version, known))
-    if state_version < saved.OLDEST_VERSION:
-        known = f"from {saved.OLDEST_VERSION} on"
-        raise OlderFormat(_UNKNOWN.format("detector's state", "n older", state_version, known))
+    _check("detector's state", state_version, saved.OLDEST_VERSION, saved.STATE_VERSION)
     detector = Detector(limits=limits_from(stored_limits))
     saved.load(detector, document, state_version)
     saved.load_figures(detector, document)
     return detector
 
 
-_UNKNOWN: Final = "the {} was saved by a{} program, with version {}; this one knows versions {}"
+def _check(what: str, version: int, oldest: int, newest: int) -> None:
+    if not oldest <= version <= newest:
+        newer = version > newest
+        raise (NewerFormat if newer else OlderFormat)(
+            f"the {what} was saved by a{' newer' if newer else 'n older'} program, with version {version}; "
+            f"this one knows versions {oldest} to {newest}"
+        )

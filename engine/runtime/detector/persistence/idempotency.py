@@ -28,8 +28,6 @@ PAGE_VERSION: Final = 2
 
 _ROW: Final = struct.Struct("<16s8s4sI")
 """The digest of a key, the digest of the request, the index of the result, and the lateness in µs."""
-_ROWS: Final = {1: struct.Struct("<16s8s4s"), 2: _ROW}
-"""The rows of each version of a page. Before version 2, the lateness was in the messages only."""
 _KEY_BYTES: Final = 16
 REQUEST_DIGEST_BYTES: Final = 8
 _PLACE_BYTES: Final = 4
@@ -250,20 +248,14 @@ class IdempotencyCache:
         """Note that a page is on the disk. May be called from another thread than the other methods."""
         self._stretches = self._stretches[len(page.stretches) :]
 
-    def load_page(self, body: bytes, version: int) -> None:
-        """Add the answers of a page."""
-        assert version in _ROWS, f"a page of version {version}, which is unknown"
+    def load_page(self, body: bytes) -> None:
+        """Add the answers of a page of PAGE_VERSION."""
         for page in msgspec.msgpack.decode(body, type=list[Page]):
             for begun_us, newest_us, rows in page.pieces:
                 generation = self._generation_of(begun_us, newest_us)
-                known: list[tuple[bytes, int]] = []
-                for result, messages in page.results:
-                    # From version 2 on, no lateness is left that can be taken out.
-                    common, of_all_us = without_lateness(messages)
-                    known.append((generation.results.place(result, common), of_all_us))
-                for key, request, number, *late_us in _ROWS[version].iter_unpack(rows):
-                    place, of_all_us = known[int.from_bytes(number, "little")]
-                    generation.put(key, request, place, late_us[0] if late_us else of_all_us)
+                places = [generation.results.place(*pair) for pair in page.results]
+                for key, request, number, late_us in _ROW.iter_unpack(rows):
+                    generation.put(key, request, places[int.from_bytes(number, "little")], late_us)
 
     def _generation_of(self, begun_us: int, newest_us: int) -> _Generation:
         """Return the generation for answers of a period: the newest one, or a new one."""

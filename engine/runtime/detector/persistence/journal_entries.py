@@ -17,9 +17,14 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.events import decode_batch, decode_evaluate, event_in, events_in
-from engine.evaluation.wire.lines import decode_lines
-from engine.evaluation.wire.portions import BatchForm
+from engine.evaluation.wire.decoding import (
+    BatchForm,
+    decode_batch,
+    decode_evaluate,
+    decode_lines,
+    event_in,
+    events_in,
+)
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
@@ -29,11 +34,8 @@ from engine.runtime.detector.persistence.idempotency import (
     request_digest,
 )
 
-_UNBOUNDED: Final = 1 << 62
-
 RECORD_VERSION: Final = 4
-"""The latest version of a journal record. Without shadow rules, the one before is written. Versions 1 and 2
-were never released."""
+"""The version of a journal record. Version 3, which had no shadow rules, is read as well."""
 
 _ENTRY_BYTES: Final = 4096
 _EVENT_BYTES: Final = 512
@@ -64,7 +66,6 @@ class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
 
     body: bytes
     unused: None = None
-    """Records of version 2 had the answer here."""
     answer: GivenAnswer | None = None
     """Its answer, if it had an idempotency key."""
 
@@ -99,7 +100,7 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     notify: bool
     priority: int
     source: str | None = None
-    """The condition as it was written; older programs ignore it."""
+    """The condition as it was written."""
     shadow: bool = False
     draft_of: str | None = None
 
@@ -140,27 +141,18 @@ class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     answered_at_us: int = 0
     """When the operations were executed, in microseconds since 1970."""
     program: str = ""
-    """The version of the program that executed them; empty in records of older programs."""
+    """The version of the program that executed them."""
     verdicts: int | None = None
-    """The checksum of the verdicts; None in records of older programs."""
+    """The checksum of the verdicts; None if the record is not complete."""
 
 
 encode: Final[Callable[[JournalRecord], bytes]] = msgspec.msgpack.Encoder().encode
-"""Encodes a record, as a payload of `version_of` its entries."""
+"""Encodes a record, as a payload of RECORD_VERSION."""
 decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
 
 
 class Diverged(Exception):
     """The replay reached another state than the original execution."""
-
-
-def version_of(entries: tuple[JournalEntry, ...]) -> int:
-    """Return the lowest version that these entries need: programs without shadow rules would let them act."""
-    return RECORD_VERSION if any(map(_has_shadow, entries)) else RECORD_VERSION - 1
-
-
-def _has_shadow(entry: JournalEntry) -> bool:
-    return isinstance(entry, DraftPromoted) or (isinstance(entry, RulePut) and entry.shadow)
 
 
 def rule_put(rule: Rule) -> RulePut:
@@ -186,14 +178,8 @@ def limits_document(limits: Limits) -> Mapping[str, int]:
 
 
 def limits_from(document: Mapping[str, int]) -> Limits:
-    """Return the limits of a document. Limits that an older document lacks have their defaults.
-
-    The bounds on keyed state, on pattern matching and on the values of an event are different: before they
-    existed, nothing was bounded, and a replay must give the same answers.
-    """
-    names = ("state_bytes_max", "pattern_event_bytes_max", "event_values_max")
-    unbounded = dict.fromkeys(names, _UNBOUNDED)
-    return Limits(**{**unbounded, **document})
+    """Return the limits of a document."""
+    return Limits(**document)
 
 
 @functools.cache

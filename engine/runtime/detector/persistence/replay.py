@@ -13,12 +13,11 @@ from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, Idempo
 from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
     JournalRecord,
-    LimitsSet,
     Replay,
     program_version,
 )
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
-from snapshots.errors import NewerFormat
+from snapshots.errors import NewerFormat, OlderFormat
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
 
@@ -30,8 +29,6 @@ class Restored:
     detector: Detector
     records: int
     """The number of journal records replayed."""
-    tells_limits: bool
-    """Whether the folder contains the limits in force; a folder older than the journal does not."""
     diverged: str | None = None
     """The records at which other rules fire now than originally; None if there are none."""
 
@@ -52,16 +49,16 @@ def restore(
     else:
         detector = detector_from(snapshot.body, snapshot.version)
     for page in recovered.pages:
-        if page.version > PAGE_VERSION:
-            raise NewerFormat(
-                f"answers were stored by a newer program, with version {page.version}; "
-                f"this one knows versions up to {PAGE_VERSION}"
+        if page.version != PAGE_VERSION:
+            newer = page.version > PAGE_VERSION
+            raise (NewerFormat if newer else OlderFormat)(
+                f"answers were stored by a{' newer' if newer else 'n older'} program, "
+                f"with version {page.version}; this one knows version {PAGE_VERSION}"
             )
-        answers.load_page(page.body, page.version)
+        answers.load_page(page.body)
     replay = Replay(detector, answers)
     records = 0
     diverged = _Diverged()
-    tells_limits = snapshot is not None
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(
@@ -73,14 +70,13 @@ def restore(
             decoded = journal_entries.decode(record.payload)
             if not replay.take(decoded):
                 diverged.note(record, decoded)
-            tells_limits = tells_limits or any(isinstance(entry, LimitsSet) for entry in decoded.entries)
         except Exception as error:
             raise Poisoned(
                 f"{record.path} at {record.offset}: the record {record.sequence} cannot be replayed: "
                 f"{type(error).__name__}: {error}"
             ) from error
         records += 1
-    return Restored(replay.detector, records, tells_limits, diverged.summary)
+    return Restored(replay.detector, records, diverged.summary)
 
 
 class _Diverged:

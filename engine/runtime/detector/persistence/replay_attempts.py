@@ -46,9 +46,6 @@ _MAGIC: Final = b"RDMARK2\n"
 _MARK: Final = struct.Struct("<QIIq")
 """A record's sequence, how many processes were killed and how many crashed there before, and the time of the
 attempt."""
-_EARLIER_MARK: Final = struct.Struct("<QQ")
-"""A mark of the older format, which has no magic: a record's sequence, and the number of attempts to replay
-it, including this one."""
 _CRASHED: Final = b"Fatal Python error: "
 
 
@@ -182,7 +179,7 @@ def last_deaths(path: Path, files: Files) -> Deaths:
     except FileNotFoundError:
         return Deaths()
     if not data.startswith(_MAGIC):
-        return _earlier(data)
+        return Deaths()
     marks, crashed, text = data[len(_MAGIC) :].partition(_CRASHED)
     whole = len(marks) // _MARK.size * _MARK.size
     if not whole:
@@ -202,15 +199,6 @@ def retry(folder: Path, files: Files) -> Deaths:
     with contextlib.suppress(FileNotFoundError):
         files.remove(path)
     return deaths
-
-
-def _earlier(data: bytes) -> Deaths:
-    """Read a mark of the older format, without causes and times."""
-    whole = len(data) // _EARLIER_MARK.size * _EARLIER_MARK.size
-    if not whole:
-        return Deaths()
-    sequence, attempts = _EARLIER_MARK.unpack_from(data, whole - _EARLIER_MARK.size)
-    return Deaths(sequence, kills=attempts)
 
 
 def _processes(count: int) -> str:

@@ -287,13 +287,13 @@ class PlacedDetector:
         self._waits_since_s = None
         empty, unwanted = True, False
         try:
-            lease = await self._services.directory.lease(self.detector_id)
-            if lease is None:
+            epoch = await self._services.directory.lease(self.detector_id)
+            if epoch is None:
                 return False
-            (epoch, name), empty = lease, False
+            empty = False
             began_s = self._asked_at_s = self._loop.time()
             asked = self._room_wanted
-            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked, name))
+            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked))
             try:
                 within_s = self._services.settings.activation_hung_s
                 activated = await answered(asyncio.shield(activating), within_s)

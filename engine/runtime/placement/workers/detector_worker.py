@@ -1,7 +1,7 @@
 """A started worker, and the detectors that are active in it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -80,16 +80,12 @@ class DetectorWorker:
         return self.taken - len(self.active)
 
 
-def best(workers: Sequence[DetectorWorker], ranks: Mapping[str, int]) -> DetectorWorker | None:
-    """Return the worker for the next detector: one where no activations wait, on the least full node.
+def best(workers: Sequence[DetectorWorker]) -> DetectorWorker | None:
+    """Return the worker for the next detector: one where no activations wait.
 
     Few workers are filled. Last in, first out: the workers unused longest stay unused, and have grown least.
     """
-    return max(
-        reversed(workers),
-        key=lambda worker: (-worker.activating, -ranks.get(worker.port.node, 0), worker.taken),
-        default=None,
-    )
+    return max(reversed(workers), key=lambda worker: (-worker.activating, worker.taken), default=None)
 
 
 async def answered(call: Awaitable[T], hung_s: float) -> T:

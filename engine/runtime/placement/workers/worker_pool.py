@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes, Occupancy
+from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.workers.detector_worker import DetectorWorker, best
 from engine.runtime.placement.workers.heartbeat import AvoidedNodes
-from engine.runtime.placement.workers.node_choice import NodeLoad
 from engine.runtime.placement.workers.worker_starts import WorkerStarts
 from engine.runtime.placement.workers.worker_watch import WorkerWatch
 from snapshots.errors import StorageError
@@ -65,7 +64,6 @@ class WorkerPool:
             settings,
             self._nodes,
             self.avoided,
-            choose=self.node_for_worker,
             started=self._started,
             over=self.fill,
             room_changed=self._tell_change,
@@ -201,21 +199,6 @@ class WorkerPool:
 
     # -- nodes -----------------------------------------------------------------------------------------------
 
-    def node_for_worker(self, but: Collection[str] = ()) -> str | None:
-        """Return the node for the next worker, other than those in `but`; None if no node has room."""
-        return self._nodes.for_worker(self._occupancy(), but)
-
-    def loads(self) -> list[NodeLoad]:
-        """Return the loads of the nodes that take workers."""
-        return self._nodes.loads(self._occupancy())
-
-    def _occupancy(self) -> Occupancy:
-        workers, detectors = self._starts.on_nodes.copy(), Counter[str]()
-        for worker in self._all:
-            workers[worker.port.node] += 1
-            detectors[worker.port.node] += worker.taken
-        return Occupancy(workers, detectors)
-
     def look_for_room(self) -> None:
         """Repeat the pending starts if there is room again, perhaps on a node that Ray had to avoid."""
         self._starts.look_for_room()
@@ -230,7 +213,7 @@ class WorkerPool:
         for worker in [one for one in self._all if one.port.node == node and not one.worn]:
             worker.worn = True
             self._reopen(worker)
-        return not any(worker.port.node == node for worker in self._all) and not self._starts.on_nodes[node]
+        return not any(worker.port.node == node for worker in self._all)
 
     # -- takers ----------------------------------------------------------------------------------------------
 
@@ -240,10 +223,8 @@ class WorkerPool:
 
     def _serve(self) -> None:
         """Hand workers with room to the takers that wait."""
-        takers = list(self._takers.items()) if self._open else []
-        ranks = self._nodes.ranks(self._occupancy()) if takers and self._nodes.several else {}
-        for taker, need in takers:
-            worker = best(self._with_room(need), ranks)
+        for taker, need in list(self._takers.items()):
+            worker = best(self._with_room(need))
             if worker is None or taker.done():
                 continue
             del self._takers[taker]

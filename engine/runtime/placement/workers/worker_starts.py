@@ -1,10 +1,9 @@
-"""The starts of workers: where each begins, which are in progress, and whether a node has room."""
+"""The starts of workers: which are in progress, and whether a node has room."""
 
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from engine.runtime.contract.errors import ActorDied
@@ -15,6 +14,10 @@ from engine.runtime.placement.workers.heartbeat import AvoidedNodes
 
 _log = logging.getLogger(__name__)
 
+_START_S: Final = 60.0
+"""How long a worker may take to start where there is room for it."""
+_ROOM_S: Final = 600.0
+"""How long to wait for a node with room before the worker is requested again."""
 _SLOW_START_S: Final = 10.0
 """A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
 
@@ -22,9 +25,8 @@ _SLOW_START_S: Final = 10.0
 class WorkerStarts:
     """The starts in progress. One that fails is over after `retry_s`.
 
-    `choose` returns the node for the next worker, other than those that it is given; None if no node has
-    room. `started` receives each worker, `over` is called after each start, and `room_changed` when
-    `no_room` has changed.
+    `started` receives each worker, `over` is called after each start, and `room_changed` when `no_room` has
+    changed.
     """
 
     def __init__(
@@ -34,20 +36,16 @@ class WorkerStarts:
         nodes: Nodes,
         avoided: AvoidedNodes,
         *,
-        choose: Callable[[Collection[str]], str | None],
         started: Callable[[WorkerPort], None],
         over: Callable[[], None],
         room_changed: Callable[[], None],
     ) -> None:
         self.no_room: str | None = None
         """The message that no node has room for a worker that is needed; None if one has."""
-        self.on_nodes: Counter[str] = Counter()
-        """How many workers are starting on each node."""
         self._starter = starter
         self._settings = settings
         self._nodes = nodes
         self._avoided = avoided
-        self._choose = choose
         self._started = started
         self._over = over
         self._room_changed = room_changed
@@ -71,7 +69,7 @@ class WorkerStarts:
         """Repeat the starts if there is room again, perhaps on a node that Ray had to avoid."""
         if not self._nodes.accepts_workers(None):
             self._note_room(self._nodes.no_room)
-        elif self.no_room is not None and self._choose(()) is not None:
+        elif self.no_room is not None and self._nodes.with_room():
             self._note_room(None)
             self._cancel()
 
@@ -98,35 +96,30 @@ class WorkerStarts:
             self._slow.add(start)
             self._over()
 
-    async def _start(self, needed_on: str | None) -> None:
-        node = needed_on or self._chosen_node()
+    async def _start(self, node: str | None) -> None:
+        await self._nodes.look()
         if not self._nodes.accepts_workers(node):
             # What is started there would be ended at once.
             await asyncio.sleep(self._settings.retry_s)
             return
-        self.on_nodes.update([node] if node else [])
+        avoid = self._avoided.now()
+        if node is None and self._nodes.known:
+            if not self._nodes.with_room(avoid):
+                avoid = frozenset()
+            self._note_room(None if self._nodes.with_room(avoid) else self._nodes.no_room)
         try:
-            port = await self._starter.start(self._nodes.draining | self._avoided.now(), node)
+            within_s = _START_S if self.no_room is None else _ROOM_S
+            port = await self._starter.start(self._nodes.draining | avoid, node, within_s)
         except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
             _log.warning("a detector worker did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
             return
-        finally:
-            self.on_nodes.subtract([node] if node else [])
         self._note_room(None)
         if self._closed or port.node in self._nodes.draining:
             with contextlib.suppress(ActorDied):
                 await port.end()
             return
         self._started(port)
-
-    def _chosen_node(self) -> str | None:
-        """Return the node for the next worker; None if only Ray can find one, now or later."""
-        if not self._nodes.known:
-            return None
-        node = self._choose(self._avoided.now()) or self._choose(())
-        self._note_room(None if node else self._nodes.no_room)
-        return node
 
     def _note_room(self, no_room: str | None) -> None:
         if (self.no_room is None) is not (no_room is None):

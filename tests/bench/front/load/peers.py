@@ -1,12 +1,11 @@
 """What the front end is measured beside, each in a process of its own that ends with its standard input.
 
     python -m tests.bench.front.load.peers bare
-    python -m tests.bench.front.load.peers short
     python -m tests.bench.front.load.peers ray
 
-The first two are a bare ASGI application under the service's server, which prints where it listens: answered
-in the two messages of ASGI, or in one go, as evaluations are. The last is an actor of Ray: for each line
-with a number it prints what so many calls took.
+The first is a bare ASGI application under the service's server, which prints where it listens; it answers
+in one go, as evaluations are answered. The other is an actor of Ray: for each line with a number it prints
+what so many calls took.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from tests.bench.measuring.fresh import ROOT
@@ -73,14 +71,12 @@ def peer(kind: str) -> Iterator[Peer]:
             process.wait()
 
 
-def _bare_app(*, short: bool) -> Any:
+def _bare_app() -> Any:
     """Give an application that reads the body, and answers what an evaluation without actions is answered."""
     from api.schema.envelope import success  # noqa: PLC0415
     from api.server.http1.exchange import RESPOND  # noqa: PLC0415
 
     constant = success(b'{"actions":[]}')
-    start = {"type": "http.response.start", "status": 200, "headers": constant.all_headers()}
-    body = {"type": "http.response.body", "body": constant.body}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         respond = scope.get("state", {}).get(RESPOND)
@@ -92,16 +88,12 @@ def _bare_app(*, short: bool) -> Any:
         more = True
         while more:
             more = (await receive()).get("more_body", False)
-        if short:
-            await respond(constant.status, constant.own_headers(), constant.body)
-        else:
-            await send(start)
-            await send(body)
+        await respond(constant.status, constant.own_headers(), constant.body)
 
     return app
 
 
-def serve_bare(*, short: bool) -> None:
+def serve_bare() -> None:
     """Serve the bare application as the service is served: the same server, configuration and loop."""
     import uvloop  # noqa: PLC0415
 
@@ -124,7 +116,7 @@ def serve_bare(*, short: bool) -> None:
         config.graceful_timeout = 0.5
         config.errorlog = None
         settle()
-        await serve(_bare_app(short=short), config, until_the_end, bounds=request_bounds(settings))
+        await serve(_bare_app(), config, until_the_end, bounds=request_bounds(settings))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(served())
@@ -136,10 +128,13 @@ def call_ray() -> None:
 
     from engine.runtime.cluster.ray_calls import OPTIONS, ray  # noqa: PLC0415
     from engine.runtime.cluster.session import ray_session as cluster  # noqa: PLC0415
-    from tests.bench.detectors.transport import _Bare  # noqa: PLC0415
+
+    class Bare:
+        def nothing(self) -> None:
+            """Come back."""
 
     started = cluster.start()
-    bare = ray.remote(**OPTIONS)(_Bare).remote()
+    bare = ray.remote(**OPTIONS)(Bare).remote()
 
     async def calls_ms(count: int) -> list[float]:
         took_ms = []
@@ -160,9 +155,4 @@ def call_ray() -> None:
 
 
 if __name__ == "__main__":
-    kinds = {
-        "bare": partial(serve_bare, short=False),
-        "short": partial(serve_bare, short=True),
-        "ray": call_ray,
-    }
-    kinds[sys.argv[1]]()
+    {"bare": serve_bare, "ray": call_ray}[sys.argv[1]]()

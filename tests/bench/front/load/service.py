@@ -10,8 +10,8 @@ from typing import Final
 
 from tests.bench.front.load.load import Place
 from tests.bench.front.load.world import RULES
-from tests.bench.measuring.processes import cpu_s, descriptors, held_bytes, peak_bytes, waited_s
-from tests.process_table import command, family, workers
+from tests.bench.measuring.processes import cpu_s
+from tests.process_table import workers
 from tests.service_process import Served, served
 
 WITHIN_S: Final = 300.0
@@ -62,20 +62,6 @@ class Service:
         return workers(self._running.process.pid)
 
     @property
-    def front_ends(self) -> list[int]:
-        """The front ends that are processes of their own."""
-        return [
-            pid
-            for pid in family(self._running.process.pid)
-            if "api.process.front_end_process" in command(pid)
-        ]
-
-    @property
-    def front_ends_cpu_s(self) -> float:
-        """What all of these together have taken."""
-        return sum(map(cpu_s, self.front_ends))
-
-    @property
     def front_cpu_s(self) -> float:
         """What the front end has taken of a processor so far."""
         return cpu_s(self._running.process.pid)
@@ -84,30 +70,6 @@ class Service:
     def workers_cpu_s(self) -> float:
         """What all workers together have taken."""
         return sum(map(cpu_s, self.workers))
-
-    def waited_s(self) -> dict[str, float]:
-        """Give how long the front end and the busiest worker have been ready to run without a processor."""
-        return {"front": waited_s(self._running.process.pid), "actor": waited_s(max(self.workers, key=cpu_s))}
-
-    @property
-    def front_peak_bytes(self) -> int:
-        """The most memory that the front end has held."""
-        return peak_bytes(self._running.process.pid)
-
-    @property
-    def front_bytes(self) -> int:
-        """The memory that the front end holds now."""
-        return held_bytes(self._running.process.pid)
-
-    @property
-    def descriptors(self) -> int:
-        """How many files and connections the front end has open."""
-        return descriptors(self._running.process.pid)
-
-    @property
-    def actor_peak_bytes(self) -> int:
-        """The most memory that any worker has held."""
-        return max(map(peak_bytes, self.workers))
 
 
 @contextmanager

@@ -67,24 +67,16 @@ def detector() -> Detector:
     return made
 
 
-def head(path: str, token: str, content_type: str, length: int | None) -> bytes:
-    """Give the head of a POST as callers send it; without a length its body comes in chunks."""
+def head(path: str, token: str, content_type: str, length: int) -> bytes:
+    """Give the head of a POST as callers send it."""
     lines = (
         f"POST {path} HTTP/1.1",
         "Host: 127.0.0.1",
         f"Authorization: Bearer {token}",
         f"Content-Type: {content_type}",
-        "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}",
+        f"Content-Length: {length}",
     )
     return "\r\n".join((*lines, "", "")).encode()
-
-
-def chunk(data: bytes) -> bytes:
-    """Give a piece of a body that comes in chunks."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 def single_requests(
@@ -130,8 +122,3 @@ def msgpack_batch(documents: list[Document]) -> bytes:
     """Give the body of a batch as msgpack."""
     packed: bytes = msgpack.packb({"events": documents})
     return packed
-
-
-def lines(documents: list[Document]) -> bytes:
-    """Give events as lines of a stream, each with its end."""
-    return b"".join(msgspec.json.encode({"event": document}) + b"\n" for document in documents)

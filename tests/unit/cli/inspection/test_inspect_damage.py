@@ -187,14 +187,6 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
     assert "deleted" in report["warnings"][0]
 
 
-def test_a_detector_of_old_times_that_was_never_active_has_no_folder(tmp_path: Path) -> None:
-    body = encode_state(CatalogueState(detectors={SECOND: "never used"}))
-    create_folder(tmp_path / "directory", body, version=1)
-    report = told(tmp_path)
-    assert report["whole"] is True
-    assert report["detectors"][0]["contents"]["rule_count"] == 0
-
-
 def test_a_folder_that_was_begun_and_never_used_is_whole(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     report = told(tmp_path)

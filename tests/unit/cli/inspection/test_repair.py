@@ -136,10 +136,10 @@ def test_a_detector_is_restored_from_a_backup_where_it_is_damaged_or_beside_itse
     directory = Directory(DirectorySettings(data, 3, lock_wait_s=0))
     directory.open()
     names = directory.changes(0, 0).detectors.whole
-    lease = directory.lease(restored.name)
+    epoch = directory.lease(restored.name)
     directory.close()
     assert set(names) == {A, restored.name}
-    Store(restored, epoch=lease.epoch).recover()
+    Store(restored, epoch=epoch).recover()
 
 
 def test_a_repair_that_dies_at_any_call_is_finished_by_the_next(data, tmp_path_factory):

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.options import service_options
-from api.client import ServiceError
 from api.secret_files import SECRET_BYTES_MAX, SecretFileError, read_secret, readable_by_others
+from rule_detector_client import ServiceError
 
 TOKEN = "rd_" + "a" * 43
 

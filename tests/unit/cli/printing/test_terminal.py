@@ -19,8 +19,8 @@ from api.cli import COMMANDS, main
 from api.cli.printing.progress import BarGauge
 from api.cli.printing.tables import print_table
 from api.cli.printing.terminal import EscapingStream, escaped, on_one_line
-from api.client import Client
 from api.schema.examples import CLUSTER
+from rule_detector_client import Client
 from tests.local_runtime.service import local_service
 from tests.unit.cli.fake_service import FakeService
 

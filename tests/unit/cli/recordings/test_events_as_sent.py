@@ -9,9 +9,9 @@ import pytest
 
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError
-from api.client.sending import Event
 from engine import Detector
-from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.events import evaluate_lines
+from rule_detector_client.sending import Event
 
 ALONE = b'{"fields": {"user": "ada", "n": 12345678901234567890123}, "timestamp_ms": 1700000000000.5}'
 BODY = b'{"event": %b}' % ALONE

@@ -5,7 +5,7 @@ import msgspec
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import now_us
 from api.cli.replaying.firings import FiringsReport
-from api.client import Action, Entry, Event, EventResult, Rule
+from rule_detector_client import Action, Entry, Event, EventResult, Rule
 
 
 def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from api.cli import main
 from api.cli.running import moving
-from api.client import Client
 from api.schema.examples import CLUSTER
+from rule_detector_client import Client
 
 ID = "9f3c1d9f3c1d"
 OTHER = "9f77aa77aa77"

@@ -8,7 +8,6 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.running.serve import serve
-from api.setting import Setting, option_of
 from api.settings import Settings, settings
 
 
@@ -38,19 +37,7 @@ def test_help_shows_every_setting_with_its_variable_and_default() -> None:
 
 def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
     options = {option.name: option for option in serve.params if isinstance(option, click.Option)}
-    assert [name for name, one in options.items() if not one.hidden] == [one.name for one in settings()]
-    assert [name for name, one in options.items() if one.hidden] == [
-        one.former_name for one in settings() if one.former_name
-    ]
-
-
-@pytest.mark.parametrize("setting", [one for one in settings() if one.former_name], ids=lambda one: one.name)
-def test_an_option_by_its_former_name_still_works_and_is_not_shown(
-    chosen: list[Settings], setting: Setting
-) -> None:
-    assert invoke("serve", option_of(setting.former_name), "7").exit_code == 0
-    assert getattr(chosen[0], setting.name) == 7
-    assert option_of(setting.former_name) not in invoke("serve", "--help").output
+    assert list(options) == [one.name for one in settings()]
 
 
 def test_an_option_wins_over_its_variable_and_that_over_the_default(chosen: list[Settings]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from api.cli import main
-from api.client import calls
+from rule_detector_client import calls
 from tests.unit.cli.fake_service import FakeService
 
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.printing.explained_rules import node_lines
-from api.client import ExplainedNode
 from engine import Detector
+from rule_detector_client import ExplainedNode
 from tests.unit.cli.fake_service import FakeService
 
 

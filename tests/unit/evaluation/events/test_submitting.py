@@ -130,8 +130,8 @@ def test_messages_are_about_the_events_that_were_submitted_and_no_later_ones() -
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        (Limits(keys_max=2), "1 keys were forgotten: the detector keeps 2"),
-        (Limits(state_bytes_max=700), "1 keys were forgotten: the detector's keys may take 700 bytes"),
+        (Limits(keys_max=2), "evicted 1 keys: limit of 2 live keys"),
+        (Limits(state_bytes_max=700), "evicted 1 keys: limit of 700 bytes of keyed state"),
     ],
 )
 def test_keys_that_are_forgotten_are_counted_and_told(limits: Limits, said: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.rule_book.preparation import Preparation
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
@@ -113,15 +112,6 @@ def test_a_detector_that_exceeds_a_lowered_bound_can_still_exchange_patterns() -
     loaded = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=low)
     loaded.change_rule(rule, condition=any_of(COSTLY[2:4]))
     assert errors(lambda: loaded.change_rule(rule, condition=any_of(COSTLY[:3])))[0][0] == 1400
-
-
-def test_nothing_is_kept_of_patterns_that_are_gone() -> None:
-    condition = parse(any_of(COSTLY[:2]))
-    preparation = Preparation([condition], DEFAULT_LIMITS)
-    assert preparation.work == sum(WORK[:2])
-    preparation.remove(condition)
-    assert preparation.work == 0
-    assert not preparation._uses
 
 
 def test_disabled_rules_count_since_they_can_be_enabled_at_any_time() -> None:

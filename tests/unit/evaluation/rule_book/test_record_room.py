@@ -25,7 +25,7 @@ def refused(act: Callable[[], object]) -> bool:
     except Refusal as refusal:
         [entry] = refusal.entries
         assert entry.code == 1400
-        said = r"what the detector's rules count without `per` could come to take \d+ bytes; at most \d+ .*"
+        said = r"what the detector's rules count without `per` may grow to \d+ bytes; limit \d+"
         assert re.fullmatch(said, entry.message)
         return True
     return False
@@ -49,35 +49,35 @@ def test_a_rule_is_refused_whose_records_without_keys_could_pass_half_of_the_bou
 
 def test_records_without_keys_may_take_exactly_half_of_the_bound() -> None:
     rules = (LARGE, "count(a == 1) > 1000 and sum(b) > 2")
-    needed = detector(*rules).records.bytes
-    assert detector(*rules, limits=Limits(state_bytes_max=2 * needed)).records.bytes == needed
-    with pytest.raises(Refusal, match=f"come to take {needed} bytes; at most {needed - 1} are allowed"):
+    needed = detector(*rules).records.taken
+    assert detector(*rules, limits=Limits(state_bytes_max=2 * needed)).records.taken == needed
+    with pytest.raises(Refusal, match=f"may grow to {needed} bytes; limit {needed - 1}"):
         detector(*rules, limits=Limits(state_bytes_max=2 * needed - 1))
 
 
 def test_a_changed_rule_gives_back_only_records_that_no_other_rule_reads() -> None:
-    needed = detector(LARGE).records.bytes
+    needed = detector(LARGE).records.taken
     made = detector(LARGE, f"a == 1 and {LARGE}", limits=Limits(state_bytes_max=2 * needed))
     first, second = (rule.id for rule in made.rules())
     assert refused(lambda: made.change_rule(first, condition="count(a == 1) > 1000"))
     made.change_rule(second, condition="a == 1")
     assert not refused(lambda: made.change_rule(first, condition="count(a == 1) > 1000"))
-    assert made.records.bytes == needed
+    assert made.records.taken == needed
 
 
 def test_a_changed_rule_keeps_a_record_that_it_still_reads() -> None:
     both = f"{LARGE} and count(a == 1) > 1000"
-    needed = detector(both).records.bytes
+    needed = detector(both).records.taken
     for bytes_max in (needed, needed - 1):
         made = detector(LARGE, limits=Limits(state_bytes_max=2 * bytes_max))
         [rule] = made.rules()
         assert refused(lambda: made.change_rule(rule.id, condition=both)) is (bytes_max < needed)
-        assert made.records.bytes <= bytes_max
+        assert made.records.taken <= bytes_max
 
 
 def test_a_record_that_takes_the_place_of_another_may_take_what_that_one_took() -> None:
     small = "count(a == 1) > 500"
-    needed = detector(LARGE).records.bytes
+    needed = detector(LARGE).records.taken
     for bytes_max in (needed, needed - 1):
         made = detector(small, limits=Limits(state_bytes_max=2 * bytes_max))
         [rule] = made.rules()
@@ -99,12 +99,12 @@ def test_a_record_has_room_once_another_is_gone() -> None:
     made.change_rule(first, condition=LARGE)
     assert not refused(lambda: made.change_rule(first, enabled=True))
     made.remove_rule(first)
-    assert made.records.bytes == 0
+    assert made.records.taken == 0
     assert not made.records._uses
 
 
 def test_a_record_of_a_later_birth_is_another_one() -> None:
-    bytes_max = detector(LARGE).records.bytes
+    bytes_max = detector(LARGE).records.taken
     made = detector(LARGE, limits=Limits(state_bytes_max=2 * bytes_max))
     [first] = made.rules()
     second = made.add_rule("off", LARGE)
@@ -114,7 +114,7 @@ def test_a_record_of_a_later_birth_is_another_one() -> None:
     made.change_rule(first.id, condition="count(a == 3) > 1000")
     made.evaluate({}, 1)
     made.change_rule(first.id, condition="count(a == 4) > 1000")
-    assert made.records.bytes == bytes_max
+    assert made.records.taken == bytes_max
 
 
 def test_a_detector_that_exceeds_a_lowered_bound_can_still_lose_records() -> None:
@@ -144,8 +144,8 @@ def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value:
     for number in range(1_000):
         made.evaluate({"a": 1, "v": value + number % 200}, number)
         record_bytes = made.histories.unkeyed_bytes - PLACE_BYTES
-        assert record_bytes <= made.records.bytes
-    assert value == 1 or record_bytes > 0.95 * made.records.bytes
+        assert record_bytes <= made.records.taken
+    assert value == 1 or record_bytes > 0.95 * made.records.taken
 
 
 @pytest.mark.parametrize(
@@ -173,5 +173,5 @@ def test_values_without_a_key_are_taken_to_be_the_longest_while_there_is_room_fo
     needed = 160 + 10 * (140 + 3_600)
     limits = Limits(keys_max=1, state_bytes_max=2 * needed)
     detector("distinct(v) >= 10", limits=limits)
-    with pytest.raises(Refusal, match=f"{needed} bytes; at most {needed - 1}"):
+    with pytest.raises(Refusal, match=f"{needed} bytes; limit {needed - 1}"):
         detector("distinct(v) >= 10", limits=replace(limits, state_bytes_max=2 * needed - 1))

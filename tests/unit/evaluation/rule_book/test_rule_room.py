@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from engine import Detector, Refusal
-from engine.evaluation.rule_book.rule_room import RuleRoom
+from engine.evaluation.rule_book.rooms import Room, room_for_rules
+from engine.evaluation.rules import Rule
 from engine.language.limits import Limits
 
 SMALL = "a == 1"
@@ -27,7 +28,7 @@ def refused(detector: Detector, condition: str, rule_id: str | None = None, *, n
     if caught is None:
         return False
     assert caught.code == 1400
-    assert "at most 20000 are allowed" in caught.entries[0].message
+    assert "limit 20000" in caught.entries[0].message
     assert detector.dump() == before
     return True
 
@@ -78,6 +79,16 @@ def test_a_loaded_detector_counts_the_same() -> None:
     assert not refused(loaded, CONTROLS)
 
 
+def test_promoted_rules_give_back_what_they_took() -> None:
+    detector, ids = filled()
+    draft = detector.add_rule("draft", SMALL, shadow=True, draft_of=ids[0])
+    detector.promote(ids[0])
+    assert refused(detector, CONTROLS)
+    detector.remove_rule(draft)
+    assert not refused(detector, CONTROLS)
+    assert refused(detector, CONTROLS)
+
+
 def test_a_detector_past_a_bound_that_was_lowered_can_lose_rules_and_gain_none() -> None:
     detector, ids = filled(Limits())
     lowered = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=Limits(rules_bytes_max=10_000))
@@ -95,22 +106,31 @@ def test_the_bound_is_kept_to_the_byte() -> None:
     (one,), (two,) = first.rules(), second.rules()
     size = one.bytes_as_json()
     assert two.bytes_as_json() == size
-    RuleRoom([], size).check(one)
-    RuleRoom([one], 2 * size).check(two)
-    for full in (RuleRoom([], size - 1), RuleRoom([one], 2 * size - 1)):
+
+    def room(bytes_max: int, *rules: Rule) -> Room[Rule]:
+        made = room_for_rules(Limits(rules_bytes_max=bytes_max))
+        made.add(rules)
+        return made
+
+    room(size).check([one])
+    room(2 * size, one).check([two])
+    for full in (room(size - 1), room(2 * size - 1, one)):
         with pytest.raises(Refusal):
-            full.check(two)
+            full.check([two])
     # What takes no more than before can always be put in its place.
-    RuleRoom([one], 1).check(two, one)
+    room(1, one).check([two], [one])
     with pytest.raises(Refusal):
-        RuleRoom([one], size).check(replace(two, name="two and"), one)
+        room(size, one).check([replace(two, name="two and")], [one])
 
 
-def test_what_is_put_and_taken_is_counted_to_the_byte() -> None:
+def test_nothing_is_kept_of_rules_that_are_gone() -> None:
     detector, _ = filled()
     one, two, _ = detector.rules()
-    small = replace(one, condition=two.condition, name="another name")
-    room = RuleRoom([one], 20_000)
-    for new, before, held in ((two, None, [one, two]), (small, one, [small, two]), (None, two, [small])):
-        room.put(new, before)
-        assert room.bytes == sum(rule.bytes_as_json() for rule in held)
+    room = room_for_rules(LIMITS)
+    for add, remove in (([one], []), ([two], [one]), ([one, one], [two])):
+        room.add(add)
+        room.remove(remove)
+        assert room.taken == sum(rule.bytes_as_json() for rule in {*add})
+    room.remove([one, one])
+    assert room.taken == 0
+    assert not room._uses

@@ -35,9 +35,7 @@ def test_the_longest_unseen_key_is_evicted_and_the_reply_says_so() -> None:
     # A is seen again, though nothing new is remembered for it: B is now the longest unseen.
     assert fires(made, 2, k="A", a=0)
     outcome = made.submit({"k": "C", "a": 1}, 3)
-    assert [tuple(entry) for entry in outcome.messages] == [
-        (2002, "1 keys were forgotten: the detector keeps 2")
-    ]
+    assert [tuple(entry) for entry in outcome.messages] == [(2002, "evicted 1 keys: limit of 2 live keys")]
     assert [fires(made, 4, k=key, a=0) for key in "ABC"] == [True, False, True]
 
 
@@ -51,12 +49,12 @@ def test_past_the_bound_on_bytes_the_longest_unseen_go_and_the_reply_says_so() -
         assert codes(made.submit({"k": f"{number}", "a": 1}, number)) == []
     assert fires(made, 3, k="0", a=0)
     messages = made.submit({"k": "3", "a": 1}, 4).messages
-    said = f"1 keys were forgotten: the detector's keys may take {bytes_max} bytes"
+    said = f"evicted 1 keys: limit of {bytes_max} bytes of keyed state"
     assert [tuple(message) for message in messages] == [(2002, said)]
     assert [fires(made, 5, k=f"{number}", a=0) for number in range(4)] == [True, False, True, True]
     # One large key takes the place of two small ones.
     [message] = made.submit({"k": "0" * (OF_KEY // 2), "a": 1}, 6).messages
-    assert message.message.startswith("2 keys")
+    assert message.message.startswith("evicted 2 keys")
     assert made.histories.live == 2
 
 
@@ -153,7 +151,7 @@ def test_a_bound_that_was_lowered_is_held_in_steps_from_the_next_event_on(lowere
         (message,) = made.submit({"k": 0, "a": 0}, 1_000).messages
         forgotten.append(before - histories.live)
         assert message.code == 2002
-        assert message.message.startswith(f"{forgotten[-1]} keys")
+        assert message.message.startswith(f"evicted {forgotten[-1]} keys")
     *steps, last = forgotten
     assert set(steps) == {eviction.DROPPED_AT_ONCE}
     assert 0 < last <= eviction.DROPPED_AT_ONCE

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.schema.messages.catalogue import Name
 from engine.evaluation.wire import bodies, violations
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch, decode_evaluate
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, decode_batch, decode_evaluate
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits
@@ -216,7 +216,7 @@ def test_the_depth_of_a_batch_is_told_exactly(fields, extra):
 def test_a_batch_of_flat_events_is_known_to_be_flat_without_a_look(monkeypatch):
     monkeypatch.delattr(bodies, "_deeper_than")
     events = [{"fields": {"text": "brackets ] "}, "timestamp_ms": 0}] * 1_000
-    body = json.dumps({"events": events, "context": {"vars": {"v": [[1], {}]}}}).encode()
+    body = json.dumps({"events": events, "context": {"vars": {"v": [[1], ["a"]]}}}).encode()
     assert len(decode_batch(body, Limits()).events) == 1_000
 
 

@@ -7,9 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.evaluation.wire import lines as lines_
-from engine.evaluation.wire.events import EvaluateBody, EventBody, decode_evaluate, decode_event
-from engine.evaluation.wire.lines import BLANKS, decode_lines
+from engine.evaluation.wire.decoding import (
+    BLANKS,
+    EvaluateBody,
+    EventBody,
+    decode_evaluate,
+    decode_event,
+    decode_lines,
+)
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 
@@ -81,15 +86,6 @@ def test_lines_that_nest_too_deep_are_refused_together_too(depth_max: int) -> No
     expected = [by_itself(line, limits) for line in (FIRST, SECOND)]
     assert [told(line) for line in decode_lines(FIRST + b"\n" + SECOND, limits)] == expected
     assert (depth_max == 3) == (expected[0] == {"event": {"fields": {"a": 1}, "timestamp_ms": 1}})
-
-
-def test_ordinary_lines_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_, "_decoded", None)
-    for limits in (LIMITS, Limits(body_depth_max=3)):
-        assert len(decode_lines(b"\n".join([FIRST, SECOND, b""]), limits)) == 2
-        assert len(decode_lines(b"\n".join([ALONE.strip(), ALONE.strip(), b""]), limits)) == 2
-    with pytest.raises(TypeError):
-        decode_lines(FIRST + b"\n{", LIMITS)
 
 
 def test_an_event_alone_means_the_same_as_in_the_body_of_an_evaluation() -> None:

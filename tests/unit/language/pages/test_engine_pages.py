@@ -73,7 +73,12 @@ def test_the_packages_of_the_library_are_those_that_it_may_import() -> None:
     [command] = blocks("sh")
     names = {"google-re2": "re2"}
     packages = command.partition(" --no-deps . ")[2].split()
-    assert {"engine", "google", *(names.get(name, name) for name in packages)} == ENGINE_PACKAGES
+    assert {
+        "rule_detector",
+        "engine",
+        "google",
+        *(names.get(name, name) for name in packages),
+    } == ENGINE_PACKAGES
 
 
 def test_the_examples_in_python_do_what_is_shown() -> None:

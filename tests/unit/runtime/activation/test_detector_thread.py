@@ -234,3 +234,9 @@ async def test_a_caller_that_gives_up_leaves_the_thread_in_step(detector):
     begun = asyncio.ensure_future(detector.begin_saving())
     go_on.set()
     assert await begun == "begun"
+
+
+def test_the_title_of_a_worker_names_some_detectors_and_how_many_more_there_are():
+    assert worker.title([]) == "ray::WorkerActor"
+    assert worker.title(["a", "b", "c"]) == "ray::WorkerActor a b c"
+    assert worker.title(["a", "b", "c", "d", "e"]) == "ray::WorkerActor a b c and 2 more"

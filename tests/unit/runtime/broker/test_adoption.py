@@ -114,9 +114,8 @@ async def test_a_worker_whose_detector_was_deleted_or_given_to_another_is_ended(
         former = service.actors.with_detector(moved)
         assert former is not None
         # Another worker got it while the broker took this one for dead.
-        lease = await service.broker._directory.lease(moved)
-        assert lease is not None
-        epoch = lease.epoch
+        epoch = await service.broker._directory.lease(moved)
+        assert epoch is not None
         later = await service.actors.start()
         await later.activate(moved, epoch)
         await service.broker._directory.delete_detector(deleted)

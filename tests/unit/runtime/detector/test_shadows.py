@@ -12,8 +12,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from engine.runtime.detector.persistence import detector_snapshot, replay
-from snapshots.errors import NewerFormat
+from engine.runtime.detector.persistence import detector_snapshot
 from snapshots.inspection import read_only
 from tests.local_runtime.directories import newborn
 from tests.property.looking.test_forks import opened
@@ -45,7 +44,7 @@ class Activations:
 
     def __call__(self, operation: Operation) -> Any:
         (answer,) = self.actor.handle([operation]).answers
-        return json.loads(answer.result)  # type: ignore[union-attr]  -- it is Done
+        return json.loads(answer.result)
 
     def event(self, at_ms: int, **fields: Any) -> Any:
         body = {"event": {"fields": fields, "timestamp_ms": at_ms}}
@@ -130,32 +129,6 @@ def test_examples_are_those_of_the_journal(activations: Activations) -> None:
     [example] = told["examples"]["only_draft"]
     assert (example["number"], example["cut"], len(example["fields"]["text"])) == (2, True, 992)
     assert told["examples"]["both"] == []
-
-
-def test_only_records_of_shadow_rules_are_of_a_new_version(activations: Activations) -> None:
-    rule, draft = with_draft(activations)
-    activations.event(1, a=1)
-    activations(ops.promote(rule))
-    activations(ops.change_rule(draft, name="n"))
-    activations(ops.remove_rule(draft))
-    activations.event(2, a=1)
-    assert list(activations.versions())[-7:] == [3, 4, 3, 4, 4, 3, 3]
-
-
-def test_an_older_program_refuses_a_journal_with_shadow_rules_until_they_are_saved_and_gone(
-    activations: Activations, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, draft = with_draft(activations)
-    monkeypatch.setattr(replay, "RECORD_VERSION", 3)
-    with pytest.raises(NewerFormat, match="version 4"):
-        activations.crash()
-    monkeypatch.undo()
-    activations.begin()
-    activations(ops.remove_rule(draft))
-    activations.save()
-    monkeypatch.setattr(replay, "RECORD_VERSION", 3)
-    activations.crash()
-    assert activations.event(1, a=1)
 
 
 def test_a_fork_has_its_own_draft_and_goes_on_counting(activations: Activations) -> None:

@@ -247,30 +247,3 @@ async def test_nodes_are_shown_as_they_were_while_ray_does_not_tell(tmp_path):
         # A picture is at most a second old.
         await asyncio.sleep(1.1)
         assert (await service.fleet.cluster()).nodes == [node]
-
-
-async def test_the_busiest_detector_leaves_a_node_whose_cpus_are_all_in_use_under_load(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.placement.rebalancer._MEASURE_S", 0.02)
-    async with local_service(tmp_path, nodes=LocalNodes(n=8, m=8), **QUICK) as service:
-        busy, calm = [await counting(service) for _ in range(2)]
-        for each in (busy, calm):
-            await service.fleet.move_detector(each, "n")
-        measured = service.broker._nodes
-
-        def measure(*_: object) -> None:
-            # The CPU time of its workers goes with the busy detector.
-            on = place(service, busy)
-            measured._cpus_used = {"n": 7.9 if on == "n" else 4.0, "m": 0.0 if on == "n" else 4.0}
-            measured.worker_cpus = {
-                worker.name: 4.0 if busy in worker.hosts else 1.0 for worker in service.actors.started
-            }
-
-        callers = Callers(service, busy)
-        await callers.until(20)
-        monkeypatch.setattr(measured, "measure", measure)
-        await until(lambda: place(service, busy) == "m")
-        await callers.until(20)
-        await callers.end()
-        assert callers.answered <= await seen(service, busy) <= callers.answered + 4
-        assert place(service, busy) == "m"
-        assert place(service, calm) == "n"

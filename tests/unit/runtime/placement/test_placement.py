@@ -152,9 +152,9 @@ async def test_no_report_follows_that_a_detector_was_in_use_before_it_left(worke
 async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp_path, monkeypatch):
     activate, told = LocalWorker.activate, []
 
-    async def noted(self: LocalWorker, detector: str, epoch: int, wanted: bool, name: str) -> Activated:
-        told.append((name, wanted))
-        return await activate(self, detector, epoch, wanted, name)
+    async def noted(self: LocalWorker, detector: str, epoch: int, wanted: bool) -> Activated:
+        told.append((detector, wanted))
+        return await activate(self, detector, epoch, wanted)
 
     monkeypatch.setattr(LocalWorker, "activate", noted)
     monkeypatch.setattr(LocalWorker, "make_room", lambda *_: told.append("alone"))
@@ -162,7 +162,7 @@ async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp
         ids = [await service.fleet.create_detector(name) for name in "ab"]
         await asyncio.gather(*(service.fleet.call(detector_id, event(1)) for detector_id in ids))
         # Its end may activate one of them again.
-        assert told == [("a", True), ("b", False)]
+        assert told == [(ids[0], True), (ids[1], False)]
 
 
 async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_gives_way(worker):
@@ -183,10 +183,8 @@ async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp
         activate = LocalWorker.activate
         ended: list[int] = []
 
-        async def ends_at_once(
-            self: LocalWorker, detector: str, epoch: int, wanted: bool, name: str
-        ) -> Activated:
-            activated = await activate(self, detector, epoch, wanted, name)
+        async def ends_at_once(self: LocalWorker, detector: str, epoch: int, wanted: bool) -> Activated:
+            activated = await activate(self, detector, epoch, wanted)
             if not ended:
                 ended.append(epoch)
                 self.actor.discard()

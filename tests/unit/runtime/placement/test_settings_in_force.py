@@ -69,7 +69,6 @@ async def test_a_node_takes_as_many_workers_as_its_memory_has_room_for(
     async with local_service(
         tmp_path, nodes=LocalNodes(n=8), retry_s=0.01, nodes_s=0.02, **settings
     ) as service:
-        service.actors.room.clear()
         for name in ("one", "other"):
             detector_id = await service.fleet.create_detector(name)
             await service.fleet.call(detector_id, ops.evaluate(EVENT))
@@ -94,5 +93,7 @@ async def test_ray_is_asked_for_what_a_worker_needs(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(ray_workers, "create_actor", none_is_made)
     settings = RuntimeSettings(data=tmp_path, worker_cpus=0.3, worker_memory_bytes=7_000)
     with pytest.raises(ActorDied):
-        await ray_workers.RayWorkers(settings, asyncio.Event().wait, lambda: 1).start(node="a" * 56)
+        await ray_workers.RayWorkers(settings, asyncio.Event().wait, lambda: 1).start(
+            frozenset(), "a" * 56, 60.0
+        )
     assert (asked["num_cpus"], asked["memory"]) == (0.3, 7_000)

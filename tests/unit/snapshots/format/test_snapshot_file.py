@@ -2,14 +2,12 @@
 
 import struct
 import zlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.errors import Damaged, NewerFormat
-from snapshots.format import snapshot_file
 from snapshots.format.framing import frame
 from snapshots.format.snapshot_file import HEADER_BYTES, SNAPSHOT_FILE, Snapshot, decode, encode, epoch_of
 
@@ -122,20 +120,6 @@ def test_a_damaged_file_of_a_newer_format_is_damaged():
     data[20] ^= 1
     with pytest.raises(Damaged):
         decode(bytes(data))
-
-
-def test_an_older_format_is_migrated_through_the_table(monkeypatch):
-    migrated = []
-
-    def from_zero(data: bytes) -> bytes:
-        migrated.append(data)
-        return encode(SMALL)
-
-    old = of_format(0, extra=b"as it once was")
-    file_type = replace(SNAPSHOT_FILE, migrations={0: from_zero})
-    monkeypatch.setattr(snapshot_file, "SNAPSHOT_FILE", file_type)
-    assert decode(old) == SMALL
-    assert migrated == [old]
 
 
 def test_an_older_format_that_never_was_is_damage():

@@ -204,7 +204,7 @@ def test_the_random_scripts_meet_the_bound_on_answers() -> None:
             answer = journaled.take(operation, number * 20_000_000)
             if operation.kind == ops.ADD_RULE and isinstance(answer, Done):
                 rule_ids.append(json.loads(answer.result)["id"])
-            met += isinstance(answer, Done) and b"reached its limit" in answer.result
+            met += isinstance(answer, Done) and b"resend it" in answer.result
         if met > 5:
             return
     pytest.fail(f"{met}")
@@ -248,13 +248,6 @@ def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
     record = Record(7, RECORD_VERSION, b"no history", Path("folder/journal-1.rdj"), 64)
     with pytest.raises(Poisoned, match=r"journal-1\.rdj at 64: the record 7 "):
         restore(Recovered(None, iter([record]), ()), IdempotencyCache(1, 1), LIMITS)
-
-
-def test_a_record_needs_a_newer_program_if_any_of_its_rules_is_a_shadow() -> None:
-    plain, shadow = (history.RulePut("1" * 32, "r", b"", True, False, 1, shadow=one) for one in (False, True))
-    assert history.version_of((plain, shadow)) == history.version_of((shadow, plain)) == RECORD_VERSION
-    assert history.version_of((plain, plain)) == history.version_of(()) == RECORD_VERSION - 1
-    assert history.RulePut("1" * 32, "r", b"", True, False, 1).shadow is False
 
 
 def test_more_is_reserved_for_what_may_take_more_than_its_body() -> None:

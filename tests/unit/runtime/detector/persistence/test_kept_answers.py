@@ -4,7 +4,6 @@ import itertools
 import random
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from engine.evaluation.events.lateness import LATE_US_MAX, late, without_lateness
@@ -15,7 +14,6 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.persistence.idempotency import (
-    PAGE_VERSION,
     CachedAnswer,
     IdempotencyCache,
     key_digest,
@@ -107,7 +105,7 @@ def test_each_answer_of_a_page_expires_when_it_would_have_without_the_page() -> 
     assert page is not None
     assert page.expires_us == 1_510
     loaded = IdempotencyCache(1_000, 10**9)
-    loaded.load_page(page.body(), PAGE_VERSION)
+    loaded.load_page(page.body())
     for now_us, left in ((1_000, 3), (1_001, 2), (1_510, 2), (1_511, 0)):
         loaded.expire(now_us)
         assert len(loaded) == left
@@ -192,7 +190,7 @@ def test_messages_come_back_to_the_byte(messages: bytes) -> None:
     answers.keep(answer_of("a", b"one", messages), 1)
     page = answers.begin_page(1)
     assert page is not None
-    other.load_page(page.body(), PAGE_VERSION)
+    other.load_page(page.body())
     for kept in (answers, other):
         assert kept.find(key_digest("a"), asked("a"), 1) == Done(b"one", messages)
         assert [answer.messages for answer in kept] == [messages]
@@ -206,21 +204,6 @@ def test_lateness_is_taken_out_of_messages_as_far_as_four_bytes_hold_it() -> Non
         (common, 2**32 - 1),
     ]
     assert without_lateness(late_by(2**32)) == (late_by(2**32), 0)
-
-
-def test_a_page_of_the_version_before_is_read_and_kept_compactly() -> None:
-    pairs = [(b"one", late_by(late_us)) for late_us in range(1, 301)]
-    rows = b"".join(
-        answer.key + answer.request + place.to_bytes(4, "little")
-        for place, answer in enumerate(answer_of(str(place), *pair) for place, pair in enumerate(pairs))
-    )
-    answers = IdempotencyCache(KEPT_US, 1 << 30)
-    answers.load_page(msgspec.msgpack.encode([[pairs, [(1, 1, rows)]]]), 1)
-    assert all(
-        answers.find(key_digest(str(place)), asked(str(place)), 1) == Done(*pair)
-        for place, pair in enumerate(pairs)
-    )
-    assert answers.size_bytes < 300 * 250
 
 
 def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> None:
@@ -241,6 +224,6 @@ def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> N
     assert third.expires_us == 3 + KEPT_US
     for page, keys in ((first, "a"), (second, "ab"), (third, "c")):
         other = IdempotencyCache(KEPT_US, 1 << 30)
-        other.load_page(page.body(), PAGE_VERSION)
+        other.load_page(page.body())
         assert {answer.key for answer in other} == {key_digest(key) for key in keys}
         assert other.begin_page(4) is None, "what a page has is not written again"

@@ -228,13 +228,6 @@ def test_a_detector_that_is_not_there_cannot_be_tried_again(world: World) -> Non
         assert "holds no detector" in run.output
 
 
-def test_a_mark_of_an_earlier_program_keeps_nobody(world: World) -> None:
-    """It did not tell when the attempts were."""
-    world.mark.write_bytes((3).to_bytes(8, "little") + (2).to_bytes(8, "little"))
-    assert attempts.last_deaths(world.mark, RealFiles()).kills == 2
-    assert world.activate() == 4
-
-
 def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
     assert world.process("SIGKILL").returncode == -signal.SIGKILL
     data = world.mark.read_bytes()

@@ -1,0 +1,57 @@
+"""A client of the service, for Python programs.
+
+from rule_detector_client import Client, calls
+
+with Client("http://127.0.0.1:8080", token) as client:
+    detector = client.send(calls.create_detector("shop"))
+    client.send(calls.add_rule(detector.id, "large", "amount > 1000"))
+    for result in client.evaluate_many(detector.id, events):
+        ...
+
+`AsyncClient` has the same methods, to be awaited.
+"""
+
+from . import calls
+from .clients import AsyncClient, Client
+from .errors import ServiceError
+from .results import (
+    Action,
+    Comparison,
+    Detector,
+    Difference,
+    Entry,
+    EventResult,
+    Example,
+    ExplainedNode,
+    ExplainedRule,
+    Identified,
+    ListedToken,
+    ParsedCondition,
+    Rule,
+    ShownRule,
+    Token,
+)
+from .sending import Event
+
+__all__ = [
+    "Action",
+    "AsyncClient",
+    "Client",
+    "Comparison",
+    "Detector",
+    "Difference",
+    "Entry",
+    "Event",
+    "EventResult",
+    "Example",
+    "ExplainedNode",
+    "ExplainedRule",
+    "Identified",
+    "ListedToken",
+    "ParsedCondition",
+    "Rule",
+    "ServiceError",
+    "ShownRule",
+    "Token",
+    "calls",
+]

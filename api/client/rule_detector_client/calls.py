@@ -1,0 +1,294 @@
+"""The calls of the service as data: what to send, how to read the answer, and whether it can be repeated."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from .json_values import event_json, object_json
+from .results import (
+    BatchResults,
+    Comparison,
+    Detector,
+    Envelope,
+    EventResult,
+    ExplainedRule,
+    ExplainedRules,
+    Identified,
+    ListedToken,
+    ParsedCondition,
+    Rule,
+    Rules,
+    ShownRule,
+    Token,
+    Tokens,
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+PAGE: Final = 1_000
+"""The number of detectors or rules in a page of their list; the service gives no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer."""
+
+    method: str
+    path: str
+    read: Callable[[Envelope], T]
+    """Read the answer's envelope. Raises msgspec.ValidationError."""
+    body: bytes | None = None
+    key: str = ""
+    """The idempotency key, for evaluations and batches."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the request changes something, so that a second one could change it twice."""
+        return self.method != "GET" and not self.path.endswith(("/explain", "/parse"))
+
+
+def raw(call: Call[Any]) -> Call[bytes]:
+    """Return the same call, whose result is the JSON exactly as the service sent it."""
+    return replace(call, read=lambda envelope: bytes(envelope.result))
+
+
+def _typed(type_: type[T]) -> Callable[[Envelope], T]:
+    return lambda envelope: msgspec.json.decode(envelope.result, type=type_)
+
+
+def _listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
+    """Read a result whose only member is a list, and give the list."""
+    [member] = type_.__struct_fields__
+    return lambda envelope: getattr(msgspec.json.decode(envelope.result, type=type_), member)
+
+
+def _with_messages(type_: type[S]) -> Callable[[Envelope], S]:
+    """Read a result whose `messages` are those of the envelope."""
+    return lambda envelope: msgspec.structs.replace(
+        msgspec.json.decode(envelope.result, type=type_), messages=envelope.messages
+    )
+
+
+def _path(*parts: str) -> str:
+    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
+    body = None if document is msgspec.UNSET else msgspec.json.encode(document)
+    return Call("POST", path, _typed(type_), body)
+
+
+# Tokens
+
+
+def list_tokens() -> Call[list[ListedToken]]:
+    """Return all tokens, in order of creation."""
+    return Call("GET", _path("tokens"), _listed(Tokens))
+
+
+def create_token(name: str | None = None) -> Call[Token]:
+    """Create a token, with a name or without."""
+    return _post(_path("token"), Token) if name is None else _post(_path("tokens"), Token, {"name": name})
+
+
+def revoke_token(token_id: str) -> Call[Identified]:
+    """Revoke a token."""
+    return Call("DELETE", _path("token", token_id), _typed(Identified))
+
+
+# Detectors
+
+
+def list_detectors(after: str = "", limit: int = PAGE) -> Call[list[Detector]]:
+    """Return a page of detectors, in order of creation; `Client.detectors` gives all."""
+    page = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after else "")
+    return Call("GET", _path("detectors") + page, _typed(list[Detector]))
+
+
+def get_detector(detector_id: str) -> Call[Detector]:
+    """Return one detector."""
+    return Call("GET", _path("detectors", detector_id), _typed(Detector))
+
+
+def create_detector(name: str) -> Call[Identified]:
+    """Create a detector."""
+    return _post(_path("detectors"), Identified, {"name": name})
+
+
+def delete_detector(detector_id: str) -> Call[Identified]:
+    """Delete a detector with its rules and its state."""
+    return Call("DELETE", _path("detectors", detector_id), _typed(Identified))
+
+
+def fork_detector(detector_id: str, name: str) -> Call[Identified]:
+    """Make a detector with the same rules, under new ids, and with all that they remember."""
+    return _post(_path("detectors", detector_id, "fork"), Identified, {"name": name})
+
+
+# Rules
+
+
+def list_rules(detector_id: str) -> Call[list[Rule]]:
+    """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
+    return Call("GET", _path("detectors", detector_id, "rules"), _listed(Rules))
+
+
+def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list[Rule]]:
+    """Return a page of the rules after a priority. It is empty only after the last rule."""
+    page = f"?limit={limit}" + (f"&after={after}" if after else "")
+    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(Rules))
+
+
+def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
+    """Return one rule, with its condition as text."""
+    return Call("GET", _path("detectors", detector_id, "rules", rule_id), _typed(ShownRule))
+
+
+def add_rule(
+    detector_id: str,
+    name: str,
+    condition: str,
+    *,
+    notify: bool = False,
+    shadow: bool = False,
+    draft_of: str | None = None,
+) -> Call[Identified]:
+    """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
+
+    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id.
+    """
+    document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
+    if shadow:
+        document["shadow"] = True
+    if draft_of is not None:
+        document["draftOf"] = draft_of
+    body = msgspec.json.encode(document)
+    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
+
+
+def change_rule(
+    detector_id: str,
+    rule_id: str,
+    *,
+    name: str | None = None,
+    condition: str | None = None,
+    enabled: bool | None = None,
+    notify: bool | None = None,
+    shadow: bool | None = None,
+) -> Call[Rule]:
+    """Change the members of a rule that are given; return the rule, and the messages about the change."""
+    asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
+    body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
+    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
+
+
+def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
+    """Delete a rule."""
+    return Call("DELETE", _path("detectors", detector_id, "rules", rule_id), _typed(Identified))
+
+
+def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
+    """Return how the firings of a rule and its draft differ.
+
+    With `after`, the service keeps the differences, and returns those after the event with that number.
+    """
+    path = _path("detectors", detector_id, "rules", rule_id, "comparison")
+    return Call("GET", path if after is None else f"{path}?after={after}", _typed(Comparison))
+
+
+def promote(detector_id: str, rule_id: str) -> Call[Rule]:
+    """Exchange the conditions of a rule and its draft, with their histories, and give the rule."""
+    return _post(_path("detectors", detector_id, "rules", rule_id, "promote"), Rule)
+
+
+# The service
+
+
+def show_cluster() -> Call[dict[str, Any]]:
+    """Show what runs where."""
+    return Call("GET", _path("cluster"), _typed(dict[str, Any]))
+
+
+def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
+    """Move a detector to the node with that id, by default to the other node with the most room."""
+    document = {} if node is None else {"node": node}
+    return _post(_path("detectors", detector_id, "move"), dict[str, Any], document)
+
+
+def drain_node(node: str) -> Call[dict[str, Any]]:
+    """Move all detectors off a node, and activate none there until `undrain_node`."""
+    return _post(_path("cluster", "nodes", node, "drain"), dict[str, Any])
+
+
+def undrain_node(node: str) -> Call[dict[str, Any]]:
+    """Let a node take detectors again."""
+    return Call("DELETE", _path("cluster", "nodes", node, "drain"), _typed(dict[str, Any]))
+
+
+# Events
+
+
+def evaluate(
+    detector_id: str,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    key: str = "",
+) -> Call[EventResult]:
+    """Evaluate one event. `variables` are its `context.vars`."""
+    body = _event_body(fields, timestamp_ms, variables)
+    return Call("POST", _path("detectors", detector_id, "evaluate"), _with_messages(EventResult), body, key)
+
+
+def evaluate_batch(
+    detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None, *, key: str = ""
+) -> Call[list[EventResult]]:
+    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables."""
+    context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
+    body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
+    return Call(
+        "POST", _path("detectors", detector_id, "evaluate", "batch"), _listed(BatchResults), body, key
+    )
+
+
+def explain(
+    detector_id: str,
+    fields: Mapping[str, Any] | msgspec.Raw,
+    timestamp_ms: float,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    rule_id: str | None = None,
+) -> Call[list[ExplainedRule]]:
+    """Explain what an event would do, for all rules or for one; nothing is recorded."""
+    body = _event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
+    return Call("POST", _path("detectors", detector_id, "explain"), _listed(ExplainedRules), body)
+
+
+def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
+    """Return what a detector holds, or what the query asks for, as the service gives it."""
+    path = _path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
+    return Call("GET", path, lambda envelope: dict(json.loads(bytes(envelope.result))))
+
+
+def _event_body(
+    fields: Mapping[str, Any] | msgspec.Raw,
+    timestamp_ms: float,
+    variables: Mapping[str, Any] | None,
+    more: Mapping[str, Any] | None = None,
+) -> bytes:
+    members: dict[str, Any] = {"event": msgspec.Raw(event_json(fields, timestamp_ms))}
+    if variables is not None:
+        members["context"] = {"vars": msgspec.Raw(object_json(variables, "vars"))}
+    return msgspec.json.encode({**members, **(more or {})})
+
+
+def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:
+    """Parse a condition; nothing is stored."""
+    body = msgspec.json.encode({"condition": condition})
+    return Call("POST", "/api/conditions/parse", _with_messages(ParsedCondition), body)

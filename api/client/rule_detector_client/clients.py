@@ -1,0 +1,242 @@
+"""The clients: one that waits for each answer, and one to be awaited."""
+
+import asyncio
+import time
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import suppress
+from typing import Any, Final, ParamSpec, Self, TypeVar
+
+import httpx
+
+from .attempts import RetryingSender
+from .calls import PAGE, Call, list_detectors, rules_page
+from .errors import ServiceError
+from .results import Detector, EventResult, Rule
+from .sending import Batches, Event, send_events
+from .stream import stream, stream_async
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PATIENCE_S: Final = 60.0
+"""How long safe retries go on: far less than the ten minutes for which the service stores an answer."""
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class _Service:
+    """The methods of both clients as coroutines. For Client, nothing that they await ever waits."""
+
+    def __init__(self, token: str, options: dict[str, Any], **sending: Any) -> None:
+        self.base: httpx.URL = options["base_url"]
+        self.token = token
+        self._sender = RetryingSender(str(self.base).rstrip("/"), **sending)
+
+    async def send(self, call: Call[T]) -> T:
+        return await self._sender.carry_out(call)
+
+    async def detectors(self) -> AsyncIterator[Detector]:
+        after = ""
+        while page := await self.send(list_detectors(after)):
+            for detector in page:
+                yield detector
+            after = page[-1].id
+            if len(page) < PAGE:
+                return
+
+    async def rules(self, detector_id: str) -> AsyncIterator[Rule]:
+        after = 0
+        while page := [
+            one for one in await self.send(rules_page(detector_id, after)) if one.priority > after
+        ]:
+            for rule in page:
+                yield rule
+            after = page[-1].priority
+
+    async def evaluate_many(
+        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
+    ) -> AsyncIterator[EventResult]:
+        batches = Batches[bytes](len)
+        async for event in _each(events):
+            if ready := batches.add(event.json()):
+                for result in await self.evaluate_batch(detector_id, ready):
+                    yield result
+        for result in await self.evaluate_batch(detector_id, batches.take()):
+            yield result
+
+    async def evaluate_batch(
+        self, detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None
+    ) -> list[EventResult]:
+        return await send_events(self._sender, detector_id, events, variables)
+
+    def stream(
+        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
+    ) -> AsyncIterator[EventResult]:
+        return stream_async(self.base, self.token, detector_id, _each(events))
+
+
+class AsyncClient(_Service):
+    """The same as Client, with methods to be awaited; an asynchronous context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        options = _http_options(url, token)
+        self._http = httpx.AsyncClient(transport=transport, **options)
+        super().__init__(
+            token, options, request=self._http.request, sleep=sleep, patience_s=patience_s, now_s=now_s
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+class Client:
+    """The service at a URL; a context manager. Use it in one thread at a time.
+
+    Requests that are safe to repeat are retried for up to `patience_s` after the first failure: reads,
+    requests that were certainly not carried out, and those with an idempotency key. `transport` replaces the
+    network, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        options = _http_options(url, token)
+        self._http = httpx.Client(transport=transport, **options)
+        self._service = _Service(
+            token,
+            options,
+            request=_at_once(self._http.request),
+            sleep=_at_once(sleep),
+            patience_s=patience_s,
+            now_s=now_s,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def send(self, call: Call[T]) -> T:
+        """Carry out one call and give its result. Raises ServiceError."""
+        return _result_of(self._service.send(call))
+
+    def detectors(self) -> Iterator[Detector]:
+        """Yield all detectors in order of creation, page by page. Raises ServiceError."""
+        return _results_of(self._service.detectors())
+
+    def rules(self, detector_id: str) -> Iterator[Rule]:
+        """Yield all rules of a detector by priority, page by page. Raises ServiceError."""
+        return _results_of(self._service.rules(detector_id))
+
+    def evaluate_many(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
+        """Evaluate events in order and in batches, and yield one result for each, none evaluated twice.
+
+        Raises ServiceError.
+        """
+        return _results_of(self._service.evaluate_many(detector_id, events))
+
+    def evaluate_batch(
+        self, detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None
+    ) -> list[EventResult]:
+        """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and give one result for each.
+
+        `variables` are the `context.vars` of all of them. Raises ServiceError.
+        """
+        return _result_of(self._service.evaluate_batch(detector_id, events, variables))
+
+    def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
+        """Send events as they come, and yield one result for each while others are still being sent.
+
+        The events are read in a thread. A stream that ends early is not repeated: ServiceError says why.
+        """
+        return stream(self._service.base, self._service.token, detector_id, events)
+
+
+def _at_once(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    async def done(*arguments: P.args, **options: P.kwargs) -> T:
+        return work(*arguments, **options)
+
+    return done
+
+
+def _result_of(coroutine: Awaitable[T]) -> T:
+    """Run a coroutine that never waits."""
+    try:
+        next(coroutine.__await__())
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError("it waited")
+
+
+def _results_of(results: AsyncIterator[T]) -> Iterator[T]:
+    """Run an asynchronous generator that never waits."""
+    with suppress(StopAsyncIteration):
+        while True:
+            yield _result_of(anext(results))
+
+
+async def _each(events: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(events, AsyncIterable):
+        async for event in events:
+            yield event
+    else:
+        for event in events:
+            yield event
+
+
+def _http_options(url: str, token: str) -> dict[str, Any]:
+    """Return the options of httpx for a service. Raises ServiceError if the URL is not one."""
+    try:
+        base = _checked(httpx.URL(url))
+        headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+    except (httpx.InvalidURL, ValueError, UnicodeError) as error:
+        raise ServiceError(f"`{url}` is not the address of a service: {str(error).lower()}") from None
+    return {
+        "base_url": base,
+        "headers": headers,
+        "timeout": httpx.Timeout(60.0, connect=10.0),
+        # A proxy in the environment is not for connections within the machine.
+        "trust_env": base.host not in _LOOPBACK,
+    }
+
+
+def _checked(url: httpx.URL) -> httpx.URL:
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("it lacks http:// or a host")
+    return url

@@ -1,0 +1,177 @@
+"""Events as they come over the wire: decoded, evaluated and answered, in each form, beside decoding alone."""
+
+import gc
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgpack
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_lines
+from engine.language.limits import Limits
+from tests.bench.measuring.effort import Effort
+from tests.bench.measuring.rows import Part, Row, at_least
+
+CASE = "bodies"
+EVENTS = 1_000
+"""The number of events in a body."""
+USERS = 200
+RULES = tuple(
+    rule
+    for number in range(5)
+    for rule in (
+        f"per user once within {10 + number}m (action == 'login' and ok == false and amount >= {number})",
+        f"action == 'transfer' and per user (ok == true since within 1h amount between {number} and 20)",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a body: how it is made, answered with its events, and only decoded."""
+
+    name: str
+    written: Callable[[list[Any]], bytes]
+    answered: Callable[[Detector, bytes], Done]
+    decoded: Callable[[bytes], object]
+    aim: float
+    """Millions of events a second."""
+
+
+def _written_as_lines(events: list[Any]) -> bytes:
+    return b"\n".join(json.dumps({"event": event}).encode() for event in events)
+
+
+def _decoded_from_lines(body: bytes, decode: Callable[[bytes], object]) -> object:
+    return [decode(line) for line in body.split(b"\n")]
+
+
+def _batch(form: Any) -> Callable[[Detector, bytes], Done]:
+    def answered(detector: Detector, body: bytes) -> Done:
+        answer, _ = evaluate_batch_body(detector, body, form)
+        assert isinstance(answer, Done)
+        return answer
+
+    return answered
+
+
+FORMS = (
+    Form(
+        "JSON",
+        lambda events: json.dumps({"events": events}).encode(),
+        _batch("json"),
+        msgspec.json.Decoder(BatchBody).decode,
+        aim=0.333,
+    ),
+    Form(
+        "NDJSON",
+        _written_as_lines,
+        lambda detector, body: evaluate_lines(detector, body)[0],
+        partial(_decoded_from_lines, decode=msgspec.json.Decoder(EvaluateBody).decode),
+        aim=0.2,
+    ),
+    Form(
+        "msgpack",
+        lambda events: msgpack.packb({"events": events}),
+        _batch("msgpack"),
+        msgspec.msgpack.Decoder(BatchBody).decode,
+        aim=0.333,
+    ),
+)
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give one part for all forms, so that they are measured side by side."""
+    return [Part(CASE, partial(measure, effort))]
+
+
+def events_drawn(first: int) -> list[Any]:
+    """Give the events of one body, 10 ms apart, of which `first` came before."""
+    actions = ("login", "transfer", "view", "view", "view")
+    return [
+        {
+            "fields": {
+                "user": f"user {number * 7919 % USERS}",
+                "action": actions[number % 5],
+                "ok": number % 3 > 0,
+                "amount": number % 1000 / 4,
+                "ip": f"203.0.113.{number % 250}",
+                "agent": "a browser of some kind, on a system of another",
+            },
+            "timestamp_ms": 1_700_000_000_000 + 10 * number,
+        }
+        for number in range(first, first + EVENTS)
+    ]
+
+
+def measure(effort: Effort, forms: Sequence[Form] = FORMS) -> list[Row]:
+    """Give how many events a second each form gets through, whole and when only decoded."""
+    detectors = {form.name: _detector() for form in forms}
+    passes: dict[str, list[tuple[float, float]]] = {form.name: [] for form in forms}
+    bodies_a_pass = max(1, min(effort.pass_events_max, int(effort.pass_s * 200_000)) // EVENTS)
+    first = 0
+    for _ in range(1 + effort.passes):
+        drawn = [events_drawn(first + EVENTS * number) for number in range(bodies_a_pass)]
+        first += EVENTS * bodies_a_pass
+        results = set()
+        for form in forms:
+            bodies = [form.written(events) for events in drawn]
+            answered, ours_s = _timed(partial(_result, form, detectors[form.name]), bodies)
+            _, floor_s = _timed(partial(_nothing, form), bodies)
+            passes[form.name].append((ours_s, floor_s))
+            results.add(sum(result.count(b'"ruleId"') for result in answered))
+        assert len(results) == 1, "each form gives the same actions"
+    # The first pass warms up.
+    return [_row(form, passes[form.name][1:]) for form in forms]
+
+
+def _detector() -> Detector:
+    detector = Detector(limits=Limits(ahead_ms_max=0))
+    for number, rule in enumerate(RULES):
+        detector.add_rule(f"rule {number}", rule)
+    return detector
+
+
+def _result(form: Form, detector: Detector, body: bytes) -> bytes:
+    return form.answered(detector, body).result
+
+
+def _nothing(form: Form, body: bytes) -> bytes:
+    """Decode, and keep nothing for the collector of garbage to look through."""
+    form.decoded(body)
+    return b""
+
+
+def _timed(run: Callable[[bytes], bytes], bodies: list[bytes]) -> tuple[list[bytes], float]:
+    gc.collect()
+    # The collector must not charge those who allocate for what is there already.
+    gc.freeze()
+    try:
+        started_s = time.process_time()
+        answers = [run(body) for body in bodies]
+        cost_s = time.process_time() - started_s
+    finally:
+        gc.unfreeze()
+    return answers, cost_s / (EVENTS * len(bodies))
+
+
+def _row(form: Form, passes: list[tuple[float, float]]) -> Row:
+    ours_s, floor_s = (statistics.median(each) for each in zip(*passes, strict=True))
+    return Row(
+        case=CASE,
+        name=f"{form.name}, {EVENTS} events a body, {len(RULES)} rules",
+        unit="M events/s",
+        ours=1 / ours_s / 1e6,
+        worst=1 / max(ours for ours, _ in passes) / 1e6,
+        floor=1 / floor_s / 1e6,
+        ratio=statistics.median(ours / floor for ours, floor in passes),
+        over="decoding alone",
+        target=at_least(form.aim, 1 / ours_s / 1e6, f"{1 / form.aim:.0f} µs an event, or {form.aim} M/s"),
+    )
