@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import hypothesis
 import pytest
@@ -38,6 +38,8 @@ SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randran
 # The processes of pytest-xdist draw from the same seed.
 os.environ["RULE_DETECTOR_SEED"] = str(SEED)
 ON_REQUEST = ("ray", "storm", "long")
+SLOW_S_MAX: Final = 600
+"""After which a test of these is ended; others after `timeout` of pyproject.toml."""
 EXAMPLE = pytest.StashKey[str]()
 
 
@@ -92,6 +94,35 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
+UNHANDLED: Final = list[dict[str, Any]]()
+"""Exceptions that loops were told of during a test, and nobody else."""
+
+
+@pytest.fixture
+def unhandled() -> list[dict[str, Any]]:
+    """What fails a test at its end: it may look at it, and clear it."""
+    return UNHANDLED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fails a test if a callback or a task of a loop raised what nobody has seen: asyncio only logs it."""
+    yield
+    told = [f"{context['message']}: {context['exception']!r}" for context in UNHANDLED]
+    UNHANDLED.clear()
+    if told:
+        pytest.fail(f"unhandled in a loop: {told}", pytrace=False)
+
+
+def _note_unhandled(loop: asyncio.BaseEventLoop, context: dict[str, Any]) -> None:
+    if "exception" in context:
+        UNHANDLED.append(context)
+    _log_unhandled(loop, context)
+
+
+_log_unhandled: Final = asyncio.BaseEventLoop.default_exception_handler
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Freezes the collected tests, so that the garbage collector does not scan them in each test."""
@@ -140,6 +171,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    asyncio.BaseEventLoop.default_exception_handler = _note_unhandled
     if config.getoption("hypothesis_seed") is None:
         hypothesis.core.global_force_seed = SEED
 
@@ -175,8 +207,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # The processes of xdist compare their lists of tests, and each has an object at another address.
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"a test is named after an address in memory: {unstable[0]}")
+    marked = {item for item in items if any(mark.name in ON_REQUEST for mark in item.iter_markers())}
+    # What starts processes, or tries very much, may take longer than what hangs.
+    slow = items if hypothesis.settings.get_current_profile_name() == "deep" else marked
+    for item in slow:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SLOW_S_MAX))
     if config.option.markexpr or any(".py" in argument for argument in config.args):
         return
-    marked = {item for item in items if any(mark.name in ON_REQUEST for mark in item.iter_markers())}
     config.hook.pytest_deselected(items=list(marked))
     items[:] = [item for item in items if item not in marked]

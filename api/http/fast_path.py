@@ -14,7 +14,7 @@ from api.schema.envelope import BATCH_FORMS, Response, answered
 from api.schema.operation import ID_PATTERN
 from api.server.asgi import Receive, Scope
 from api.settings import Settings
-from engine.evaluation.wire.decoding import BatchForm
+from engine.evaluation.wire.batches import BatchForm
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
 

@@ -28,8 +28,6 @@ LEAVING: Final = "leaving"
 """A front end's note that it is about to end, so that another one may be started."""
 STOP: Final = "stop"
 """Tells a front end to end once the requests under way are answered."""
-LOOK: Final = "look"
-"""Tells a front end that another one has changed the tokens."""
 
 
 def encode_settings(settings: Settings) -> bytes:
@@ -89,8 +87,6 @@ class FrontEndProcess:
     def _noted(self, note: Note) -> None:
         if note.name == STOP:
             self._stopping.set()
-        elif note.name == LOOK:
-            self._fleet.look_again()
 
     def _on_loss(self) -> None:
         """Stop: without the main process there are no detectors."""

@@ -6,21 +6,20 @@ import os
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from api.process import front_end_process
 from api.settings import Settings
-from engine.runtime.broker.broker import Broker
-from engine.runtime.broker.remote_broker import methods_for_front_ends
+from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from engine.runtime.process.states import STOPPED, state_of
 from engine.runtime.transport import tls
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Note
+from engine.runtime.transport.server_connection import ServerConnection
 
 _log = logging.getLogger(__name__)
 
@@ -72,21 +71,14 @@ class FrontEndFailed(Exception):
 class FrontEnd:
     """One front-end process, and the link to it."""
 
-    def __init__(self, process: Process, broker: Broker, revoked: Callable[["FrontEnd"], None]) -> None:
+    def __init__(self, process: Process, broker: RemoteBroker) -> None:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
-        methods = methods_for_front_ends(broker, lambda: revoked(self))
-        self.link = LinkServer(methods, noted=self._noted, lost=self.leaving.set)
+        self.link = ServerConnection(methods_for_front_ends(broker), noted=self._noted, lost=self.leaving.set)
 
     @classmethod
-    async def start(
-        cls,
-        settings: Settings,
-        listener: socket.socket,
-        broker: Broker,
-        revoked: Callable[["FrontEnd"], None],
-    ) -> "FrontEnd":
+    async def start(cls, settings: Settings, listener: socket.socket, broker: RemoteBroker) -> "FrontEnd":
         """Start one on a listening socket, which stays open here. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -96,7 +88,7 @@ class FrontEnd:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
             )
-        front_end = cls(process, broker, revoked)
+        front_end = cls(process, broker)
         await front_end.link.start(ours)
         assert process.stdin is not None, "it was asked for"
         with suppress(ConnectionError):
@@ -152,7 +144,7 @@ class FrontEnds:
     """
 
     _settings: Settings
-    _broker: Broker
+    _broker: RemoteBroker
     _listeners: Sequence[socket.socket]
     _all: set[FrontEnd] = field(default_factory=set)
     _keepers: set[asyncio.Task[None]] = field(default_factory=set)
@@ -192,7 +184,7 @@ class FrontEnds:
         keeper.add_done_callback(self._keepers.discard)
 
     async def _start(self, listener: socket.socket) -> FrontEnd:
-        front_end = await FrontEnd.start(self._settings, listener, self._broker, self._on_revoked)
+        front_end = await FrontEnd.start(self._settings, listener, self._broker)
         self._all.add(front_end)
         self._keep(self._until_ended(front_end))
         if self._stopping:
@@ -228,10 +220,6 @@ class FrontEnds:
                 except (FrontEndFailed, OSError) as error:
                     _log.error("a front end did not start: %s", error)
                     await asyncio.sleep(_AGAIN_S)
-
-    def _on_revoked(self, through: FrontEnd) -> None:
-        for front_end in self._all - {through}:
-            front_end.link.note(front_end_process.LOOK)
 
 
 def _environment() -> dict[str, str]:

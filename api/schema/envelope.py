@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.evaluation.wire.decoding import BatchForm
+from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable

@@ -1,6 +1,7 @@
 """The bounds on everything that callers send. Units are in the names."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from engine.patterns.limits import PatternLimits
 
@@ -35,6 +36,11 @@ class Limits(PatternLimits):
     """The estimated memory of the live keys and of everything remembered for them."""
     late_ms_max: int = 300_000
     ahead_ms_max: int = 60_000
+
+    @cached_property
+    def small_bytes(self) -> int:
+        """The size up to which a body has no room for too many values or digits, or for what takes long."""
+        return min(4_095, self.digits_max, self.event_values_max, self.body_values_max)
 
 
 DEFAULT_LIMITS = Limits()

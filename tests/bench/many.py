@@ -4,14 +4,12 @@
     python -m tests.bench.many --quick     200 detectors, 50 a worker, for twenty seconds
 
 Each detector has two rules and gets an event every two seconds, over HTTP, synced before it is answered. In
-the middle one worker is killed. At the end every acknowledged event must be in the detectors' files. Then
-many detectors without rules are created, and the service starts with them. The exit status is 1 if
+the middle one worker is killed. At the end every acknowledged event must be in the detectors' files. The exit
+status is 1 if
 
 * an acknowledged event is lost;
 * before the kill, or after it, 95 % of the answers do not come within 50 ms of the time at which their event
-  was due; events that are due in the first second after the kill do not count, for detectors recover then;
-* the last tenth of the detectors is created at less than half of the rate of the first;
-* the service takes more than 10 s to start with all of them.
+  was due; events that are due in the first second after the kill do not count, for detectors recover then.
 """
 
 import argparse
@@ -37,8 +35,6 @@ from tests.service_process import Served, served
 PERIOD_S: Final = 2.0
 P95_MS_MAX: Final = 50.0
 RECOVERY_S: Final = 1.0
-CREATION_SHARE_MIN: Final = 0.5
-START_S_MAX: Final = 10.0
 CONNECTIONS: Final = 64
 RULES: Final = (
     'action == "login" and ok == false and per user (count(ok == false) within 1m >= 10)',
@@ -53,12 +49,10 @@ class Size:
     detectors: int
     per_worker: int
     seconds: float
-    stored: int
-    """Detectors of the folder whose start is timed."""
 
 
-FULL: Final = Size(detectors=2_000, per_worker=200, seconds=300, stored=10_000)
-QUICK: Final = Size(detectors=200, per_worker=50, seconds=20, stored=500)
+FULL: Final = Size(detectors=2_000, per_worker=200, seconds=300)
+QUICK: Final = Size(detectors=200, per_worker=50, seconds=20)
 
 
 @dataclass(slots=True)
@@ -249,18 +243,6 @@ def lost(data: Path, ids: list[str], seen: Seen) -> list[str]:
     ]
 
 
-async def create_stored(running: Served, count: int) -> tuple[float, float]:
-    """Make detectors without rules; give how many a second of the first and of the last tenth."""
-    callers = Callers(running)
-    await callers.open()
-    rates = []
-    for _ in range(10):
-        began_s = time.monotonic()
-        await callers.create(count // 10, ())
-        rates.append(count / 10 / (time.monotonic() - began_s))
-    return rates[0], rates[-1]
-
-
 def main(given: Sequence[str]) -> int:
     """Measure, print, and give the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.many", description=__doc__.splitlines()[0])
@@ -277,26 +259,6 @@ def main(given: Sequence[str]) -> int:
         losses = lost(data, ids, after)
         print(f"{after.acknowledged.total()} events acknowledged, lost in {len(losses)} detectors")
         wrong += losses[:5]
-        data = Path(folder) / "stored"
-        with served(data) as running:
-            first, last = asyncio.run(create_stored(running, size.stored))
-            print(
-                f"{size.stored} detectors created, the first tenth at {first:.0f}/s, the last at {last:.0f}/s"
-            )
-            if last < CREATION_SHARE_MIN * first:
-                wrong.append(f"the last tenth was created at {last / first:.2f} of the rate of the first")
-            running.end()
-            token = running.token
-        began_s = time.monotonic()
-        with served(data) as running:
-            running.token = token
-            while running.request("GET", "/readyz").status_code != 200:
-                time.sleep(0.05)
-            took_s = time.monotonic() - began_s
-            print(f"started with {size.stored} detectors within {took_s:.1f} s")
-            if took_s > START_S_MAX:
-                wrong.append(f"the start took more than {START_S_MAX:.0f} s")
-            running.end()
     print(*(f"wrong: {one}" for one in wrong), sep="\n")
     return 1 if wrong else 0
 

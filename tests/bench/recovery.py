@@ -1,13 +1,11 @@
 """How long a detector is away when a process of the service dies, and what memory its processes take.
 
     python -m tests.bench.recovery
-    python -m tests.bench.recovery --nodes
 
-Every kind of death happens a few times, while one caller sends an evaluation after the other. With `--nodes`,
-the service is in a cluster of four nodes on this machine, twelve callers have a detector each, and nodes die.
+Every kind of death happens a few times, while one caller sends an evaluation after the other. How long it
+takes when nodes of a cluster die is told by tests/integration/cluster/test_node_deaths.py.
 """
 
-import argparse
 import os
 import signal
 import statistics
@@ -19,16 +17,6 @@ from typing import Final
 
 import httpx
 
-from tests.node_deaths import (
-    Nodes,
-    cluster,
-    directory_node,
-    fullest,
-    load,
-    move_directory_off_head,
-    service_on,
-    workers_on,
-)
 from tests.process_table import command, family
 from tests.service_process import Served, served
 
@@ -37,8 +25,6 @@ STEADY: Final = 50
 """Answers in a row after which the service counts as recovered."""
 GIVE_UP_S: Final = 120
 _EVENT: Final = {"event": {"fields": {}, "timestamp_ms": 0}}
-_DETECTORS: Final = 12
-_NOTICED_S: Final = 0.3
 _OPTIONS: Final = ("--front-ends", "2", "--spares", "2")
 
 
@@ -105,74 +91,8 @@ def share_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def kinds(nodes: Nodes, service: Served, data: Path) -> dict[str, tuple[Callable[[], float], list[int]]]:
-    """What can happen to a part of the cluster: how it is done, and which processes go on afterwards."""
-    home = directory_node(nodes, data)
-    node = fullest(nodes, service, but=home)
-    worker = workers_on(service)[node][0]
-    of_node, of_home = (list(family(nodes.raylets[one])) for one in (node, home))
-
-    def to_worker(number: signal.Signals) -> float:
-        os.kill(worker, number)
-        return time.monotonic()
-
-    return {
-        "a worker is killed": (lambda: to_worker(signal.SIGKILL), []),
-        "a worker is stopped": (lambda: to_worker(signal.SIGSTOP), [worker]),
-        "a node is stopped": (lambda: nodes.signal(node, signal.SIGSTOP), of_node),
-        "a node is killed": (lambda: nodes.signal(node, signal.SIGKILL), []),
-        "the node of the directory is stopped": (lambda: nodes.signal(home, signal.SIGSTOP), of_home),
-        "the node of the directory is killed": (lambda: nodes.signal(home, signal.SIGKILL), []),
-    }
-
-
-def of_nodes() -> None:
-    """Print what happens when parts of a cluster die: each time in a new one."""
-    print("| what happens | its detectors answer after, seconds: median, longest |\n|---|---|", flush=True)
-    for what in (
-        "a worker is killed",
-        "a worker is stopped",
-        "a node is stopped",
-        "a node is killed",
-        "the node of the directory is stopped",
-        "the node of the directory is killed",
-    ):
-        away: list[float] = []
-        for _ in range(TIMES):
-            away += once(what)
-        print(f"| {what} | {statistics.median(away):.1f}, {max(away):.1f} |", flush=True)
-
-
-def once(what: str) -> list[float]:
-    """How long each detector that noticed was away."""
-    with tempfile.TemporaryDirectory() as name:
-        data = Path(name) / "data"
-        with (
-            cluster(Path(name), more=3) as nodes,
-            service_on(nodes, data) as service,
-            load(service, _DETECTORS) as callers,
-        ):
-            if "directory" in what:
-                # With the head, the control store would end as well.
-                move_directory_off_head(nodes, data)
-                callers.all_answer()
-            happen, stopped = kinds(nodes, service, data)[what]
-            all_s = callers.all_answer(happen())
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
-            callers.all_answer()
-    return [one_s for one_s in all_s if one_s > _NOTICED_S] or [max(all_s)]
-
-
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.recovery", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--nodes", action="store_true", help="nodes die, instead of processes")
-    if parser.parse_args().nodes:
-        of_nodes()
-        return
     with (
         tempfile.TemporaryDirectory() as name,
         served(Path(name) / "data", *_OPTIONS) as service,

@@ -12,7 +12,7 @@ from typing import Final
 from engine import Detector, Limits
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.process.collector import collect_seldom
 from engine.runtime.process.large_blocks import map_large_blocks
@@ -83,8 +83,8 @@ def detectors() -> dict[str, float]:
         return {"each_bytes": (resident_bytes() - before) / DETECTORS}
 
 
-def _active(data: Path, detector_id: str) -> DetectorActor:
-    actor = DetectorActor(RuntimeSettings(data=data))
+def _active(data: Path, detector_id: str) -> OperationExecutor:
+    actor = OperationExecutor(RuntimeSettings(data=data))
     actor.activate(detector_id, 1)
     conditions = [f"per user (once within 10m code == {number})" for number in range(10)]
     actor.handle([operations.add_rule("r", condition) for condition in conditions])

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from engine import format  # noqa: A004
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
-from engine.evaluation.explanation.past.futures import LATEST_US
+from engine.evaluation.stamps import LATEST_US
 from engine.language import condition as terms
 from engine.language.condition import Condition, children, walk
 from tests.reference import Event, sliced, verdict, window_us

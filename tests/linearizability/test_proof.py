@@ -6,14 +6,12 @@ from tests.linearizability.namespaces import WHY_NOT, possible
 from tests.linearizability.proof import prove
 from tests.linearizability.scenarios import PATIENT, SHORT, SHORT_OF_NAMESPACES
 
-pytestmark = pytest.mark.ray
-
-
 NAMESPACES = pytest.param(True, id="namespaces")
 # Where there are namespaces, the scenarios of the other clusters are played in them too.
 RAYLETS = pytest.param(False, id="raylets", marks=[pytest.mark.long] if possible() else [])
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("partitions", [RAYLETS, NAMESPACES])
 def test_some_order_explains_all_answers_while_processes_and_nodes_fail(partitions, tmp_path, seed):
     if partitions and not possible():
@@ -35,6 +33,7 @@ def test_some_order_explains_all_answers_while_processes_and_nodes_fail(partitio
     assert came.requests > 300
 
 
+@pytest.mark.ray
 @pytest.mark.long
 def test_a_cluster_whose_head_was_cut_off_for_20_s_goes_on(tmp_path, seed):
     if not possible():

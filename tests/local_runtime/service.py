@@ -17,8 +17,8 @@ from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import ABANDONABLE, RemoteBroker, methods_for_front_ends
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Note
+from engine.runtime.transport.server_connection import ServerConnection
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
 from tests.local_runtime.actors import LocalActors, LocalNodes
@@ -64,7 +64,7 @@ class FrontEnd:
 
     fleet: Fleet
     asks: RemoteBroker
-    serves: LinkServer
+    serves: ServerConnection
     notes: list[Note] = dataclasses.field(default_factory=list)
     """From the front end."""
     told: list[Note] = dataclasses.field(default_factory=list)
@@ -81,9 +81,11 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     notes: list[Note] = []
     told: list[Note] = []
     lost: list[str] = []
-    methods = methods_for_front_ends(service.broker, lambda: told.append(Note("revoked")))
-    serves = LinkServer(
-        methods, abandonable=ABANDONABLE, noted=notes.append, lost=lambda: lost.append("server")
+    serves = ServerConnection(
+        methods_for_front_ends(service.broker),
+        abandonable=ABANDONABLE,
+        noted=notes.append,
+        lost=lambda: lost.append("server"),
     )
     await serves.start(ours)
     connected: list[LinkClient] = []

@@ -241,7 +241,7 @@ ROOMS: Final = {
             # Those come first that kill most.
             tests=(
                 "unit/runtime/detector/persistence/test_*.py",
-                "unit/runtime/detector/actor/test_*.py",
+                "unit/runtime/detector/executor/test_*.py",
                 "unit/runtime/**/test_*.py",
             ),
             importing="engine.runtime.detector",

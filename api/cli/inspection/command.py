@@ -66,7 +66,7 @@ def inspect(
 
 def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, as_json: bool) -> None:
     from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415 -- as above
-    from engine.evaluation.explanation.between_events.standing import standing  # noqa: PLC0415
+    from engine.evaluation.explanation.looking.standing import standing  # noqa: PLC0415
 
     stored = stored_detector(folder, detector)
     tree = standing(stored, stored_rule_id(stored, rule), key)

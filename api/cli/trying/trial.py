@@ -15,7 +15,7 @@ from api.cli.recordings.times import iso
 from api.cli.rule_files import NamedCondition
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
-from engine.evaluation.explanation.between_events.document import rule_document
+from engine.evaluation.explanation.documents import rule_document
 from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.values import split_name, value_of

@@ -12,10 +12,8 @@ from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late, not_milliseconds
 from engine.evaluation.events.warnings import warnings_on
-from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
-from engine.evaluation.explanation.past.entries import Entries
-from engine.evaluation.explanation.past.futures import Future, every, negated, some
-from engine.evaluation.explanation.past.looking_back import LookingBack
+from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Future, Node, every, negated, some
+from engine.evaluation.explanation.past import Entries, LookingBack
 from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown

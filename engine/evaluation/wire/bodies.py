@@ -4,14 +4,19 @@ import functools
 import gc
 import json
 from array import array
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engine.evaluation.wire.numbers import are_costly, decode_by_hand, lengths_of_integers, without_strings
+from engine.evaluation.wire.numbers import (
+    are_costly,
+    decode_by_hand,
+    lengths_of_integers,
+    without_strings,
+)
 from engine.evaluation.wire.violations import shape_refusal
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -38,32 +43,50 @@ _DIGITS: Final = b"0123456789"
 
 
 def decode(
-    body: bytes, type_: type[T], limits: Limits = DEFAULT_LIMITS, place: str = "", around: int = 0
+    body: bytes,
+    type_: type[T],
+    limits: Limits = DEFAULT_LIMITS,
+    place: str = "",
+    around: int = 0,
+    *,
+    apart: Callable[[T], int] = lambda _: 0,
 ) -> T:
     """Decode JSON as a value of a type.
 
     Raises Refusal 1000 if the body is not JSON, nests too deep, contains too many values, an integer of too
     many digits or a number outside the range of a double. Raises Refusal 1001 with every violation if the
-    body does not fit the type. Of a text inside a body, `place` says where it stands, and `around` how many
-    arrays and objects are around it.
+    body does not fit the type.
+
+    Of a text inside a body, `place` says where it stands, and `around` how many arrays and objects are around
+    it. `apart` gives how many of those in a value need not be counted, because others nest as deep.
     """
+    depth_max = limits.body_depth_max - around
+    # Most bodies are so small that nothing in them takes long, and nest little.
+    if len(body) <= limits.small_bytes and body.count(b"{") + body.count(b"[") <= depth_max:
+        try:
+            return _decoder(type_).decode(body)  # type: ignore[no-any-return, arg-type]  # a type is hashable
+        except (ValueError, RecursionError):
+            pass
     check_count(body, limits.body_values_max)
     check_weight(body, limits.event_values_max, place)
-    depth_max = limits.body_depth_max - around
     try:
         with without_collector(body):
             if not are_costly(body):
-                # The decoder checks all duplicates of a member. In a document only the last is left, which
-                # counts.
-                with suppress(msgspec.ValidationError):
-                    value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
-                    _check_depth(body, depth_max, limits.body_depth_max)
-                    check_digits(body, limits.digits_max)
-                    return value  # type: ignore[no-any-return]  # its type
+                value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+                _check_depth(body, depth_max, limits, apart(value))
+                check_digits(body, limits.digits_max)
+                return value  # type: ignore[no-any-return]  # its type
+    except msgspec.ValidationError:
+        # The decoder checks all duplicates of a member. In a document only the last is left, which counts.
+        pass
+    except (ValueError, RecursionError) as error:
+        raise unreadable(body, error) from None
+    try:
+        with without_collector(body):
             document = decode_by_hand(body)
     except (ValueError, RecursionError) as error:
         raise unreadable(body, error) from None
-    _check_depth(body, depth_max, limits.body_depth_max)
+    _check_depth(body, depth_max, limits)
     check_digits(body, limits.digits_max)
     try:
         return msgspec.convert(document, type_)
@@ -73,7 +96,10 @@ def decode(
 
 def without_collector(body: bytes) -> AbstractContextManager[None]:
     """Suspend garbage collection: it would scan the values of a large body again and again."""
-    return nullcontext() if len(body) < LARGE_BYTES or not gc.isenabled() else _without_collector()
+    return _AS_IT_IS if len(body) < LARGE_BYTES or not gc.isenabled() else _without_collector()
+
+
+_AS_IT_IS: Final = nullcontext()
 
 
 @contextmanager
@@ -170,20 +196,20 @@ def _values_at_most(body: bytes) -> int:
     return 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
-def _check_depth(text: bytes, depth_max: int, of_body: int) -> None:
-    """Raise Refusal 1000 if a text nests too deep. A bound for the whole body is named."""
-    if text.count(b"{") + text.count(b"[") > depth_max and _deeper_than(text, depth_max):
-        raise Refusal(Entry(1000, f"the body is nested more than {of_body} deep"))
+def _check_depth(text: bytes, depth_max: int, limits: Limits, apart: int = 0) -> None:
+    """Raise Refusal 1000 if a text nests too deep; `apart` of its arrays and objects need not be counted."""
+    if text.count(b"{") + text.count(b"[") - apart > depth_max and _deeper_than(text, depth_max):
+        raise Refusal(Entry(1000, f"the body is nested more than {limits.body_depth_max} deep"))
 
 
 def check_digits(body: bytes, digits_max: int) -> None:
     """Raise Refusal 1000 if valid JSON has an integer of too many digits."""
     # A cheap test that ordinary bodies pass comes first.
-    if has_digits(body, digits_max) and lengths_of_integers(body, digits_max):
+    if len(body) > digits_max and _has_digits(body, digits_max) and lengths_of_integers(body, digits_max):
         raise Refusal(Entry(1000, f"the body holds an integer of more than {digits_max} digits"))
 
 
-def has_digits(body: bytes, digits_max: int) -> bool:
+def _has_digits(body: bytes, digits_max: int) -> bool:
     """Return whether there are more than `digits_max` digits in a row.
 
     Such a run covers one of the visited places, so only their surroundings are searched.

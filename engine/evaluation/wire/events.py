@@ -7,15 +7,9 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.facts.values import Event
+from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import without_collector
-from engine.evaluation.wire.decoding import (
-    BatchForm,
-    decode_batch,
-    decode_evaluate,
-    decode_lines,
-    event_in,
-    events_in,
-)
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.language.diagnostics import Entry, Refusal
 

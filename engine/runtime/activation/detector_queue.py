@@ -18,7 +18,7 @@ from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Ended, Held, Report
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.transport.link_server import MOVED, Outcome
+from engine.runtime.transport.server_connection import MOVED, Outcome
 from snapshots.errors import ClaimRemoved, Fenced, StorageError
 
 _log = logging.getLogger(__name__)

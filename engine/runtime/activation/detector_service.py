@@ -26,8 +26,8 @@ from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ende
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.usage import resident_bytes, usage
 from engine.runtime.transport.link import Link
-from engine.runtime.transport.link_server import MOVED, LinkServer, Outcome
 from engine.runtime.transport.messages import Batch, Note
+from engine.runtime.transport.server_connection import MOVED, Outcome, ServerConnection
 
 _log = logging.getLogger(__name__)
 
@@ -84,9 +84,9 @@ class DetectorService:
         self._leaving: asyncio.Task[None] | None = None
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""
-        self.servers: dict[LinkServer, str] = {}
+        self.servers: dict[ServerConnection, str] = {}
         """The open connections, each with its transport."""
-        self._supervisor: LinkServer | None = None
+        self._supervisor: ServerConnection | None = None
         self._term = 0
         """The latest term of a directory that has given a command."""
         self._activating = Background()
@@ -102,7 +102,7 @@ class DetectorService:
 
     def link(self, transport: str = "unix") -> Link:
         """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
-        server = LinkServer({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
+        server = ServerConnection({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
         commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "activate": self._activate,
             "adopt": self._adopt,
@@ -130,7 +130,7 @@ class DetectorService:
         supervisor.note(LOGGED, msgspec.msgpack.encode(logged))
         return True
 
-    def _lost(self, server: LinkServer) -> None:
+    def _lost(self, server: ServerConnection) -> None:
         del self.servers[server]
         if not self.servers:
             loop = asyncio.get_running_loop()
@@ -152,7 +152,11 @@ class DetectorService:
         return queue.submit(batch.asked(), settled)
 
     async def _command(
-        self, supervisor: LinkServer, command: Callable[..., Awaitable[Any]], term: int, *arguments: object
+        self,
+        supervisor: ServerConnection,
+        command: Callable[..., Awaitable[Any]],
+        term: int,
+        *arguments: object,
     ) -> object:
         """Execute a command. Raises Superseded if a later directory has given one."""
         if term < self._term:

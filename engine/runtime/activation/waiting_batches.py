@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.runtime.contract.requests.operations import Operation, Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.transport.link_server import Outcome
+from engine.runtime.transport.server_connection import Outcome
 
 
 @dataclass(eq=False, slots=True)

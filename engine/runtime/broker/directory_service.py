@@ -8,17 +8,14 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.broker.broker import Broker
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import ABANDONABLE, methods_for_front_ends
 from engine.runtime.contract.errors import shutting_down
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.transport.link import Link
-from engine.runtime.transport.link_server import LinkServer
-
-LOOK: Final = "look"
-"""The note that another service has revoked a token."""
+from engine.runtime.transport.server_connection import ServerConnection
 
 _LINGER_S: Final = 2.0
 
@@ -31,7 +28,7 @@ class DirectoryService:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: LocalBroker,
         *,
         folder: str,
         shared_settings: Mapping[str, str],
@@ -47,16 +44,16 @@ class DirectoryService:
         self._opening = asyncio.Lock()
         self._opened = False
         self._closing: asyncio.Task[list[str]] | None = None
-        self._services: dict[LinkServer, None] = {}
+        self._services: dict[ServerConnection, None] = {}
         """The connections of services, in order of arrival."""
-        self._other_settings: dict[LinkServer, list[OtherSetting]] = {}
+        self._other_settings: dict[ServerConnection, list[OtherSetting]] = {}
         """The settings that services were started with and that are not in force."""
         self._abandoned: asyncio.TimerHandle | None = None
         self._await_services()
 
     def link(self) -> Link:
         """Make the link for a connection that is about to be made."""
-        server = LinkServer({}, abandonable=ABANDONABLE, lost=lambda: self._lost(server))
+        server = ServerConnection({}, abandonable=ABANDONABLE, lost=lambda: self._lost(server))
         server.methods = {"open": partial(self._open, server), "ping": self._ping}
         return server.link()
 
@@ -67,7 +64,7 @@ class DirectoryService:
             return True
         return False
 
-    async def _open(self, server: LinkServer, node: str) -> str:
+    async def _open(self, server: ServerConnection, node: str) -> str:
         """Begin to serve a service on a node; return the path of the data folder.
 
         Raises StorageError, and DetectorUnavailable 1503 if the last service is leaving.
@@ -83,10 +80,9 @@ class DirectoryService:
             return self._folder
         self._services[server] = None
         self._stop_awaiting()
-        methods = methods_for_front_ends(self._broker, partial(self._on_revoked, server))
         server.methods = {
             **server.methods,
-            **methods,
+            **methods_for_front_ends(self._broker),
             "route": partial(self._route, node),
             "cluster": self._cluster,
             "compare": partial(self._compare, server),
@@ -97,7 +93,7 @@ class DirectoryService:
     async def _ping(self) -> int:
         return 0
 
-    async def _compare(self, server: LinkServer, pid: int, host: str, given: dict[str, str]) -> object:
+    async def _compare(self, server: ServerConnection, pid: int, host: str, given: dict[str, str]) -> object:
         """Return which settings of a service are not in force."""
         in_force = self._shared_settings
         found = self._other_settings[server] = [
@@ -115,7 +111,7 @@ class DirectoryService:
         route = await self._broker.route(detector_id, left_epoch, large)
         return msgspec.structs.replace(route, address=route.address.seen_from(node))
 
-    async def _leave(self, server: LinkServer) -> list[str] | None:
+    async def _leave(self, server: ServerConnection) -> list[str] | None:
         """Note that a service leaves. If it is the last one, save everything.
 
         Returns a sentence for each detector that could not be saved; None if there are other services.
@@ -137,17 +133,12 @@ class DirectoryService:
             # A service that is still there ends the process earlier.
             asyncio.get_running_loop().call_later(_LINGER_S, self._ended)
 
-    def _on_revoked(self, through: LinkServer) -> None:
-        for server in self._services:
-            if server is not through:
-                server.note(LOOK)
-
-    def _lost(self, server: LinkServer) -> None:
+    def _lost(self, server: ServerConnection) -> None:
         self._forget(server)
         if not self._services and self._closing is None:
             self._await_services()
 
-    def _forget(self, server: LinkServer) -> None:
+    def _forget(self, server: ServerConnection) -> None:
         self._services.pop(server, None)
         self._other_settings.pop(server, None)
 

@@ -6,9 +6,10 @@ import secrets
 import msgspec
 
 from engine.evaluation.wire.events import Answer, Refused
-from engine.runtime.broker.broker import Broker, Counts, Status
+from engine.runtime.broker.broker import Counts, Status
 from engine.runtime.broker.channels.channels import Channels, Connect
 from engine.runtime.broker.memory_budget import ANSWERS, MemoryBudget
+from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
@@ -41,7 +42,7 @@ class Fleet:
     def __init__(
         self,
         settings: RuntimeSettings,
-        broker: Broker,
+        broker: RemoteBroker,
         *,
         shared: bool = False,
         connect: Connect = LinkClient.to,
@@ -91,10 +92,6 @@ class Fleet:
     def answer_is_fresh(self) -> bool:
         """Whether the last answer of the directory is recent enough to be trusted."""
         return self._cache.fresh
-
-    def look_again(self) -> None:
-        """Poll the directory soon: tokens or detectors have changed elsewhere."""
-        self._cache.look_again()
 
     async def status(self) -> Status:
         """Return the broker's state, and whether this front end's cache is stale.

@@ -10,8 +10,9 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.adoption import Adoption
-from engine.runtime.broker.broker import Broker, Counts, Status
-from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
+from engine.runtime.broker.broker import Counts, Status
+from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.catalogue.directory_thread import DirectoryThreads
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
@@ -29,7 +30,7 @@ from engine.runtime.placement.census import Census
 from engine.runtime.placement.detectors.activation_slots import ActivationSlots
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
-from engine.runtime.placement.rebalancer import Rebalancer
+from engine.runtime.placement.moves import Moves
 from engine.runtime.placement.workers.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.workers.heartbeat import BEATS
 from engine.runtime.placement.workers.worker_pool import WorkerPool
@@ -44,14 +45,14 @@ _SAVED_TOGETHER = 4
 """How many passive detectors are activated and saved at a time at shutdown."""
 
 
-class LocalBroker(Broker):
+class LocalBroker:
     """Owns the directory and the workers, and activates detectors. For one event loop."""
 
     def __init__(
         self,
         settings: RuntimeSettings,
         workers: WorkerStarter,
-        directories: DirectoryStarter,
+        directories: DirectoryThreads,
         *,
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
@@ -75,7 +76,7 @@ class LocalBroker(Broker):
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
         self._leave_process = leave
-        self._rebalancer = Rebalancer(
+        self._moves = Moves(
             self._services,
             self._nodes,
             self._placed.values,
@@ -99,6 +100,7 @@ class LocalBroker(Broker):
     # -- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        """Open the data folder, and take over the workers there are. Raises StorageError, and FolderInUse."""
         opened = await self._directory.start()
         for damage in opened.damage:
             self._problems.note(f"tokens and catalogue: set aside: {damage}")
@@ -106,12 +108,13 @@ class LocalBroker(Broker):
         await self._nodes.look()
         await self._adoption.begin()
         self._workers.fill()
-        self._rebalancer.start()
+        self._moves.start()
         self._purging = asyncio.create_task(self._purge_left(), name="purges")
 
     async def close(self) -> list[str]:
+        """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
-        await self._rebalancer.end()
+        await self._moves.end()
         if self._purging is not None:
             self._purging.cancel()
         # Detectors that are adopted late are saved, too.
@@ -279,10 +282,10 @@ class LocalBroker(Broker):
     async def move(self, detector_id: str, node: str) -> Route:
         if self._closing:
             raise shutting_down()
-        return await self._rebalancer.move(self._place(detector_id), node)
+        return await self._moves.move(self._place(detector_id), node)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        return await self._rebalancer.drain(node, draining=draining)
+        return await self._moves.drain(node, draining=draining)
 
     def _place(self, detector_id: str) -> PlacedDetector:
         """Return the placed detector; a new one, active nowhere, if it is not known yet."""
@@ -336,7 +339,7 @@ class LocalBroker(Broker):
             problems=[
                 *no_room,
                 *filter(None, stalled),
-                *self._rebalancer.problems.values(),
+                *self._moves.problems.values(),
                 *self._problems.current.values(),
                 *self._problems.lasting,
                 *self._directory.removed,

@@ -3,12 +3,12 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.broker import Broker, Counts, Status
+from engine.runtime.broker.broker import Counts, Status
 from engine.runtime.broker.broker_connection import BrokerConnection, Connect, Unreachable
 from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
@@ -16,15 +16,15 @@ from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEn
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import Methods
 from engine.runtime.transport.messages import Note
+from engine.runtime.transport.server_connection import Methods
 from snapshots.errors import StorageError
 
 _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
 
 _SAME_METHODS: Final = (
-    *("route", "changes", "tokens", "tokens_used"),
+    *("route", "changes", "tokens", "tokens_used", "revoke_token"),
     *("create_detector", "fork_detector", "delete_detector"),
     *("move", "drain", "status", "cluster"),
 )
@@ -34,8 +34,10 @@ ABANDONABLE: Final = frozenset({"route"})
 """The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
 
 
-class RemoteBroker(Broker):
-    """Forwards every call to the broker's process. A call during which it is lost is repeated.
+class RemoteBroker:
+    """Forwards every call to the broker's process.
+
+    A call during which that process is lost is repeated. Each may raise DetectorUnavailable.
 
     Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
     repeated was removed by the first attempt. `noted` is called with the broker's notes, and `lost` when a
@@ -88,15 +90,23 @@ class RemoteBroker(Broker):
     # -- asks ------------------------------------------------------------------------------------------------
 
     async def route(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        """Return a detector's route, once it is active. Raises Refusal 1200.
+
+        `left_epoch` is the epoch of an activation that the caller found over or out of reach; 0 for none.
+        `large` says whether large requests wait for the detector.
+        """
         return await self._connection.ask("route", Route, detector_id, left_epoch, large, harmless=True)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Return the changes since those versions."""
         return await self._connection.ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
 
     async def add_token(self, token_id: str, token: StoredToken) -> int:
+        """Store a token; return the version of the tokens that includes it."""
         return await self._connection.ask("add_token", int, token_id, token)
 
     async def revoke_token(self, token_id: str) -> int:
+        """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._remove("revoke_token", token_id)
 
     async def tokens(self) -> list[TokenEntry]:
@@ -106,19 +116,29 @@ class RemoteBroker(Broker):
         await self._connection.ask("tokens_used", type(None), token_ids, at_ms, harmless=True)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._connection.ask("create_detector", int, detector_id, name)
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+        """Add a detector with the rules and the state of another one; return the catalogue's version.
+
+        Raises Refusal 1200 and 1400.
+        """
         return await self._connection.ask("fork_detector", int, source_id, detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:
+        """Remove a detector; return the version without it. Raises Refusal 1200."""
         return await self._remove("delete_detector", detector_id)
 
     async def move(self, detector_id: str, node: str) -> Route:
-        """Move a detector. Repeating it does no harm: the detector is there already."""
+        """Move a detector to a node, or with an empty one to any but its own; return its route.
+
+        Raises Refusal 1200 and 1204. Repeating it does no harm: the detector is there already.
+        """
         return await self._connection.ask("move", Route, detector_id, node, harmless=True)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
+        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
         return await self._connection.ask("drain", NodeFigures, node, draining, harmless=True)
 
     async def add_counts(self, counted: Counts) -> None:
@@ -206,15 +226,11 @@ class RemoteBroker(Broker):
             self._unsent[name] = self._unsent.get(name, 0) + value
 
 
-def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:
-    """Return the methods that other processes may call. `revoked` is called after a token was revoked."""
+def methods_for_front_ends(broker: Any) -> Methods:
+    """Return the methods of a LocalBroker or a RemoteBroker that other processes may call."""
 
     async def add_token(token_id: str, token: object) -> int:
-        return await broker.add_token(token_id, msgspec.convert(token, StoredToken))
-
-    async def revoke_token(token_id: str) -> int:
-        version = await broker.revoke_token(token_id)
-        revoked()
+        version: int = await broker.add_token(token_id, msgspec.convert(token, StoredToken))
         return version
 
     async def add_counts(counted: list[tuple[list[str], float]]) -> None:
@@ -223,7 +239,7 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
     async def report_figures(figures: object) -> None:
         await broker.report_figures(msgspec.convert(figures, FrontEndFigures))
 
-    converting = (add_token, revoke_token, add_counts, report_figures)
+    converting = (add_token, add_counts, report_figures)
     return {
         **{name: getattr(broker, name) for name in _SAME_METHODS},
         **{method.__name__: method for method in converting},

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from engine.runtime.catalogue.table_updates import TableCopy
@@ -58,7 +57,6 @@ class CatalogueCache:
         """The question that is scheduled but not sent yet; later callers join it."""
         self._questions: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
-        self._look = asyncio.Event()
         self.waiting_for_slots = 0
         """How many detectors waited for an activation slot at the directory's last answer."""
 
@@ -134,10 +132,6 @@ class CatalogueCache:
         await self.ask()
         self._keeping = asyncio.create_task(self._keep_fresh())
 
-    def look_again(self) -> None:
-        """Poll soon: something has changed elsewhere."""
-        self._look.set()
-
     async def close(self) -> None:
         """Stop polling."""
         tasks = [*self._questions, *([self._keeping] if self._keeping else [])]
@@ -147,7 +141,6 @@ class CatalogueCache:
 
     async def _keep_fresh(self) -> None:
         while True:
-            self._look.clear()
             try:
                 await self.ask()
                 if self._loop.time() >= self._reported_at_s + _USED_S:
@@ -157,9 +150,7 @@ class CatalogueCache:
             except Exception:  # noqa: BLE001
                 # The error may be gone at the next poll; without one the cache would go stale for good.
                 _log.exception("polling the directory failed")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.poll_s):
-                    await self._look.wait()
+            await asyncio.sleep(self._settings.poll_s)
 
     async def report_used(self) -> None:
         """Report the tokens used since the last report. Raises DetectorUnavailable."""

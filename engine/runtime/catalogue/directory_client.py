@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from engine.runtime.catalogue.directory import Directory
+from engine.runtime.catalogue.directory_thread import DirectoryThread, DirectoryThreads
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.batches import Batches
 from engine.runtime.concurrency.open_calls import OpenCalls
@@ -34,25 +35,6 @@ _REMOVED_KEPT: Final = 10
 _CREATED_AT_ONCE_MAX: Final = 64
 
 
-class RunningDirectory(Protocol):
-    """A started directory. Its calls raise ActorDied if it is lost; whether they were executed is unknown."""
-
-    async def call(
-        self, method: Callable[Concatenate[Directory, P], T], *arguments: P.args, **options: P.kwargs
-    ) -> T:
-        """Call a method of the directory, and raise what it raises."""
-
-    async def end(self) -> None:
-        """End it. Everything that it confirmed is on the disk."""
-
-
-class DirectoryStarter(Protocol):
-    """Starts the directory."""
-
-    async def start(self) -> RunningDirectory:
-        """Start a directory, not yet opened. Raises ActorDied if that fails for now."""
-
-
 class DirectoryClient:
     """Calls the directory. A call during which it is lost is repeated on its successor until the deadline.
 
@@ -61,10 +43,10 @@ class DirectoryClient:
     DetectorUnavailable, 1502 if a change may have been made.
     """
 
-    def __init__(self, starter: DirectoryStarter, settings: RuntimeSettings) -> None:
+    def __init__(self, starter: DirectoryThreads, settings: RuntimeSettings) -> None:
         self._starter = starter
         self._settings = settings
-        self._running: RunningDirectory | None = None
+        self._running: DirectoryThread | None = None
         self._starting = asyncio.Lock()
         self._background = Background()
         self._calls = OpenCalls(settings.deadline_s)
@@ -236,19 +218,19 @@ class DirectoryClient:
                 await self._lose(directory)
             raise self._unavailable(str(error)) from error
 
-    async def _lose(self, directory: RunningDirectory | None) -> None:
+    async def _lose(self, directory: DirectoryThread | None) -> None:
         """End a directory that is dead or hung, unless another call has done so."""
         if directory is not None and self._running is directory:
             self._running = None
             await self._background.finish(directory.end())
 
-    async def _ensure_started(self) -> RunningDirectory:
+    async def _ensure_started(self) -> DirectoryThread:
         if self._running is not None:
             return self._running
         # A caller that leaves must not end what others wait for, nor leave a directory that is half open.
         return await self._background.finish(self._start_again())
 
-    async def _start_again(self) -> RunningDirectory:
+    async def _start_again(self) -> DirectoryThread:
         async with self._starting:
             if self._running is None:
                 async with asyncio.timeout(self._settings.deadline_s):

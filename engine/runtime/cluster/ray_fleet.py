@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 import msgspec
 
-from engine.runtime.broker.directory_service import LOOK
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.cluster.joined_folder import begin_joined_folder
@@ -34,14 +33,11 @@ def fleet_on_ray(
     directory = RayDirectory(settings, shared_settings)
 
     def noted(note: Note) -> None:
-        if note.name == LOOK:
-            fleet.look_again()
-        elif note.name == LOGGED:
+        if note.name == LOGGED:
             msgspec.msgpack.decode(note.body, type=Logged).log()
 
     broker = RemoteBroker(
         settings, directory.connect, noted=noted, not_ready=not_ready, problem=problem, end=directory.end
     )
     # Others cannot join a Ray that is reached by Unix sockets only.
-    fleet = Fleet(settings, broker, shared=settings.transport != "unix")
-    return fleet
+    return Fleet(settings, broker, shared=settings.transport != "unix")

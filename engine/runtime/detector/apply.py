@@ -15,16 +15,16 @@ from engine.evaluation.wire.events import (
     evaluate_body,
     evaluate_lines,
 )
-from engine.evaluation.wire.inspecting.comparisons import comparison_asked
-from engine.evaluation.wire.inspecting.explanations import encoded, explain_body
-from engine.evaluation.wire.inspecting.firings import (
+from engine.evaluation.wire.inspecting.explanations import (
     dry_run_batch_body,
     dry_run_body,
+    encoded,
     evaluate_explained_body,
+    explain_body,
 )
+from engine.evaluation.wire.inspecting.looks import comparison_asked, timeline
 from engine.evaluation.wire.inspecting.rule_lists import rule_as_sent, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
-from engine.evaluation.wire.inspecting.timelines import timeline
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.text.printer import format as canonical

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from engine.runtime.concurrency.kept import Kept
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.measurements.figures import (
@@ -62,8 +63,7 @@ class Census:
         self._ended: dict[str, Measured] = {}
         """What the workers that have ended measured, by the node's address."""
         self._front_ends: dict[tuple[str, int], tuple[float, FrontEndFigures]] = {}
-        self._taking: asyncio.Task[ClusterFigures] | None = None
-        self._taken_at_s = -float("inf")
+        self._taken = Kept(self._take, _FRESH_S)
 
     def report_figures(self, figures: FrontEndFigures) -> None:
         """Record the figures of a front end."""
@@ -71,10 +71,7 @@ class Census:
 
     async def take(self) -> ClusterFigures:
         """Return what runs where, at most a second old."""
-        taking, now_s = self._taking, self._loop.time()
-        if taking is None or (taking.done() and (now_s >= self._taken_at_s + _FRESH_S or taking.exception())):
-            taking = self._taking = self._loop.create_task(self._take())
-        return await asyncio.shield(taking)
+        return await self._taken.get()
 
     async def _take(self) -> ClusterFigures:
         workers = list(self._workers())
@@ -91,7 +88,7 @@ class Census:
         for name in self.answers.keys() - asked.keys():
             _add(self._ended, self.answers.pop(name))
         self._known_nodes = _outcome(nodes) or self._known_nodes
-        self._taken_at_s = now_s = self._loop.time()
+        now_s = self._loop.time()
         self._front_ends = {
             key: entry for key, entry in self._front_ends.items() if entry[0] >= now_s - _FRONT_END_S
         }

@@ -1,6 +1,7 @@
-"""Connecting to a listening process: the token first, then the protocol of the connection."""
+"""Connecting to a listening process: a greeting first, then the protocol of the connection."""
 
 import asyncio
+import hmac
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
@@ -8,7 +9,7 @@ from typing import Final, Generic, TypeVar, cast
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.frames import HEADER, PROTOCOLS, TOKEN, TOKEN_BYTES, WELCOME, pieces
+from engine.runtime.transport.frames import HEADER, PROTOCOLS, TOKEN, WELCOME, pieces
 from engine.runtime.transport.tls import client_context
 
 _CONNECT_S: Final = 5.0
@@ -123,29 +124,27 @@ class _WelcomeHandshake(_Handshake[P]):
 
 
 class TokenHandshake(_Handshake[asyncio.BufferedProtocol]):
-    """Waits for the token, then continues with another protocol.
+    """Waits for the token, which may be empty, then continues with another protocol.
 
     Ends a connection without the token, and one of a release that is too far from this one, which hears why.
     """
 
     def __init__(
-        self,
-        is_token: Callable[[bytes], bool],
-        protocol: Callable[[], asyncio.BufferedProtocol],
-        within_s: float,
+        self, token: bytes, protocol: Callable[[], asyncio.BufferedProtocol], within_s: float
     ) -> None:
-        super().__init__(TOKEN, TOKEN_BYTES + PROTOCOLS.size, protocol)
-        self._is_token = is_token
+        super().__init__(TOKEN, len(token) + PROTOCOLS.size, protocol)
+        self._token = token
         self._timer = asyncio.get_running_loop().call_later(within_s, self._abort)
 
     def payload_received(self, payload: bytes) -> None:
         self._timer.cancel()
-        if not self._is_token(payload[:TOKEN_BYTES]):
+        token_bytes = len(self._token)
+        if not hmac.compare_digest(payload[:token_bytes], self._token):
             self._abort()
             return
         assert self._transport is not None, "it is connected"
         welcome = pieces(WELCOME, PROTOCOLS.pack(*build.SPOKEN))
-        if not build.SPOKEN.meet(Protocols(*PROTOCOLS.unpack(payload[TOKEN_BYTES:]))):
+        if not build.SPOKEN.meet(Protocols(*PROTOCOLS.unpack(payload[token_bytes:]))):
             self._transport.writelines(welcome)
             self._transport.close()
             return

@@ -1,8 +1,9 @@
 """Frames, the unit of the protocol between processes beside Ray.
 
 A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. On a
-listening socket, a process that connects sends the token first and waits for the welcome. Both frames name
-the protocols that their sender speaks, so they must stay as they are in every later release.
+listening socket, a process that connects sends the token first (none to a Unix socket) and waits for the
+welcome. Both frames name the protocols that their sender speaks, so they must stay as they are in every later
+release.
 """
 
 import struct
@@ -17,7 +18,6 @@ WELCOME: Final = 2
 MESSAGES: Final = 3
 """Several messages, as `messages.encode` gives them."""
 
-TOKEN_BYTES: Final = 32
 PROTOCOLS: Final = struct.Struct("<HH")
 """The oldest and the current protocol that a process speaks."""
 

@@ -1,7 +1,6 @@
-"""The listening socket of a worker, for any number of processes that have the token."""
+"""The listening socket of a worker, for any number of processes of its user, or that have its token."""
 
 import asyncio
-import hmac
 import os
 import secrets
 import socket
@@ -11,7 +10,6 @@ from typing import Final, Self
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process.temporary import TemporaryFolder
 from engine.runtime.transport.connecting import TokenHandshake
-from engine.runtime.transport.frames import TOKEN_BYTES
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.tls import server_context
 
@@ -19,6 +17,7 @@ _PREFIX: Final = "rd-actor-"
 _SOCKET: Final = "batches"
 _SOCKET_MODE: Final = 0o600
 _WAITING_MAX: Final = 128
+_TOKEN_BYTES: Final = 32
 _TOKEN_S: Final = 2.0
 """How long a connection has to send the token."""
 
@@ -40,11 +39,14 @@ class Listener:
         tls: bool = False,
         token_s: float = _TOKEN_S,
     ) -> Self:
-        """Listen on TCP at `host`, or on a Unix socket if it is None. Raises OSError."""
-        token = secrets.token_bytes(TOKEN_BYTES)
+        """Listen on TCP at `host`, or on a Unix socket if it is None. Raises OSError.
+
+        Only the user and root can reach a Unix socket, whose folder has mode 0700, so it needs no token.
+        """
+        token = b"" if host is None else secrets.token_bytes(_TOKEN_BYTES)
 
         def protocol() -> TokenHandshake:
-            return TokenHandshake(lambda sent: hmac.compare_digest(sent, token), link, token_s)
+            return TokenHandshake(token, link, token_s)
 
         loop = asyncio.get_running_loop()
         if host is not None:
@@ -57,12 +59,11 @@ class Listener:
         try:
             path = str(folder.path / _SOCKET)
             server = await loop.create_unix_server(protocol, path, backlog=_WAITING_MAX)
-            # Nobody could connect before: the folder is private to the user.
             os.chmod(path, _SOCKET_MODE)  # noqa: PTH101 -- a path here is what sockets take, a string
         except BaseException:
             folder.remove()
             raise
-        return cls(Address(path, token), server, folder)
+        return cls(Address(path), server, folder)
 
     def close(self) -> None:
         """Accept no more connections."""

@@ -26,7 +26,6 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.storm,
 ]
 
 HOSTILE = "<img src=x onerror=\"document.title = 'owned'\"> </script>"
@@ -105,6 +104,7 @@ async def console(browser: Browser, tmp_path: Path) -> AsyncIterator[Console]:
         assert console.trouble == []
 
 
+@pytest.mark.storm
 async def test_a_detector_is_copied_with_what_it_remembers(console: Console) -> None:
     page = console.page
     detector = await console.create("source", "once a == 1")
@@ -121,6 +121,7 @@ async def test_a_detector_is_copied_with_what_it_remembers(console: Console) -> 
     assert len(answer.result["actions"]) == 1
 
 
+@pytest.mark.storm
 async def test_a_rule_is_compared_with_its_draft_which_is_promoted(console: Console) -> None:
     page = console.page
     detector = await console.create("source")
@@ -144,6 +145,7 @@ async def test_a_rule_is_compared_with_its_draft_which_is_promoted(console: Cons
     assert [action["ruleId"] for action in answer.result["actions"]] == [rule]
 
 
+@pytest.mark.storm
 async def test_a_rule_is_edited_as_it_was_written(console: Console) -> None:
     page = console.page
     detector = await console.create("shop")
@@ -160,6 +162,7 @@ async def test_a_rule_is_edited_as_it_was_written(console: Console) -> None:
     assert shown.result["source"] == "a==2 # as agreed"
 
 
+@pytest.mark.storm
 async def test_a_wrong_token_is_refused_and_a_right_one_stays_out_of_the_address(console: Console) -> None:
     page = console.page
     await console.sign_in("not-the-token")
@@ -175,6 +178,7 @@ async def test_a_wrong_token_is_refused_and_a_right_one_stays_out_of_the_address
     assert BOOTSTRAP not in await page.evaluate("JSON.stringify(sessionStorage)")
 
 
+@pytest.mark.storm
 async def test_from_nothing_to_a_rule_that_is_explained_with_the_keyboard_alone(console: Console) -> None:
     page = console.page
     await console.sign_in()
@@ -205,6 +209,7 @@ async def test_from_nothing_to_a_rule_that_is_explained_with_the_keyboard_alone(
     await expect(page.locator(".explained small").filter(has_text="for another").first).to_contain_text("Z, ")
 
 
+@pytest.mark.storm
 async def test_names_and_values_from_callers_are_only_text(console: Console) -> None:
     detector = await console.create(HOSTILE, f"`{HOSTILE}` == {json.dumps(HOSTILE)}")
     page = console.page
@@ -221,6 +226,7 @@ async def test_names_and_values_from_callers_are_only_text(console: Console) -> 
     assert await page.title() != "owned"
 
 
+@pytest.mark.storm
 async def test_a_timeline_follows_events_as_they_happen(console: Console) -> None:
     detector = await console.create("shop", "per user once within 10m ok == false")
     page = console.page
@@ -235,6 +241,7 @@ async def test_a_timeline_follows_events_as_they_happen(console: Console) -> Non
     await expect(page.locator(".plot canvas")).to_be_visible()
 
 
+@pytest.mark.storm
 async def test_a_timeline_begins_with_what_is_remembered(console: Console) -> None:
     detector = await console.create(
         "shop", "per user once within 10m ok == false and not previous ok == true"
@@ -253,6 +260,7 @@ async def test_a_timeline_begins_with_what_is_remembered(console: Console) -> No
     await expect(page.get_by_text("1 event seen")).to_be_visible()
 
 
+@pytest.mark.storm
 async def test_a_row_for_a_count_begins_where_it_is_known_and_nothing_comes_before_events(
     console: Console,
 ) -> None:
@@ -276,6 +284,7 @@ async def test_a_row_for_a_count_begins_where_it_is_known_and_nothing_comes_befo
     assert (await page.evaluate("drawn"))[0] == [62]
 
 
+@pytest.mark.storm
 async def test_a_run_is_drawn_true_once_it_has_lasted_and_in_utc(console: Console) -> None:
     detector = await console.create("shop", "per host (historically for 5s strong not error == true)")
     for at_ms in (61_000, 63_000, 68_000):
@@ -291,6 +300,7 @@ async def test_a_run_is_drawn_true_once_it_has_lasted_and_in_utc(console: Consol
     await expect(page.get_by_text("All times are in UTC.")).to_be_visible()
 
 
+@pytest.mark.storm
 async def test_how_long_a_verdict_stays_goes_by_the_clock_of_the_detector(console: Console) -> None:
     detector = await console.create("shop", "per user once within 10m ok == false")
     clock_s = int(time.time()) - 3600
@@ -312,6 +322,7 @@ async def test_how_long_a_verdict_stays_goes_by_the_clock_of_the_detector(consol
     await expect(page.locator(".explained")).to_contain_text("Z, for another 8 m")
 
 
+@pytest.mark.storm
 async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(console: Console) -> None:
     detector = await console.create("shop", "per user once within 10m ok == false")
     for user in ("ada", "bob"):
@@ -335,6 +346,7 @@ async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(
     await expect(page.get_by_role("cell", name="once within 10m ok == false", exact=True)).to_be_visible()
 
 
+@pytest.mark.storm
 async def test_figures_come_before_long_lists_and_rules_by_cost(console: Console) -> None:
     detector = await console.create("shop", "a == 1", "per user once within 10m ok == false")
     page, read = console.page, asyncio.Event()
@@ -353,6 +365,7 @@ async def test_figures_come_before_long_lists_and_rules_by_cost(console: Console
     await expect(page.get_by_text("Loading …")).to_have_count(0)
 
 
+@pytest.mark.storm
 async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -416,6 +429,7 @@ _COVERED = """() => {
 """How many elements of the page a message covers."""
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("width", [390, 800, 1400])
 async def test_a_message_covers_nothing_and_goes_when_its_cause_has_gone(
     browser: Browser, tmp_path: Path, width: int
@@ -452,6 +466,7 @@ async def test_a_message_covers_nothing_and_goes_when_its_cause_has_gone(
         await expect(said).to_have_count(0, timeout=20_000)
 
 
+@pytest.mark.storm
 async def test_still_loading_is_said_until_it_is_loaded(console: Console) -> None:
     page, read = console.page, asyncio.Event()
     detector = await console.create("shop", "a == 1")
@@ -472,6 +487,7 @@ async def test_still_loading_is_said_until_it_is_loaded(console: Console) -> Non
     await expect(page.get_by_text("Still loading")).to_have_count(0)
 
 
+@pytest.mark.storm
 async def test_a_key_is_looked_into_where_it_stands(browser: Browser, tmp_path: Path) -> None:
     async with console_at(browser, tmp_path / "data", width=390, height=844) as console:
         page = console.page
@@ -491,6 +507,7 @@ async def test_a_key_is_looked_into_where_it_stands(browser: Browser, tmp_path: 
         await expect(page.locator(".explained")).to_have_count(0)
 
 
+@pytest.mark.storm
 async def test_an_open_rule_with_a_draft_is_short(browser: Browser, tmp_path: Path) -> None:
     async with console_at(browser, tmp_path / "data", width=390, height=844) as console:
         page = console.page
@@ -513,6 +530,7 @@ async def test_an_open_rule_with_a_draft_is_short(browser: Browser, tmp_path: Pa
         await expect(row.locator("pre").last).to_contain_text("window_secs")
 
 
+@pytest.mark.storm
 async def test_empty_lists_say_why(console: Console) -> None:
     page = console.page
     nothing = page.locator(".nothing:visible")
@@ -568,6 +586,7 @@ _NOTE_TEXTS = """() => {
 }"""
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(("width", "apart_ms"), [(390, 1), (390, 86_400_000), (800, 700), (1400, 86_400_000)])
 async def test_a_timeline_has_values_and_conditions_in_its_rows_and_dates_that_do_not_overlap(
     browser: Browser, tmp_path: Path, width: int, apart_ms: int

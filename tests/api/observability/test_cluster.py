@@ -25,7 +25,7 @@ def caller_of(folder: Path, fleet: object) -> Caller:
 
 def forget(service: LocalService) -> None:
     """Make the next census ask again, although a second has not passed."""
-    service.broker._census._taken_at_s = -float("inf")
+    service.broker._census._taken._made = None
 
 
 async def samples(caller: Caller) -> dict[tuple[str, ...], float]:

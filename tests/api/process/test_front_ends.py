@@ -13,8 +13,6 @@ from api.settings import Settings
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from tests.local_runtime.service import local_service, until
 
-pytestmark = pytest.mark.storm
-
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
@@ -25,6 +23,7 @@ def pids(started: FrontEnds) -> set[int]:
     return {front_end.process.pid for front_end in started._all}
 
 
+@pytest.mark.storm
 async def test_one_that_is_stopped_is_ended_and_replaced(settings, caplog):
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
@@ -44,6 +43,7 @@ async def test_one_that_is_stopped_is_ended_and_replaced(settings, caplog):
             assert not pids(started)
 
 
+@pytest.mark.storm
 async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_other(settings, monkeypatch):
     monkeypatch.setattr(front_end_process, "encode_settings", lambda _: b"no settings")
     async with local_service(settings.data) as service:
@@ -54,6 +54,7 @@ async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_o
             assert not pids(started)
 
 
+@pytest.mark.storm
 async def test_one_that_cannot_be_replaced_is_tried_again_until_it_can(settings, monkeypatch, caplog):
     monkeypatch.setattr(front_ends, "_AGAIN_S", 0.01)
     async with local_service(settings.data) as service:

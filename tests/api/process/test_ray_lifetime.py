@@ -99,7 +99,7 @@ def test_agents_are_known_by_their_command_lines():
     assert agent_name("python\0-u\0/lib/ray/dashboard/agent.py\0--x") == "dashboard agent"
     assert agent_name("ray::RuntimeEnvAgent") == "runtime environment agent"
     assert agent_name("python\0/lib/ray/_private/runtime_env/agent/main.py") == "runtime environment agent"
-    for other in ("", "ray::IDLE", "python\0/lib/ray/dashboard/dashboard.py", "ray::WorkerActor.watch"):
+    for other in ("", "ray::IDLE", "python\0/lib/ray/dashboard/dashboard.py", "ray::DetectorActor.watch"):
         assert agent_name(other) is None
 
 

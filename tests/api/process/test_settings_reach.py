@@ -155,7 +155,7 @@ OF_THE_RUNTIME = {
     "test_few_workers_are_filled_and_those_with_room_come_before_new_ones",
     "passivate_after_s": "tests/unit/runtime/fleet/test_activation.py::"
     "test_an_idle_detector_is_passivated_and_its_queue_is_forgotten",
-    "journal_sync": "tests/unit/runtime/detector/actor/test_disk.py::"
+    "journal_sync": "tests/unit/runtime/detector/executor/test_disk.py::"
     "test_less_may_be_asked_of_evaluations_and_never_of_rules",
     "max_answers_kept_bytes": "tests/unit/runtime/placement/test_settings_in_force.py::"
     "test_no_more_answers_are_kept_than_there_is_memory_for",

@@ -1,4 +1,7 @@
-"""The pages with recorded figures: README.md, TABLE.md, and the CPU figures of api/SIZING.md."""
+"""The pages with recorded figures: README.md, TABLE.md, the ratios in engine/TIMES.md, CPU in api/SIZING.md.
+
+In a text, a comment before a number names the row whose ratio it is.
+"""
 
 import math
 import re
@@ -12,10 +15,15 @@ from tests.bench.recording.table import HEADINGS, cells, escaped, figure, peers_
 from tests.bench.sets import curve
 
 ROOT: Final = Path(__file__).parents[3]
-README, TABLE, SIZING = PAGES = ("tests/bench/README.md", "tests/bench/TABLE.md", "api/SIZING.md")
+README, TABLE, TIMES, SIZING = PAGES = (
+    "tests/bench/README.md",
+    "tests/bench/TABLE.md",
+    "engine/TIMES.md",
+    "api/SIZING.md",
+)
 HEADLINES: Final = {
     "stateless: 100 rules": "100 rules on one event",
-    "indexed: stateless, 100000 rules": "an event that concerns 50 of 100 000 rules",
+    "indexed: 100000 rules": "an event that concerns 50 of 100 000 rules",
     "temporal: once within, 10000 keys": "`once within` for each of 10 000 keys",
     "counting: count, 100000 keys": "`count` for each of 100 000 keys",
     "counting: memory of 25000 keys, count": "memory of a key under `count`",
@@ -52,6 +60,8 @@ def write_pages(recorded: Recorded, root: Path = ROOT) -> None:
     _replace(root / README, {HEADLINE_HEADINGS: headlines, CURVE_HEADINGS: _curves(by_key)})
     rows = [cells(row) for row, _ in recorded if row.case != curve.CASE]
     _replace(root / TABLE, {HEADINGS: rows, PLACES: _places(recorded)})
+    times = root / TIMES
+    times.write_text(_with_ratios(times.read_text("utf-8"), by_key), "utf-8")
     if SINGLE in by_key and BATCHED in by_key:
         _write_sizing(_cpu_us(by_key[SINGLE]), _cpu_us(by_key[BATCHED]), root / SIZING)
 
@@ -70,6 +80,16 @@ def _curves(rows: Mapping[str, Row]) -> Iterable[tuple[str, ...]]:
         if step is not None:
             costs = (rows[f"{curve.CASE}: {curve.name_of(mix, count)}"] for count in CURVE_COUNTS)
             yield mix, *(figure(row.ours) for row in costs), f"{figure(step.ratio)}x, {step.remark}"
+
+
+def _with_ratios(text: str, rows: Mapping[str, Row]) -> str:
+    """Put the ratio of its row in the place of each number behind a comment that names a row."""
+
+    def shown(found: re.Match[str]) -> str:
+        row = rows.get(found[1])
+        return found[0] if row is None else f"<!-- {found[1]} -->{figure(row.ratio)}"
+
+    return re.sub(r"<!-- (\w+: [^>]+) -->[\d.]+", shown, text)
 
 
 def _places(recorded: Recorded) -> Iterable[tuple[str, ...]]:

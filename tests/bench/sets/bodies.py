@@ -13,8 +13,8 @@ import msgpack
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
-from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_lines
+from engine.evaluation.wire.decoding import BatchBody
+from engine.evaluation.wire.events import Done, evaluate_batch_body
 from engine.language.limits import Limits
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.rows import Part, Row, at_least
@@ -45,14 +45,6 @@ class Form:
     """Millions of events a second."""
 
 
-def _written_as_lines(events: list[Any]) -> bytes:
-    return b"\n".join(json.dumps({"event": event}).encode() for event in events)
-
-
-def _decoded_from_lines(body: bytes, decode: Callable[[bytes], object]) -> object:
-    return [decode(line) for line in body.split(b"\n")]
-
-
 def _batch(form: Any) -> Callable[[Detector, bytes], Done]:
     def answered(detector: Detector, body: bytes) -> Done:
         answer, _ = evaluate_batch_body(detector, body, form)
@@ -69,13 +61,6 @@ FORMS = (
         _batch("json"),
         msgspec.json.Decoder(BatchBody).decode,
         aim=0.333,
-    ),
-    Form(
-        "NDJSON",
-        _written_as_lines,
-        lambda detector, body: evaluate_lines(detector, body)[0],
-        partial(_decoded_from_lines, decode=msgspec.json.Decoder(EvaluateBody).decode),
-        aim=0.2,
     ),
     Form(
         "msgpack",

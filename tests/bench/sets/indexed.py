@@ -9,7 +9,6 @@ from typing import Any
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.race import Condition, Contestant, Event, Raced, World, leaf, ours, race
 from tests.bench.measuring.rows import Part, Row, Target
-from tests.bench.sets import mixtures
 
 CASE = "indexed"
 BUCKET_RULES = 50
@@ -19,11 +18,8 @@ COUNTRIES = tuple(f"C{number}" for number in range(20))
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for rules without and one for rules with a memory, each over all numbers of rules."""
-    return [
-        Part(CASE, partial(measure, "stateless", stateless_world, effort), "stateless"),
-        Part(CASE, partial(measure, "temporal", mixtures.world, effort), "temporal"),
-    ]
+    """Give one part for all numbers of rules."""
+    return [Part(CASE, partial(measure, effort))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,7 @@ class _Bucket:
     rows: list[tuple[int, int, list[str], int]] = field(default_factory=list)
 
 
-def stateless_world(rules: int, events: int) -> World:
+def world(rules: int, events: int) -> World:
     """Give rules of three leaves: `eq` or `in` on one of several facts, a range, and some countries."""
     drawn = random.Random(rules)
     buckets = [
@@ -102,45 +98,42 @@ def _fused(bucket: _Bucket) -> Callable[[int, str, list[int]], None]:
     return judge
 
 
-def measure(kind: str, world_of: Callable[[int, int], World], effort: Effort) -> list[Row]:
+def measure(effort: Effort) -> list[Row]:
     """Give the cost of an event at each number of rules, and how much it grows with them."""
     raced = {}
     for count in effort.indexed_rules:
-        world = world_of(count, effort.events)
-        raced[count] = race([ours(world.conditions), world.floor], world.events, effort)
-    return [*(_row(kind, count, each) for count, each in raced.items()), _growth(kind, raced)]
+        made = world(count, effort.events)
+        raced[count] = race([ours(made.conditions), made.floor], made.events, effort)
+    few, many = min(raced), max(raced)
+    cost_us = raced[many].cost_s["ours"] * 1e6
+    growth, floor_growth = (raced[many].cost_s[name] / raced[few].cost_s[name] for name in ("ours", "floor"))
+    return [
+        *(_row(count, each) for count, each in raced.items()),
+        Row(
+            case=CASE,
+            name=f"{many} rules over {few}",
+            unit="times the cost",
+            ours=growth,
+            floor=floor_growth,
+            ratio=growth,
+            over=f"{few} rules",
+            tolerance=0.5,
+            # The floor does the same work however many rules there are: what it grows by is slow memory.
+            target=Target(text="at most 2x, or 3 µs", met=growth <= 2 or cost_us <= 3),
+        ),
+    ]
 
 
-def _row(kind: str, count: int, raced: Raced) -> Row:
-    cost_us, floor_us = raced.cost_s["ours"] * 1e6, raced.cost_s["floor"] * 1e6
+def _row(count: int, raced: Raced) -> Row:
     return Row(
         case=CASE,
-        name=f"{kind}, {count} rules",
+        name=f"{count} rules",
         unit="µs per event",
-        ours=cost_us,
+        ours=raced.cost_s["ours"] * 1e6,
         worst=raced.worst_s * 1e6,
-        floor=floor_us,
+        floor=raced.cost_s["floor"] * 1e6,
         ratio=raced.ratio,
         # Many rules live in slow memory, and how slow it is depends on what else the machine does.
         tolerance=0.5,
         remark=f"{raced.events['ours']} events, {raced.fired['ours']} firings",
-    )
-
-
-def _growth(kind: str, raced: dict[int, Raced]) -> Row:
-    few, many = min(raced), max(raced)
-    cost_us = raced[many].cost_s["ours"] * 1e6
-    growth = raced[many].cost_s["ours"] / raced[few].cost_s["ours"]
-    floor_growth = raced[many].cost_s["floor"] / raced[few].cost_s["floor"]
-    return Row(
-        case=CASE,
-        name=f"{kind}, {many} rules over {few}",
-        unit="times the cost",
-        ours=growth,
-        floor=floor_growth,
-        ratio=growth,
-        over=f"{few} rules",
-        tolerance=0.5,
-        # Beside it the floor's growth, which does the same work however many rules there are, is slow memory.
-        target=Target(text="at most 2x, or 3 µs", met=growth <= 2 or cost_us <= 3),
     )

@@ -13,11 +13,11 @@ from typing import Any
 import re2
 
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, World, ours, race, races
+from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, ours, race, races
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.rules import counting, stateless, temporal
 from tests.bench.rules.peers import ThreeLeaves
-from tests.bench.sets import bodies, curve, indexed, mixtures, shared
+from tests.bench.sets import bodies, curve, indexed, shared
 
 CASE = "ratios"
 MIXED_RULES = 20
@@ -112,23 +112,11 @@ def measure_leaves(effort: Effort) -> list[Row]:
 
 
 def measure_indexed(effort: Effort) -> list[Row]:
-    """Give rules of which an event concerns 50: of fewer and of more without a memory, of fewer with one."""
-    few, many = effort.indexed_rules
-    worlds = (
-        indexed.stateless_world(few, effort.events),
-        indexed.stateless_world(many, effort.events),
-        mixtures.world(few, effort.events),
-    )
-    of_few, of_many, with_memory = races([_contested(world) for world in worlds], effort)
-    return [
-        _row(f"{few} indexed rules", of_few),
-        _row(f"{many} indexed rules", of_many),
-        _row(f"{few} indexed rules with a memory", with_memory),
-    ]
-
-
-def _contested(world: World) -> tuple[list[Contestant], list[Event]]:
-    return [ours(world.conditions), world.floor], world.events
+    """Give rules of which an event concerns 50: of fewer and of more."""
+    worlds = {count: indexed.world(count, effort.events) for count in effort.indexed_rules}
+    contested = [([ours(world.conditions), world.floor], world.events) for world in worlds.values()]
+    raced = races(contested, effort)
+    return [_row(f"{count} indexed rules", each) for count, each in zip(worlds, raced, strict=True)]
 
 
 def measure_shared(effort: Effort) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The program that is killed: a process with one DetectorActor over real files, driven over a socket.
+"""The program that is killed: a process with one OperationExecutor over real files, driven over a socket.
 
     python -m tests.crash.actors.actor_process SOCKET DATA
 
@@ -26,7 +26,7 @@ import msgspec
 
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import StorageError
 from snapshots.files import OpenFile, RealFiles
 from tests.crash.actors.batches import decode_batch, encode_reply
@@ -196,7 +196,7 @@ class ServedActor:
         self._files = HaltingFiles(channel)
         limits = dataclasses.replace(DEFAULT_LIMITS, **settings.pop("limits", {}))
         chosen = RuntimeSettings(data=data, limits=limits, **settings)
-        self._actor = DetectorActor(chosen, files=self._files)
+        self._actor = OperationExecutor(chosen, files=self._files)
         self._saver: threading.Thread | None = None
 
     def take(self, what: str, *arguments: Any) -> None:

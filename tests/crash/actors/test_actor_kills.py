@@ -8,11 +8,10 @@ import pytest
 from tests.crash.actors import kill_moments
 from tests.crash.actors.actor_kills import HAPPENED, NOT_HAPPENED, kill_actors
 
-pytestmark = pytest.mark.storm
-
 KILLS = 300
 
 
+@pytest.mark.storm
 def test_whatever_was_answered_is_there_after_every_kill(
     tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
 ) -> None:

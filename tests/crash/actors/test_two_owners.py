@@ -4,9 +4,8 @@ import pytest
 
 from tests.crash.actors.two_owners import ANSWERED, ANSWERED_WHILE, FENCED_HAD, FENCED_NOT, successions
 
-pytestmark = pytest.mark.storm
 
-
+@pytest.mark.storm
 def test_what_an_old_owner_still_answers_is_in_its_successors_history(tmp_path, seed, record_property):
     came = successions(tmp_path / "data", seed, batches=5, snapshots=1, activations=2)
     record_property("examples", came.outcomes.total())

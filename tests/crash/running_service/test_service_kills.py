@@ -9,11 +9,11 @@ import pytest
 from tests.crash.running_service.service import ANSWER_WITHIN_S, DIRECTORY, SERVICE, WORKER
 from tests.crash.running_service.service_kills import kill_service_processes, planned
 
-pytestmark = [pytest.mark.ray, pytest.mark.storm]
-
 KILLS = 14
 
 
+@pytest.mark.ray
+@pytest.mark.storm
 def test_every_plan_has_all_kinds_of_processes():
     for seed in range(500):
         targets = planned(random.Random(seed), KILLS, 1)
@@ -33,6 +33,8 @@ def check(tally, kills, record_property):
     assert statistics.median(tally.away_s) < ANSWER_WITHIN_S
 
 
+@pytest.mark.ray
+@pytest.mark.storm
 def test_whatever_is_killed_nothing_that_was_answered_is_lost(tmp_path, seed, record_property):
     check(
         kill_service_processes(tmp_path / "data", seed, kills=KILLS, services=1, detectors=3),
@@ -41,6 +43,8 @@ def test_whatever_is_killed_nothing_that_was_answered_is_lost(tmp_path, seed, re
     )
 
 
+@pytest.mark.ray
+@pytest.mark.storm
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_whatever_is_killed_two_hundred_times_nothing_is_lost(tmp_path, seed, record_property):

@@ -14,7 +14,7 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.files import OpenFile, RealFiles
 from tests.crash.actors.actor_kills import START_US
 from tests.crash.model.oracle import Oracle
@@ -68,7 +68,7 @@ class DetectorMachine(RuleBasedStateMachine):
         self.oracles: dict[str, Oracle] = {}
         self.asleep_in_doubt: dict[str, Sequence[Any]] = {}
         """What was asked of a detector when its process died."""
-        self.actor: DetectorActor | None = None
+        self.actor: OperationExecutor | None = None
         self.active_id = ""
         self.created = 0
 
@@ -154,7 +154,7 @@ class DetectorMachine(RuleBasedStateMachine):
     def activated(self, detector_id: str, calls: int) -> bool:
         self.actor_files = FaultyFiles(dies=True, files=self.real)
         settings = RuntimeSettings(data=self.data, snapshots_kept=2)
-        actor = self.actor = DetectorActor(settings, files=self.actor_files)
+        actor = self.actor = OperationExecutor(settings, files=self.actor_files)
         epoch = self.directory.lease(detector_id)
         assert epoch is not None
         return self.survives(self.actor_files, calls, lambda: actor.activate(detector_id, epoch))

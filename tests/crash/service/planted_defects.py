@@ -6,7 +6,7 @@ from engine.runtime.catalogue import directory
 from engine.runtime.catalogue.directory import Directory
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import actor
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import forking
 from snapshots import folders, store
 from snapshots.write import retention
@@ -20,21 +20,21 @@ def images(run: str, sync: JournalSync = "always") -> None:
 
 SERVICE_DEFECTS: dict[str, Defect] = {
     "evaluations are answered before they are synced": Defect(
-        DetectorActor,
+        OperationExecutor,
         "_make_durable",
         'if sync == "always" or any(',
         "if any(",
         partial(images, "activations"),
     ),
     "changes of rules are answered before they are synced": Defect(
-        DetectorActor,
+        OperationExecutor,
         "_make_durable",
         "or any(not isinstance(entry, EVALUATED) for entry in entries)",
         "",
         partial(images, "activations", "interval"),
     ),
     "a batch is synced before it is written": Defect(
-        DetectorActor,
+        OperationExecutor,
         "_make_durable",
         "self._write(store, active.detector, tuple(entries), reached, now_us)",
         "store.sync(); self._write(store, active.detector, tuple(entries), reached, now_us); "
@@ -42,10 +42,10 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "activations"),
     ),
     "nobody looks for a later owner": Defect(
-        DetectorActor, "_make_durable", "store.check_owner()", "pass", partial(images, "two_owners")
+        OperationExecutor, "_make_durable", "store.check_owner()", "pass", partial(images, "two_owners")
     ),
     "a later owner is looked for before the record is written": Defect(
-        DetectorActor,
+        OperationExecutor,
         "_make_durable",
         "    if entries:\n",
         "    check = store.check_owner; check()\n"
@@ -54,24 +54,28 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "two_owners"),
     ),
     "a detector is passivated with what was not synced": Defect(
-        DetectorActor,
+        OperationExecutor,
         "passivate",
         "elif store.unsynced:",
         "elif False:",
         partial(images, "activations", "interval"),
     ),
     "batches of one operation are not written": Defect(
-        DetectorActor, "_make_durable", "if entries:", "if len(entries) > 1:", partial(images, "activations")
+        OperationExecutor,
+        "_make_durable",
+        "if entries:",
+        "if len(entries) > 1:",
+        partial(images, "activations"),
     ),
     "answers come to no page": Defect(
-        DetectorActor,
+        OperationExecutor,
         "finish_saving",
         "if saving.page is not None:",
         "if False:",
         partial(images, "activations"),
     ),
     "a page is written after its snapshot": Defect(
-        DetectorActor,
+        OperationExecutor,
         "finish_saving",
         "if saving.page is not None:",
         "pieces = detector_snapshot.pieces(saving.contents)\n"
@@ -127,7 +131,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "forks"),
     ),
     "an owner is copied that has been overtaken": Defect(
-        DetectorActor, "begin_fork", "active.store.check_owner()", "pass", partial(images, "forks")
+        OperationExecutor, "begin_fork", "active.store.check_owner()", "pass", partial(images, "forks")
     ),
     "a copy is entered before it is synced": Defect(
         actor,

@@ -21,7 +21,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.crash.model.history import Lost
 from tests.crash.model.memory_disk import Image
@@ -180,12 +180,12 @@ class Owner:
         self.known.durable = self.known.answered
 
 
-def actor_on(disk: FoldersDisk, sync: JournalSync) -> DetectorActor:
+def actor_on(disk: FoldersDisk, sync: JournalSync) -> OperationExecutor:
     settings = RuntimeSettings(data=DATA, journal_sync=sync, snapshots_kept=1)
-    return DetectorActor(settings, files=disk, now_us=lambda: NOW_US)
+    return OperationExecutor(settings, files=disk, now_us=lambda: NOW_US)
 
 
-def position_of(actor: DetectorActor) -> Position:
+def position_of(actor: OperationExecutor) -> Position:
     assert actor._active is not None
     detector = actor._active.detector
     return len(detector.live), detector.events_seen, detector.clock_us
@@ -374,7 +374,7 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         actor.discard()
 
 
-def _judge_detector(known: Known, actor: DetectorActor, *, machine: bool) -> None:
+def _judge_detector(known: Known, actor: OperationExecutor, *, machine: bool) -> None:
     found, least = position_of(actor), known.durable if machine else known.answered
     if found not in known.positions[least:]:
         raise Lost(f"{found} was found, and it was answered from {known.positions[least]}")

@@ -22,8 +22,6 @@ from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime.service import local_service, until
 from tests.reference import ReferenceDetector
 
-pytestmark = pytest.mark.storm
-
 NO_SUCH_FILE_SYSTEM = "no file system of a bounded size can be mounted here"
 DISK_BYTES = 8 * 1024 * 1024
 CONDITION = "once within 10m a == 1"
@@ -141,6 +139,7 @@ async def create_detectors(fleet: Fleet) -> None:
         await fleet.create_detector("no room" * 30)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path: Path, kind: str) -> None:
     with file_system(kind, tmp_path) as disk:
@@ -204,6 +203,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
     print(f"{kind}: {len(detector.reference.events)} events taken, {refused} requests refused")
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, kind: str) -> None:
     with file_system(kind, tmp_path) as disk:
@@ -231,6 +231,7 @@ async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, 
             assert await detector.event(5)
 
 
+@pytest.mark.storm
 async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(tmp_path: Path) -> None:
     with file_system("ext4", tmp_path) as disk:
         async with local_service(disk / "data", directory_answer_age_max_s=1) as service:

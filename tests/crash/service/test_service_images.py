@@ -9,9 +9,8 @@ from tests.crash.model.history import Lost
 from tests.crash.service.planted_defects import SERVICE_DEFECTS
 from tests.crash.service.service_images import RUNS, ServiceImages
 
-pytestmark = pytest.mark.storm
 
-
+@pytest.mark.storm
 @pytest.mark.parametrize("sync", ["always", "interval"])
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_every_crash_image_of_a_service_has_what_was_answered(run, sync, seed, record_property):
@@ -22,6 +21,7 @@ def test_every_crash_image_of_a_service_has_what_was_answered(run, sync, seed, r
     assert images.different > 60
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("defect", SERVICE_DEFECTS.values(), ids=SERVICE_DEFECTS)
 def test_a_defect_in_the_service_is_noticed(defect):
     with defect.planted(), pytest.raises((Lost, StorageError)):

@@ -17,8 +17,6 @@ from engine.runtime.cluster.session.joining import ClusterError
 from tests.process_table import command, family
 from tests.service_process import program, started
 
-pytestmark = pytest.mark.ray
-
 SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
@@ -61,6 +59,7 @@ def running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.ray
 def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_process_behind(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", SERVICE, str(tmp_path)],
@@ -88,6 +87,7 @@ def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_pr
         time.sleep(0.05)
 
 
+@pytest.mark.ray
 def test_a_cluster_that_is_not_there_is_told_at_once():
     for address, reason in (("127.0.0.1:1", "nothing answers"), ("ray://127.0.0.1:10001", "HOST:PORT")):
         with pytest.raises(ClusterError, match=reason):
@@ -105,6 +105,7 @@ def silent() -> Iterator[str]:
             raylet.communicate(b"\n")
 
 
+@pytest.mark.ray
 def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
     run = program(
         "serve", "--port", "0", "--data", str(tmp_path), "--ray-address", silent, "--join-timeout-s", "3"
@@ -118,6 +119,7 @@ def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
     assert len(run.stderr.splitlines()) <= 5, run.stderr
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_joining_can_be_interrupted(silent, tmp_path, number):
     options = ("serve", "--port", "0", "--data", str(tmp_path / "data"), "--ray-address", silent)

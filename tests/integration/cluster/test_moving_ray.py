@@ -18,7 +18,6 @@ from tests.integration.cluster.test_services_share import (
 from tests.service_process import Served, program, served
 
 # .ci/run moves detectors and drains nodes in tests/linearizability.
-pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 __all__ = ["cluster"]
 
@@ -43,6 +42,8 @@ def places(service: Served) -> dict[str, str]:
     }
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_detectors_move_and_nodes_are_drained_under_load_and_nothing_is_lost(cluster, tmp_path):
     data = tmp_path / "data"
     with ExitStack() as stack:

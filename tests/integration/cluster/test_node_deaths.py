@@ -22,12 +22,13 @@ from tests.node_deaths import (
 )
 
 # .ci/run kills and stops workers, the directory and nodes in tests/linearizability.
-pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 SPARES = ("--spares", "2")
 """The default of the service, with which the figures in api/SIZING.md were measured; other tests have one."""
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp_path):
     data = tmp_path / "data"
     with cluster(tmp_path) as nodes, service_on(nodes, data, *SPARES) as service, load(service, 9) as callers:
@@ -61,6 +62,8 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
         print_times(what, all_s)
 
 
+@pytest.mark.ray
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost(tmp_path, number):
     data = tmp_path / "data"
@@ -69,7 +72,10 @@ def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost
         move_directory_off_head(nodes, data)
         callers.all_answer()
         node = directory_node(nodes, data)
-        assert workers_on(service)[node]
+        give_up_s = time.monotonic() + GIVE_UP_S
+        while node not in workers_on(service):
+            # A busy worker may not have answered the new directory yet.
+            assert time.monotonic() < give_up_s
         since_s = nodes.signal(node, number)
         took_s = callers.all_answer(since_s)
         if number == signal.SIGSTOP:
@@ -101,6 +107,6 @@ def check_counts(callers: Load) -> None:
 
 
 def print_times(what: str, all_s: list[float]) -> None:
-    """Print how long detectors were away. `tests.bench recovery` measures it; a busy machine takes longer."""
+    """Print how long detectors were away. A busy machine takes longer."""
     median_s, longest_s = all_s[len(all_s) // 2], all_s[-1]
     print(f"{what}: detectors answer after {median_s:.1f} s in the middle, {longest_s:.1f} s at most")

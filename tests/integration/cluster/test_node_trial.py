@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.ray
-
 TRIAL = """
 import sys
 from pathlib import Path
@@ -49,6 +47,7 @@ finally:
 """
 
 
+@pytest.mark.ray
 def test_each_node_that_has_the_folder_is_tried(tmp_path: Path) -> None:
     data = tmp_path / "data"
     command = [sys.executable, "-c", TRIAL, str(data)]

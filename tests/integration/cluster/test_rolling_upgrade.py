@@ -13,8 +13,6 @@ from tests.integration.cluster.test_versions_ray import ROOT, another
 from tests.ray_cluster import ray_cluster
 from tests.service_process import END_WITHIN_S, Served, program, served
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
-
 
 def release_of(pid: int) -> Path:
     """The folder from which a process imports the packages."""
@@ -23,6 +21,8 @@ def release_of(pid: int) -> Path:
     return Path(found.decode().split(":")[0])
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_loaded_cluster_is_upgraded_node_by_node_and_nothing_is_refused(tmp_path: Path) -> None:
     old = ROOT
     new = another(tmp_path / "new", f"oldest={SPOKEN.current}, current={SPOKEN.current + 1}")

@@ -13,10 +13,7 @@ from tests.certificates import certificates
 from tests.ray_cluster import ray_cluster
 from tests.service_process import Served, program, served
 
-pytestmark = [
-    pytest.mark.ray,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl makes certificates"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl makes certificates")
 
 TOKEN = "rd_" + "t" * 43
 EVENT = {"event": {"fields": {"a": 1}, "timestamp_ms": 1_700_000_000_000}}
@@ -26,6 +23,7 @@ SPARES = 2
 SHOWN_WITHIN_S = 60
 
 
+@pytest.mark.ray
 def test_services_that_share_a_folder_encrypt_between_nodes_and_say_which_settings_hold(tmp_path):
     variables = certificates(tmp_path / "certificates")
     more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}

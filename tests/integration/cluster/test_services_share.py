@@ -17,8 +17,6 @@ from tests import process_table
 from tests.ray_cluster import ray_cluster
 from tests.service_process import END_WITHIN_S, Served, refused_in_time, served
 
-pytestmark = pytest.mark.ray
-
 TOKEN = "rd_" + "t" * 43
 
 
@@ -102,6 +100,7 @@ def events_evaluated(service: Served, detector: str) -> int:
     return found
 
 
+@pytest.mark.ray
 def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_a_new_directory(
     cluster, tmp_path
 ):

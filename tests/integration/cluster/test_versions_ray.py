@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.ray
+from engine.runtime.contract.build import SPOKEN
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,6 +57,7 @@ def another(folder: Path, spoken: str) -> Path:
     return folder
 
 
+@pytest.mark.ray
 def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) -> None:
     packages = [
         another(tmp_path / "before", ""),
@@ -71,6 +72,6 @@ def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) 
     assert same == "[]"
     assert "which speaks no protocol that has a number; this service is" in before
     assert "+g0123456789ab, which speaks protocols 7 to 8; this service is" in far
-    assert "which speaks protocol 1. Install one version on both" in far
+    assert f"which speaks protocol {SPOKEN.current}. Install one version on both" in far
     assert "+g0123456789ab, and this service is" in neighbour
     assert "they work together until the upgrade is over" in neighbour

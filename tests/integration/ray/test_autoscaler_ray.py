@@ -20,8 +20,6 @@ from tests.node_deaths import TOKEN
 from tests.process_table import family
 from tests.service_process import Process, Served, environment, served
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
-
 WITHIN_S: Final = 180.0
 OWN_ADDRESS: Final = "from ray._private.services import get_node_ip_address; print(get_node_ip_address())"
 EMPTY: Final = (
@@ -140,6 +138,8 @@ def answered(service: Served, detector: str) -> list[str]:
     return [action["name"] for action in replies[-1]["result"]["actions"]]
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_nodes_are_started_for_detectors_and_removed_after_them(tmp_path):
     options = ("--worker-cpus", "1", "--spares", "0", "--passivate-after-s", "10")
     settings = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled"}

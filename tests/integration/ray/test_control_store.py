@@ -9,8 +9,6 @@ import pytest
 from tests.node_deaths import cluster, load, service_on
 from tests.service_process import END_WITHIN_S
 
-pytestmark = pytest.mark.ray
-
 WITHIN_S = 60.0
 PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 
@@ -22,6 +20,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.ray
 def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_with_its_storage(tmp_path):
     kept = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(tmp_path / "kept")}
     Path(kept["RAY_gcs_storage_path"]).mkdir()
@@ -47,6 +46,7 @@ def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_wi
 
 
 # Ray's own library ends the process too, and on a busy machine sometimes first.
+@pytest.mark.ray
 @pytest.mark.long
 def test_one_that_has_lost_its_memory_ends_the_service_in_words(tmp_path):
     with cluster(tmp_path, more=0, **PATIENT) as nodes, service_on(nodes, tmp_path / "data") as service:

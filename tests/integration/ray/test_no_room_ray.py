@@ -11,8 +11,6 @@ import pytest
 from tests.node_deaths import cluster, load, service_on, workers_on
 from tests.service_process import Served, environment
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
-
 WITHIN_S = 60.0
 EVENT = {"event": {"fields": {}, "timestamp_ms": 1}}
 
@@ -33,6 +31,8 @@ def refused(service: Served, detector: str) -> str:
     return message
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_no_node_is_large_enough_for_a_worker_and_everyone_is_told(tmp_path):
     with (
         cluster(tmp_path, more=0) as nodes,
@@ -53,6 +53,8 @@ def test_no_node_is_large_enough_for_a_worker_and_everyone_is_told(tmp_path):
         assert "{'CPU': 3.0" in status.stdout
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_all_nodes_are_drained_and_what_is_active_is_served_until_one_is_not(tmp_path):
     with (
         cluster(tmp_path, more=1) as nodes,
@@ -73,6 +75,8 @@ def test_all_nodes_are_drained_and_what_is_active_is_served_until_one_is_not(tmp
             assert set(caller.outcomes) == {"200"}
 
 
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_node_that_ray_drains_loses_its_detectors_and_no_request_fails(tmp_path):
     with (
         cluster(tmp_path, more=2) as nodes,

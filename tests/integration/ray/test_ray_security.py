@@ -18,8 +18,6 @@ from api.settings_sources import can_trace
 from tests import process_table
 from tests.service_process import Served, environment, served
 
-pytestmark = pytest.mark.ray
-
 BOOTSTRAP = "rd_" + secrets.token_urlsafe(32)
 KNOWN = secrets.token_hex(32)
 """A token of Ray's that others know, since it stands in the environment of whoever starts the service."""
@@ -126,6 +124,7 @@ def another_user(*tries: list[Any], **who: int) -> list[str]:
     return results
 
 
+@pytest.mark.ray
 def test_every_socket_is_on_the_loopback_interface(service):
     found = process_table.listeners(process_table.family(service.process.pid))
     programs = {program_of(listener.pid) for listener in found}
@@ -135,12 +134,14 @@ def test_every_socket_is_on_the_loopback_interface(service):
     assert not elsewhere
 
 
+@pytest.mark.ray
 def test_no_code_comes_from_the_folder_where_the_service_was_started(service):
     assert service.call("GET", "/api/cluster")["workers"], "or nothing could have imported it"
     imported = service.output.parent / IMPORTED
     assert not imported.exists(), imported.read_text()
 
 
+@pytest.mark.ray
 def test_no_port_of_ray_does_anything_without_the_token(service):
     """Each answers at most whether it is healthy, which Ray tells everyone."""
     port = int(service.url.rpartition(":")[2])
@@ -172,6 +173,7 @@ def test_no_port_of_ray_does_anything_without_the_token(service):
     assert set(another_user(*pages)) <= {"no HTTP/1", "HTTP/1.1 401 Unauthorized", "ConnectionResetError"}
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize(
     ("given", "runs"),
     [
@@ -197,6 +199,7 @@ def test_code_runs_in_the_ray_inside_only_with_its_token(service, given, runs):
     assert run.stdout.split()[:1] == (["ran"] if runs else ["refused"]), run.stdout + run.stderr
 
 
+@pytest.mark.ray
 def test_the_processes_of_the_service_inherit_no_secret(service):
     token = token_file(service).read_text("ascii")
     below = process_table.family(service.process.pid) - {service.process.pid}
@@ -222,6 +225,7 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
         assert not [secret for secret in hidden if secret in text], path
 
 
+@pytest.mark.ray
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can try things as another user")
 def test_another_user_reaches_neither_ray_nor_actors_nor_the_data(service):
     token = token_file(service)

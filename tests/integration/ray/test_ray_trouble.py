@@ -20,8 +20,6 @@ from ray._private import services
 from tests import process_table
 from tests.service_process import END_WITHIN_S, Served, environment, served
 
-pytestmark = pytest.mark.ray
-
 REFUSED = {(503, 1501), (503, 1503), (504, 1502)}
 EVENT = {"event": {"fields": {}, "timestamp_ms": 1}}
 
@@ -103,6 +101,7 @@ def until(condition: Callable[[], Any], within_s: float = 60) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize(
     "victim", [pytest.param("ray::DashboardAgent", marks=pytest.mark.long), "gcs_server"]
 )
@@ -126,6 +125,7 @@ def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth
     assert "Traceback" not in said
 
 
+@pytest.mark.ray
 def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_ending(tmp_path):
     with served(tmp_path / "data") as service, calling(service) as callers:
         # Nobody needs it.
@@ -152,6 +152,7 @@ def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_e
     until(lambda: not process_table.command(pid))
 
 
+@pytest.mark.ray
 def test_a_service_that_is_killed_leaves_no_process_behind(tmp_path):
     with served(tmp_path / "data", "--front-ends", "2") as service:
         service.call("POST", "/api/detectors", {"name": "one"})
@@ -184,6 +185,7 @@ exec {raylet} "$@"
 """
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize(("failures", "starts"), [(1, 2), pytest.param(2, 2, marks=pytest.mark.long)])
 def test_a_ray_that_ends_while_it_starts_is_started_once_more(
     tmp_path: Path, failures: int, starts: int

@@ -31,7 +31,7 @@ from tests.local_runtime.service import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 
-pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AUTO, TCP, SHARED = ("auto", 1), ("tcp", 1), ("auto", 8)
 """How a fleet reaches its workers, and how many detectors a worker has."""
@@ -139,6 +139,7 @@ def connection_of(fleet: Fleet, detector_id: str) -> LinkClient:
     return client
 
 
+@pytest.mark.ray
 async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(own_fleet, tmp_path):
     async with own_fleet(tmp_path) as fleet:
         minted, revoked = await fleet.mint_token(), await fleet.mint_token()
@@ -164,6 +165,7 @@ async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(own
             await fleet.call(one, ops.rules())
 
 
+@pytest.mark.ray
 async def test_more_detectors_than_places_take_turns_and_forget_nothing(own_fleet, tmp_path):
     async with own_fleet(tmp_path, max_resident=2, turn_s=0.01) as fleet:
         ids = [await fleet.create_detector(f"{number}") for number in range(6)]
@@ -180,6 +182,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(own_flee
             assert await fired(fleet, detector_id, 2002, a=0) == []
 
 
+@pytest.mark.ray
 async def test_services_of_one_cluster_share_a_folder_and_the_last_one_saves_it(own_fleet, tmp_path):
     async with own_fleet(tmp_path) as one:
         detector_id = await one.create_detector("one")
@@ -199,6 +202,7 @@ async def test_services_of_one_cluster_share_a_folder_and_the_last_one_saves_it(
     await until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("kind", [TCP], indirect=True, ids=["tcp"])
 async def test_a_copy_of_a_folder_that_is_served_is_refused(
     ray_fleet: RayFleet, fleet: Fleet, folder: Path, tmp_path: Path
@@ -209,6 +213,7 @@ async def test_a_copy_of_a_folder_that_is_served_is_refused(
             pass
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("kind", [TCP], indirect=True, ids=["tcp"])
 @pytest.mark.usefixtures("fleet")
 async def test_an_empty_mount_in_place_of_a_folder_that_is_served_is_refused_and_stays_empty(
@@ -221,6 +226,7 @@ async def test_an_empty_mount_in_place_of_a_folder_that_is_served_is_refused_and
             pass
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("own_fleet", [TCP], indirect=True, ids=["tcp"])
 async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(own_fleet, tmp_path):
     from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
@@ -232,6 +238,7 @@ async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(own_f
             pass
 
 
+@pytest.mark.ray
 async def test_batches_travel_the_way_that_is_set(
     fleet: Fleet, kind: tuple[str, int], detector_id: str
 ) -> None:
@@ -242,6 +249,7 @@ async def test_batches_travel_the_way_that_is_set(
     assert family == families[kind[0]]
 
 
+@pytest.mark.ray
 async def test_a_front_end_whose_connection_broke_makes_another_to_the_same_worker(
     fleet: Fleet, detector_id: str
 ) -> None:
@@ -252,6 +260,7 @@ async def test_a_front_end_whose_connection_broke_makes_another_to_the_same_work
     assert await pid_of(fleet, detector_id) == pid
 
 
+@pytest.mark.ray
 async def test_a_worker_that_is_stopped_is_ended_and_its_detector_goes_on_in_another(
     fleet: Fleet, detector_id: str
 ) -> None:
@@ -268,6 +277,7 @@ async def test_a_worker_that_is_stopped_is_ended_and_its_detector_goes_on_in_ano
     assert await pid_of(fleet, detector_id) != pid
 
 
+@pytest.mark.ray
 async def test_a_killed_actor_costs_only_what_was_in_flight(fleet: Fleet, detector_id: str) -> None:
     await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
     outcomes: Counter[Any] = Counter()
@@ -295,6 +305,7 @@ async def test_a_killed_actor_costs_only_what_was_in_flight(fleet: Fleet, detect
     assert 2 <= outcomes[1502] <= 2 * 64
 
 
+@pytest.mark.ray
 async def test_an_actor_killed_while_idle_costs_nothing(fleet: Fleet, detector_id: str) -> None:
     await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
     connection = connection_of(fleet, detector_id)
@@ -303,6 +314,7 @@ async def test_an_actor_killed_while_idle_costs_nothing(fleet: Fleet, detector_i
     assert await fired(fleet, detector_id, 1000) == ["always"]
 
 
+@pytest.mark.ray
 async def test_a_killed_directory_is_started_again_while_warm_detectors_go_on(
     fleet: Fleet, folder: Path
 ) -> None:
@@ -319,6 +331,7 @@ async def test_a_killed_directory_is_started_again_while_warm_detectors_go_on(
         await fleet.delete_detector(each)
 
 
+@pytest.mark.ray
 async def test_bodies_of_many_megabytes_pass(fleet: Fleet, detector_id: str) -> None:
     padding = "x" * 1_500
     events = [{"fields": {"padding": padding}, "timestamp_ms": 1} for _ in range(10_000)]
@@ -327,6 +340,7 @@ async def test_bodies_of_many_megabytes_pass(fleet: Fleet, detector_id: str) -> 
     assert len(json.loads(answer.result)["results"]) == 10_000
 
 
+@pytest.mark.ray
 async def test_callers_that_wait_together_share_a_batch(fleet: Fleet, detector_id: str) -> None:
     await fired(fleet, detector_id, 1)
     client = connection_of(fleet, detector_id)
@@ -343,6 +357,7 @@ async def test_callers_that_wait_together_share_a_batch(fleet: Fleet, detector_i
     assert len(sizes) <= 4
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("kind", [SHARED], indirect=True, ids=["shared"])
 async def test_the_title_of_a_workers_process_names_its_detector(fleet: Fleet) -> None:
     detector_id = await fleet.create_detector("titled")

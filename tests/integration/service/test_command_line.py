@@ -20,8 +20,6 @@ from api.cli.sample import RECORDING, RULES
 from tests import process_table
 from tests.service_process import END_WITHIN_S, PROGRAM, Served, program, served, started
 
-pytestmark = pytest.mark.ray
-
 FAILURE_TWICE = "ok == false and per user (once within 1m (ok == false and first == true))"
 
 
@@ -54,6 +52,7 @@ def replay(service: Served, *arguments: str, given: bytes = b"") -> Any:
 # serve
 
 
+@pytest.mark.ray
 def test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was(tmp_path: Path) -> None:
     data, token_file = tmp_path / "data", tmp_path / "token"
     fixed = "fixed-secret-of-thirty-two-chars"
@@ -147,6 +146,7 @@ def sigint(handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize(
     "inherited",
     # Without the former, what ends it is what ends it at SIGTERM.
@@ -163,6 +163,7 @@ def test_sigint_during_start_up_ends_it_also_in_the_background(tmp_path: Path, i
         assert "Traceback" not in running.said()
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("after_s", [0, pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path, after_s: float) -> None:
     with started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data")) as running:
@@ -185,6 +186,7 @@ def wait_until_listening(pid: int) -> None:
     raise AssertionError("it never listened")
 
 
+@pytest.mark.ray
 def test_a_second_service_on_the_same_folder_says_so_and_ends(service: Served) -> None:
     run = program("serve", "--port", "0", "--data", str(service.output.parent / "data"))
     assert run.returncode == 1
@@ -193,6 +195,7 @@ def test_a_second_service_on_the_same_folder_says_so_and_ends(service: Served) -
     assert service.request("GET", "/readyz").status_code == 200
 
 
+@pytest.mark.ray
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -205,6 +208,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.ray
 def test_a_service_with_existing_data_begins_no_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     run = program("serve", "--port", "0", "--data", str(data), "--existing-data")
@@ -213,6 +217,7 @@ def test_a_service_with_existing_data_begins_no_folder(tmp_path: Path) -> None:
     assert not data.exists()
 
 
+@pytest.mark.ray
 def test_an_address_that_is_none_is_said(tmp_path: Path) -> None:
     run = program("serve", "--host", "203.0.113.1", "--port", "0", "--data", str(tmp_path / "data"))
     assert run.returncode == 1
@@ -222,6 +227,7 @@ def test_an_address_that_is_none_is_said(tmp_path: Path) -> None:
 # demo
 
 
+@pytest.mark.ray
 def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     with started(tmp_path / "log", "demo", TMPDIR=str(tmp_path / "t")) as running:
@@ -250,6 +256,7 @@ def curl(line: str) -> Any:
 # replay
 
 
+@pytest.mark.ray
 def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service: Served) -> None:
     detector = service.call("POST", "/api/detectors", {"name": "shop"})["id"]
     arguments = ["-", "--detector", detector, "--time-field", "time", "--rules", str(RULES)]
@@ -264,6 +271,7 @@ def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service:
     )
 
 
+@pytest.mark.ray
 def test_refused_events_are_counted_and_the_others_go_on(service: Served) -> None:
     detector = with_rule(service)
     lines = [{"a": 1, "timestamp_ms": 10**12 + n} for n in range(3)]
@@ -275,6 +283,7 @@ def test_refused_events_are_counted_and_the_others_go_on(service: Served) -> Non
     assert "1 of 4 events refused with 1402; first standard input, line 2: " in run.stderr
 
 
+@pytest.mark.ray
 def test_late_events_are_told_as_messages(service: Served) -> None:
     detector = with_rule(service)
     given = b'{"a":1,"ts":1000}\n{"a":1,"ts":999}\n'
@@ -283,6 +292,7 @@ def test_late_events_are_told_as_messages(service: Served) -> None:
     assert "message 2001, 1 time; first standard input, line 2: " in run.stdout
 
 
+@pytest.mark.ray
 def test_a_bad_line_is_skipped_and_stops_a_strict_replay_after_what_came_before(
     service: Served, tmp_path: Path
 ) -> None:
@@ -295,6 +305,7 @@ def test_a_bad_line_is_skipped_and_stops_a_strict_replay_after_what_came_before(
         assert f"{path}, line 3: not JSON" in run.stderr
 
 
+@pytest.mark.ray
 def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(service: Served) -> None:
     detector = with_rule(service)
     long = b'{"a":1,"ts":2,"b":' + b"1" * 4_100 + b"}"
@@ -306,6 +317,7 @@ def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(ser
     assert "1 of 3 events refused with 1000" in run.stderr
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -325,6 +337,7 @@ def test_what_keeps_a_replay_from_starting_is_said(service: Served, arguments: l
     assert said in run.stderr
 
 
+@pytest.mark.ray
 def test_a_live_pipe_is_evaluated_as_it_comes(service: Served) -> None:
     detector = with_rule(service)
     options = ["--url", service.url, "--token", service.token, "--detector", detector, "--old-times"]
@@ -344,6 +357,7 @@ def test_a_live_pipe_is_evaluated_as_it_comes(service: Served) -> None:
         assert re.search(rb"^the rule +2 ", output, re.MULTILINE)
 
 
+@pytest.mark.ray
 def test_a_detector_without_rules_is_sent_nothing(service: Served, tmp_path: Path) -> None:
     detector = service.call("POST", "/api/detectors", {"name": "no rules"})["id"]
     run = replay(service, "-", "--detector", detector, given=b'{"a": 1, "ts": 5}')
@@ -351,6 +365,7 @@ def test_a_detector_without_rules_is_sent_nothing(service: Served, tmp_path: Pat
     assert "the detector `no rules` has no rules, so nothing can fire; add some with --rules" in run.stderr
 
 
+@pytest.mark.ray
 def test_rules_of_several_files_are_added_once(service: Served, tmp_path: Path) -> None:
     detector = service.call("POST", "/api/detectors", {"name": "several"})["id"]
     first, second = tmp_path / "one.yaml", tmp_path / "two.yaml"
@@ -363,6 +378,7 @@ def test_rules_of_several_files_are_added_once(service: Served, tmp_path: Path) 
     assert [rule["name"] for rule in rules] == ["one", "two"]
 
 
+@pytest.mark.ray
 def test_a_row_number_is_not_taken_for_the_time(service: Served, tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
     path.write_text("row,a\n1,1\n")
@@ -374,6 +390,7 @@ def test_a_row_number_is_not_taken_for_the_time(service: Served, tmp_path: Path)
     )
 
 
+@pytest.mark.ray
 def test_rules_that_are_refused_add_nothing(service: Served, tmp_path: Path) -> None:
     detector = service.call("POST", "/api/detectors", {"name": "none"})["id"]
     path = tmp_path / "r.yaml"

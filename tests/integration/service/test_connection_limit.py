@@ -10,8 +10,6 @@ import pytest
 from tests import service_process
 from tests.service_process import Served, served
 
-pytestmark = pytest.mark.ray
-
 LIMIT = 512
 IDLE_CONNECTIONS = 600
 """More than there is room for, and less than this process may have itself."""
@@ -37,6 +35,7 @@ def evaluate(service: Served, detector: str, timestamp_ms: int) -> None:
     assert service.call("POST", f"/api/detectors/{detector}/evaluate", body) == {"actions": []}
 
 
+@pytest.mark.ray
 def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: Served) -> None:
     assert f"may have {LIMIT} files open" in service.said()
     detector = service.call("POST", "/api/detectors", {"name": "d"})["id"]

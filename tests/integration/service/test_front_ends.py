@@ -20,8 +20,6 @@ from api.observability.metrics_page import KEPT_S
 from api.server.connection import QUIET_S
 from tests.service_process import DEADLINE_S, END_WITHIN_S, Served, program, refused_in_time, served
 
-pytestmark = pytest.mark.ray
-
 FRONT_ENDS = 3
 
 
@@ -133,6 +131,7 @@ def event(timestamp_ms: int = 0, **fields: Any) -> Any:
     return {"event": {"fields": fields, "timestamp_ms": timestamp_ms}}
 
 
+@pytest.mark.ray
 def test_what_is_done_through_one_is_seen_through_every_other(service):
     connections = one_to_each(service)
     first, second, third = connections.values()
@@ -152,6 +151,7 @@ def test_what_is_done_through_one_is_seen_through_every_other(service):
         assert connection.request("GET", detector)[0] == 404
 
 
+@pytest.mark.ray
 def test_a_revoked_token_is_refused_by_all_a_second_later(service):
     connections = one_to_each(service)
     minted = service.call("POST", "/api/token")
@@ -222,6 +222,7 @@ def calling(service: Served, detector: str, connections: int) -> Iterator[list[C
             caller.end()
 
 
+@pytest.mark.ray
 def test_one_that_is_killed_is_replaced_and_callers_of_the_others_do_not_notice(service):
     detector = with_rule(service)
     before = front_ends(service)
@@ -255,6 +256,7 @@ def lost(service: Served) -> float:
     return float(found[1])
 
 
+@pytest.mark.ray
 def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
     detector = with_rule(service)
     counted = lost(service)
@@ -270,6 +272,7 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
     assert lost(service) == counted
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize(
     ("number", "to_all"),
     [
@@ -301,6 +304,7 @@ def test_shutdown_answers_all_that_was_evaluated(tmp_path, number, to_all):
     )
 
 
+@pytest.mark.ray
 def test_an_address_that_another_service_shares_among_its_front_ends_is_refused(service, tmp_path):
     port = service.url.rpartition(":")[2]
     for number in ("1", "2"):

@@ -13,8 +13,6 @@ from tests.reference import ReferenceDetector
 from tests.service_process import Served, served
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 
-pytestmark = pytest.mark.ray
-
 SCRIPTS = 60
 
 
@@ -78,6 +76,7 @@ def answered(status: int, envelope: dict[str, Any]) -> list[tuple[Any, ...]] | N
     ]
 
 
+@pytest.mark.ray
 def test_the_service_answers_random_scripts_as_specified(
     service: Served, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
@@ -91,6 +90,7 @@ def test_the_service_answers_random_scripts_as_specified(
         service.call("DELETE", remote.path)
 
 
+@pytest.mark.ray
 def test_a_restart_in_the_middle_of_a_script_changes_no_answer(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "data"
     scripts = [World(random.Random(f"{seed} restart {n}").choice).script(depth=3) for n in range(8)]

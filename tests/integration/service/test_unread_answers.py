@@ -9,8 +9,6 @@ import pytest
 
 from tests.service_process import Served, served
 
-pytestmark = [pytest.mark.ray, pytest.mark.storm]
-
 MIB = 1024 * 1024
 BUDGET_MB = 64
 SLACK_BYTES = 64 * MIB
@@ -61,6 +59,8 @@ def hog(service: Served, path: str, body: bytes, media_type: str) -> socket.sock
     return caller
 
 
+@pytest.mark.ray
+@pytest.mark.storm
 @pytest.mark.parametrize("shape", ["batches", "streams"])
 def test_answers_that_nobody_reads_take_no_more_than_the_budget(service: Served, shape: str) -> None:
     *loud, quiet = [service.call("POST", "/api/detectors", {"name": name})["id"] for name in "123q"]

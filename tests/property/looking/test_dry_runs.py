@@ -12,7 +12,7 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation import firings
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
-from engine.evaluation.explanation.past.entries import Before, Entries
+from engine.evaluation.explanation.past import Before, Entries
 from engine.evaluation.slices.slices import Remembered
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal
-from engine.evaluation.explanation.between_events import true_keys as true_keys_module
-from engine.evaluation.explanation.between_events.holdings import KeyPlace
-from engine.evaluation.explanation.between_events.standing import standing, standing_node
-from engine.evaluation.explanation.between_events.true_keys import true_keys
+from engine.evaluation.explanation.looking import standing as standing_module
+from engine.evaluation.explanation.looking.holdings import KeyPlace
+from engine.evaluation.explanation.looking.standing import standing, standing_node, true_keys
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import requirements_of
@@ -150,8 +149,8 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
 def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
     mode: str, examples: Callable[..., Iterator[random.Random]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(true_keys_module, "SLICES_AT_ONCE", 3)
-    monkeypatch.setattr(true_keys_module, "NODES_AT_ONCE", 4)
+    monkeypatch.setattr(standing_module, "SLICES_AT_ONCE", 3)
+    monkeypatch.setattr(standing_module, "NODES_AT_ONCE", 4)
     met = Counter[str]()
     for drawn in examples(10, mode, until=lambda: met["keys"] > 20 < met["several"]):
         world = drawn.choice((World, RunsWorld, LongHistoriesWorld))
@@ -169,7 +168,7 @@ def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
 def test_pages_have_each_key_once_though_others_come_and_go(
     nodes_at_once: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(true_keys_module, "NODES_AT_ONCE", nodes_at_once)
+    monkeypatch.setattr(standing_module, "NODES_AT_ONCE", nodes_at_once)
     drawn, detector = random.Random(seed), Detector()
     rule_id = detector.add_rule("rule", "per u once a == 1 or per u where b == 1 once c == 1")
     true, changing = set(range(-900, 0, 3)), [str(number) for number in range(200)]

@@ -36,8 +36,6 @@ from engine.language.condition import (
 from tests.differential.modes import in_mode
 from tests.reference import Event, verdict
 
-pytestmark = pytest.mark.storm
-
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
 WINDOWS_SECS = (0, 0.001)
 BITS = (0, 1)
@@ -162,6 +160,7 @@ def expected(condition: Condition, alphabet: list[Letter], length: int) -> dict[
     return {trace: verdict(condition, history) for trace, history in histories.items() if trace}
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_trace_of_a_small_world_is_judged_as_specified(
     world: str, seed: int, record_property: Callable[[str, object], None]

@@ -1,5 +1,6 @@
 """`--check` finds what has become worse, `--record` keeps no loss unasked, pages show what is recorded."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -222,6 +223,16 @@ def test_the_pages_are_those_of_what_is_recorded(tmp_path: Path) -> None:
     assert program.main(["--table"], root=tmp_path) == 0
     for page in PAGES:
         assert (tmp_path / page).read_text("utf-8") == (ROOT / page).read_text("utf-8"), "run --table"
+
+
+def test_a_ratio_in_a_text_is_that_of_a_recorded_row(tmp_path: Path) -> None:
+    times = copied(tmp_path) / pages.TIMES
+    named = re.findall(r"<!-- (\w+: [^>]+) -->", times.read_text("utf-8"))
+    assert len(named) > 3
+    assert set(named) <= read().keys()
+    times.write_text("takes <!-- scripted: a -->1.25 times, <!-- other: b -->3.0", "utf-8")
+    pages.write_pages([(row("a", 2.0), dict.fromkeys(("date", "machine", "python", "commit"), ""))], tmp_path)
+    assert times.read_text("utf-8") == "takes <!-- scripted: a -->2.00 times, <!-- other: b -->3.0"
 
 
 def test_the_model_of_a_cluster_is_computed_from_what_is_recorded(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from engine import Detector, Entry, Refusal
 from engine import format as canonical
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
 from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body
-from engine.evaluation.wire.inspecting.comparisons import comparison_of
 from engine.evaluation.wire.inspecting.explanations import explain_body
+from engine.evaluation.wire.inspecting.looks import comparison_of
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.language.json.writer import condition_to_document

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.between_events.document import milliseconds
-from engine.evaluation.explanation.between_events.holdings import (
+from engine.evaluation.explanation.documents import milliseconds
+from engine.evaluation.explanation.looking.holdings import (
     FIRST,
     KeyPlace,
     SeenKey,
@@ -16,8 +16,7 @@ from engine.evaluation.explanation.between_events.holdings import (
     rules,
     seen_keys,
 )
-from engine.evaluation.explanation.between_events.standing import standing
-from engine.evaluation.explanation.between_events.true_keys import true_keys
+from engine.evaluation.explanation.looking.standing import standing, true_keys
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.condition import Scalar

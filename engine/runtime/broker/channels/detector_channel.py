@@ -213,7 +213,7 @@ class DetectorChannel:
                 try:
                     client = await self._reach(route, self)
                 except OSError:
-                    # It died, or is about to be found dead.
+                    # It died, or will soon be declared dead.
                     self._left_epoch = route.epoch
                     await asyncio.sleep(self._settings.ask_s)
                     continue

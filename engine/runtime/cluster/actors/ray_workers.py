@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from engine.runtime.activation.detector_service import MAKE_ROOM, make_room_note
-from engine.runtime.cluster.actors.worker import WorkerActor
+from engine.runtime.cluster.actors.detector_actor import DetectorActor
 from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, create_actor, first_line
 from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
@@ -146,7 +146,7 @@ class RayWorkers(WorkerStarter):
         self._may_end = may_end
         self.lost_on = lost_on
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
-        self._remote = ray.remote(**OPTIONS)(WorkerActor)
+        self._remote = ray.remote(**OPTIONS)(DetectorActor)
         self._endings = Background()
         self._prefix = f"worker-{settings.folder_id}-"
 

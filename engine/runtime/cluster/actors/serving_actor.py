@@ -17,8 +17,8 @@ from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import Transport
 from engine.runtime.transport import tls
 from engine.runtime.transport.link import Link
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.server_connection import ServerConnection
 
 _START_S: Final = 10.0
 
@@ -72,7 +72,7 @@ class ServingActor(ABC):
         """
         if self._beating is None:
             methods = {"beat": _beat, "turn": self._turn}
-            self._beating = Serving("beats", lambda _: LinkServer(methods).link())
+            self._beating = Serving("beats", lambda _: ServerConnection(methods).link())
         return self._on_node().id, self._beating.listen(self._transport, self.node)
 
     def watch(self) -> None:

@@ -115,7 +115,7 @@ def _in_words(output: str) -> str:
             # Ray lists the versions of both sides in the lines that follow.
             return ", ".join([line.partition(_VERSIONS)[2].strip(), *lines[number + 1 :]]).replace(":,", ":")
     raised = [match[1] for line in lines if (match := _RAISED.match(line))]
-    last = (raised or lines or ["ray's process ended without a word"])[-1]
+    last = (raised or lines or ["ray's process exited without output"])[-1]
     return last.rstrip(".")
 
 

@@ -6,12 +6,11 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from engine.evaluation.wire.decoding import BatchForm
+from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import Answer
-from engine.evaluation.wire.inspecting.comparisons import ComparisonAsked
+from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.evaluation.wire.inspecting.timelines import TimelineAsked
 from engine.language.condition import Scalar
 from engine.runtime.contract.log_records import bounded
 

@@ -6,11 +6,12 @@ import msgspec
 
 
 class Address(msgspec.Struct, frozen=True):
-    """The address of a process's listener, and the token that it accepts."""
+    """The address of a process's listener, and the token that it demands."""
 
     place: str | tuple[str, int]
     """The path of a Unix socket, or IP address and port."""
-    token: bytes
+    token: bytes = b""
+    """Empty for a Unix socket, whose permissions decide who connects."""
     tls: bool = False
     """Whether the connection is encrypted."""
     node: str = ""

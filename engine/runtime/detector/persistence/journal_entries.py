@@ -17,14 +17,8 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.decoding import (
-    BatchForm,
-    decode_batch,
-    decode_evaluate,
-    decode_lines,
-    event_in,
-    events_in,
-)
+from engine.evaluation.wire.batches import BatchForm, decode_batch
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation

@@ -154,7 +154,7 @@ class WorkerPool:
             self._serve()
 
     def _trim_if_surplus(self) -> None:
-        """Have surplus workers ended, unless activations need them soon: starting one takes half a second."""
+        """Stop surplus workers, unless activations need them soon: starting one takes half a second."""
         surplus = len(self._unused) > self._unused_most
         if surplus and self._trimming is None:
             self._trimming = asyncio.get_running_loop().call_later(self._settings.unused_s, self._trim)

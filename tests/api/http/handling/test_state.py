@@ -5,7 +5,7 @@ import time
 import pytest
 
 from api.http.handling import state_view
-from engine.evaluation.explanation.between_events import holdings, true_keys
+from engine.evaluation.explanation.looking import holdings, standing
 from tests.api.caller import Caller
 
 RULE = "ok == true and per user once within 10m ok == false"
@@ -104,7 +104,7 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
 async def test_the_keys_for_which_a_rule_is_true(
     caller: Caller, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(true_keys, "NODES_AT_ONCE", 1)
+    monkeypatch.setattr(standing, "NODES_AT_ONCE", 1)
     detector = path.split("/")[-2]
     rule = await caller.rule(detector, "per user (not once within 1s ok == false)")
     for user, at in (("ada", 2_000), ("bob", 2_000), ("ada", 3_500), ("anna", 3_500)):

@@ -12,8 +12,6 @@ from tests.api.leaks import EVENT, LOOPS, World, run, world
 from tests.api.streaming import NDJSON
 from tests.api.wire import Connection, request
 
-pytestmark = pytest.mark.storm
-
 CHUNKED = "Transfer-Encoding: chunked"
 
 
@@ -107,6 +105,7 @@ IDLERS = {
 }
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("what", IDLERS)
 def test_callers_without_a_token_keep_nobody_out(tmp_path: Path, loop: str, what: str) -> None:
@@ -141,6 +140,7 @@ def test_callers_without_a_token_keep_nobody_out(tmp_path: Path, loop: str, what
     run(loop, work())
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("loop", LOOPS)
 def test_past_the_bound_the_descriptors_are_bounded_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str

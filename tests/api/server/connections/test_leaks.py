@@ -10,10 +10,7 @@ from tests.api.leaks import EVENT, LOOPS, REST_WITHIN_S, World, many_callers, ru
 from tests.api.streaming import NDJSON, line
 from tests.api.wire import chunked, request
 
-pytestmark = [
-    pytest.mark.storm,
-    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc"),
-]
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
 
 CALLERS = 150
 CHUNKED = "Transfer-Encoding: chunked"
@@ -86,6 +83,7 @@ ABANDONED: dict[str, bytes] = {
 """What callers have sent when they vanish."""
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("sent", ABANDONED)
 def test_callers_who_vanish_leave_nothing(
@@ -102,6 +100,7 @@ def test_callers_who_vanish_leave_nothing(
     assert caplog.records == [], "nobody can fill the log"
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(
     "sent", ["an evaluation", "an evaluation with a key", "a batch", "a new rule", "many requests at once",

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from api.cli import main
 from api.cli.things import shadow as command
 from engine import Detector
-from engine.evaluation.explanation.differences import DIFFERENCES_KEPT, Samples
+from engine.evaluation.explanation.looking.differences import DIFFERENCES_KEPT, Samples
 from tests.unit.cli.fake_service import FakeService
 
 LOGINS = "per user count(ok == false) within 1m >= 2"

@@ -5,8 +5,8 @@ import operator
 import pytest
 
 from engine import Detector
-from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.explanation.explaining import explain
+from engine.evaluation.explanation.looking.standing import standing
 from tests.work_growth import grows_linearly
 
 SIZE = 2_500

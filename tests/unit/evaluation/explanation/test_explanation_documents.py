@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, explain
-from engine.evaluation.explanation.between_events.document import milliseconds, rule_document
+from engine.evaluation.explanation.documents import milliseconds, rule_document
 
 
 def document_of(

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining, trimming
+from engine.evaluation.explanation import documents, explaining, past
 from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
-from engine.evaluation.explanation.past import entries
 from engine.evaluation.explanation.turning import why_not
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
 from engine.evaluation.wire.inspecting import explanations
-from engine.evaluation.wire.inspecting.explanations import explain_body
-from engine.evaluation.wire.inspecting.firings import DRY_BATCH_NODES_MAX
+from engine.evaluation.wire.inspecting.explanations import DRY_BATCH_NODES_MAX, explain_body
 from engine.evaluation.wire.inspecting.states import PAGE
 from engine.language.condition import Avg
 from engine.language.diagnostics import Entry
@@ -347,7 +345,7 @@ def test_nodes_of_one_rule_are_left_out_where_the_answer_is_full(monkeypatch: py
     monkeypatch.setattr(explanations, "BYTES_MAX", whole // 4)
     cut = explain_body(detector, body).result
     assert len(cut) < whole // 2
-    assert trimming.LEFT_OUT.encode() in cut
+    assert documents.LEFT_OUT.encode() in cut
     assert json.loads(cut)["rules"][0]["node"]["nodes"][1]["text"] == "b == 1"
 
 
@@ -357,9 +355,9 @@ def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest
         detector.add_rule("rule", f"count(a == 1) {op} 5")
     for _ in range(5):
         detector.evaluate({"a": 1}, 0)
-    monkeypatch.setattr(entries, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(past, "ENTRIES_MAX", 10)
     assert len(explain(detector, {"a": 1}, 0).rules) == 2
-    monkeypatch.setattr(entries, "ENTRIES_MAX", 9)
+    monkeypatch.setattr(past, "ENTRIES_MAX", 9)
     fires = dry_run(detector, {"a": 1}, 0, {})
     assert (len(fires.rules), len(fires.nodes)) == (2, 1)
     with pytest.raises(Refusal, match="more than 9 times and values") as refused:

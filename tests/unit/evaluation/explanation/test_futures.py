@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from engine import Condition, Detector, explain
-from engine.evaluation.explanation.between_events.standing import standing_node
-from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, some
+from engine.evaluation.explanation.looking.standing import standing_node
+from engine.evaluation.explanation.nodes import Future, every, negated, some
+from engine.evaluation.stamps import LATEST_US
 from engine.language import condition as terms
 from engine.language.operators import COMPARISONS
 from engine.language.text.parser import parse

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from api.schema.messages.catalogue import Name
 from engine.evaluation.wire import bodies, violations
+from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, decode_batch, decode_evaluate
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, decode_evaluate
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.wire.decoding import decode_batch, decode_evaluate
+from engine.evaluation.wire.batches import decode_batch
+from engine.evaluation.wire.decoding import decode_evaluate
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.language.diagnostics import Entry, Refusal
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.evaluation.wire import msgpack_bodies
+from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import BatchBody, decode_batch, events_in
+from engine.evaluation.wire.decoding import BatchBody, events_in
 from engine.evaluation.wire.msgpack_bodies import check_msgpack, decode_msgpack
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.wire import bodies, decoding, numbers
+from engine.evaluation.wire import bodies, numbers
+from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import decode_batch, decode_evaluate, decode_lines
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines
 from engine.evaluation.wire.numbers import (
     COSTLY_MAX,
     HALFWAY_MAX,
@@ -73,10 +74,6 @@ def test_the_decoder_never_gets_a_body_of_numbers_that_take_it_long(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(bodies, "_decoder")
-    monkeypatch.setattr(decoding, "_FLAT_EVALUATE", decoding._FLAT_EVALUATE._replace(decoder=None))
-    json_form = decoding._FORMS["json"]
-    without = json_form._replace(flat=json_form.flat._replace(decoder=None))
-    monkeypatch.setitem(decoding._FORMS, "json", without)
     number = json.loads(text)
     found = decode(many(text), list[Any])
     assert bits(found) == bits([number] * 2 * COSTLY_MAX)

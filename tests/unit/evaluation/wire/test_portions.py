@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Detector
-from engine.evaluation.wire import decoding, numbers, results
+from engine.evaluation.wire import batches, decoding, numbers, results
+from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import decode_batch, decode_evaluate, decode_lines
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines
 from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body, evaluate_lines
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
@@ -26,8 +27,19 @@ HEAVY = "holds more than {} values, where a member of an object counts as 5"
 
 def short(monkeypatch: pytest.MonkeyPatch, whole: int = 40, portion: int = 30) -> None:
     """Have bodies of some bytes be long."""
-    monkeypatch.setattr(decoding, "WHOLE_BYTES_MAX", whole)
-    monkeypatch.setattr(decoding, "PORTION_BYTES", portion)
+    monkeypatch.setattr(batches, "WHOLE_BYTES_MAX", whole)
+    for module in (batches, decoding):
+        monkeypatch.setattr(module, "PORTION_BYTES", portion)
+
+
+def told_of(part: Any) -> Any:
+    match part:
+        case Refusal(entries=entries):
+            return entries
+        case msgspec.UNSET:
+            return None
+        case _:
+            return msgspec.to_builtins(part)
 
 
 def told(body: bytes, form: Any, limits: Limits = LIMITS) -> Any:
@@ -36,7 +48,7 @@ def told(body: bytes, form: Any, limits: Limits = LIMITS) -> Any:
         decoded = decode_batch(body, limits, form)
     except Refusal as refusal:
         return list(refusal.entries)
-    return [(event.fields, event.timestamp_ms) for event in decoded.events], decoded.context
+    return [(event.fields, event.timestamp_ms) for event in decoded.events], told_of(decoded.context)
 
 
 VALUE = st.recursive(
@@ -111,6 +123,19 @@ def test_what_is_no_batch_is_refused_as_ever(
     assert sorted(told(body, form)) == sorted(whole)
 
 
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_one_of_many_unknown_members_is_told(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To keep the names of all would hold the interpreter for long."""
+    short(monkeypatch, 0, 1)
+    body = PACK[form]({f"x{number}": 1 for number in range(1_000)} | {"events": [{"fields": 1}]})
+    [unknown, *others] = told(body, form)
+    assert unknown.message == "x0: unknown member"
+    assert [entry.message.partition(":")[0] for entry in others] == [
+        "events[0].fields",
+        "events[0].timestamp_ms",
+    ]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -164,9 +189,9 @@ def test_no_more_than_32_defects_are_told_of_all_portions(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 def test_no_call_of_the_decoder_gets_much_of_a_long_batch(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, turns = [], []
-    at_once = decoding._decode_at_once
+    at_once = batches._decode_at_once
     monkeypatch.setattr(
-        decoding, "_decode_at_once", lambda body, *more: sizes.append(len(body)) or at_once(body, *more)
+        batches, "_decode_at_once", lambda body, *more: sizes.append(len(body)) or at_once(body, *more)
     )
     small = {"fields": {"a": 1}, "timestamp_ms": 1}
     large = {"fields": {"a": "x" * 200_000}, "timestamp_ms": 1}
@@ -174,14 +199,10 @@ def test_no_call_of_the_decoder_gets_much_of_a_long_batch(form: Any, monkeypatch
     body = PACK[form]({"events": batch})
     decoded = decode_batch(body, Limits(), form, lambda: turns.append(len(sizes)))
     assert [event.fields for event in decoded.events] == [event["fields"] for event in batch]
-    assert max(sizes) <= decoding.WHOLE_BYTES_MAX
+    assert max(sizes) <= batches.WHOLE_BYTES_MAX
     assert turns[0] == 1
     assert turns[-1] == len(sizes) <= len(turns)
-    assert len(body) // decoding.WHOLE_BYTES_MAX < len(sizes) < 40
-
-
-def told_of(line: Any) -> Any:
-    return line.entries if isinstance(line, Refusal) else msgspec.to_builtins(line)
+    assert len(body) // batches.WHOLE_BYTES_MAX < len(sizes) < 40
 
 
 def test_lines_are_decoded_in_portions_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ from unittest.mock import Mock
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.cluster.actors import worker
-from engine.runtime.cluster.actors.worker import DetectorThread, WorkerThreads
+from engine.runtime.cluster.actors import detector_actor
+from engine.runtime.cluster.actors.detector_actor import DetectorThread, WorkerThreads
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.detector.measured_executor import MeasuredExecutor
 from snapshots.errors import WriteFailed
 from tests.local_runtime.directories import newborn
 
@@ -31,13 +31,13 @@ def event(timestamp_ms: int, **fields: Any) -> Operation:
 LARGE = event(2, text="x" * 100_000)
 
 
-def made(data: Path) -> MeasuredActor:
-    return MeasuredActor(RuntimeSettings(data=data), measures=Measures())
+def made(data: Path) -> MeasuredExecutor:
+    return MeasuredExecutor(RuntimeSettings(data=data), measures=Measures())
 
 
 @pytest.fixture
 def detector(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
     newborn(tmp_path, ID)
     return DetectorThread(made(tmp_path), WorkerThreads(1))
 
@@ -82,7 +82,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
     detector, monkeypatch, at_once, holds_many
 ):
     threads = []
-    monkeypatch.setattr(MeasuredActor, "passivates_at_once", at_once)
+    monkeypatch.setattr(MeasuredExecutor, "passivates_at_once", at_once)
     detector._threads.heap.holds_many = holds_many
     detector._actor.passivate = lambda: threads.append(threading.current_thread())
     await detector.passivate()
@@ -90,7 +90,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
 
 
 async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     one, other = (DetectorThread(made(tmp_path), threads, lambda: False, lambda: True) for _ in range(2))
     go_on = threading.Event()
@@ -110,7 +110,7 @@ async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tm
 async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_one_was_slow(
     tmp_path, monkeypatch, others_wait, took_s, in_the_loop
 ):
-    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
     detector = DetectorThread(made(tmp_path), WorkerThreads(2), lambda: False, lambda: others_wait)
     took = [took_s, 0.0, 0.0]
     detector._actor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
@@ -126,7 +126,7 @@ async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_
 async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
     tmp_path, monkeypatch, busy_bytes, other_bytes
 ):
-    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(20)
     go_on = threading.Event()
 
@@ -149,7 +149,7 @@ async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
 
 
 async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     detector = DetectorThread(made(tmp_path), threads, lambda: False, lambda: True)
     turns = []
@@ -166,13 +166,13 @@ async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_
     detector._actor.handle = work
     for batch in ([LARGE], [event(1)], [event(2)], [event(3)], [event(4)]):
         await detector.handle(batch)
-    free = worker.FREE
+    free = detector_actor.FREE
     assert turns == [threads.turns, free, threads.turns, free, free], "waiting for the disk is not computing"
 
 
 async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):
     """Otherwise the crash of a replay would be taken for one of every replay under way."""
-    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     inside, most = 0, 0
 
@@ -237,6 +237,6 @@ async def test_a_caller_that_gives_up_leaves_the_thread_in_step(detector):
 
 
 def test_the_title_of_a_worker_names_some_detectors_and_how_many_more_there_are():
-    assert worker.title([]) == "ray::WorkerActor"
-    assert worker.title(["a", "b", "c"]) == "ray::WorkerActor a b c"
-    assert worker.title(["a", "b", "c", "d", "e"]) == "ray::WorkerActor a b c and 2 more"
+    assert detector_actor.title([]) == "ray::DetectorActor"
+    assert detector_actor.title(["a", "b", "c"]) == "ray::DetectorActor a b c"
+    assert detector_actor.title(["a", "b", "c", "d", "e"]) == "ray::DetectorActor a b c and 2 more"

@@ -15,7 +15,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import LocalService, local_service, until
 from tests.local_runtime.workers import LocalWorker
@@ -145,14 +145,14 @@ async def test_one_that_breaks_the_engine_leaves_the_others_alone(tmp_path, monk
     async with local_service(tmp_path, **SHARED) as service:
         broken, other = await detectors(service, 2)
         worker = home(service, broken, other)
-        real = DetectorActor._take
+        real = OperationExecutor._take
 
-        def breaks(self: DetectorActor, active: Any, operation: Operation, now_us: int) -> Any:
+        def breaks(self: OperationExecutor, active: Any, operation: Operation, now_us: int) -> Any:
             if b"break" in operation.payload:
                 raise ZeroDivisionError("an assertion")
             return real(self, active, operation, now_us)
 
-        monkeypatch.setattr(DetectorActor, "_take", breaks)
+        monkeypatch.setattr(OperationExecutor, "_take", breaks)
         kept = worker.service.queues
         (epoch,) = [epoch for epoch, queue in kept.items() if queue.detector_id == other]
         assert await outcome(service, broken, event(2, a="break")) == 1500
@@ -192,7 +192,7 @@ async def test_one_that_has_a_later_owner_is_dropped_alone(tmp_path):
     async with local_service(tmp_path, **SHARED) as service:
         fenced, other = await detectors(service, 2)
         worker = home(service, fenced, other)
-        DetectorActor(RuntimeSettings(data=tmp_path)).activate(fenced, 2**40)
+        OperationExecutor(RuntimeSettings(data=tmp_path)).activate(fenced, 2**40)
         assert await outcome(service, fenced, event(2)) == 1502
         await until(lambda: worker.hosts == {other})
         assert await fired(service, other, 2) == ["seen"]
@@ -362,5 +362,5 @@ async def _survives(data: Any, steps: list[tuple[str, int]]) -> None:
             assert done[detector_id] <= events_seen(service, detector_id) <= sent[detector_id]
 
 
-def _has(actor: DetectorActor, detector_id: str) -> bool:
+def _has(actor: OperationExecutor, detector_id: str) -> bool:
     return actor._active is not None and actor._active.detector_id == detector_id

@@ -19,7 +19,7 @@ from engine.runtime.contract.requests.current_request import CurrentRequest, beg
 from engine.runtime.contract.requests.operations import Crash
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
@@ -52,7 +52,7 @@ def forwarded(
 
 async def test_a_traceback_names_the_detector_and_the_operation(tmp_path, monkeypatch):
     newborn(tmp_path, ONE)
-    actor = DetectorActor(RuntimeSettings(data=tmp_path))
+    actor = OperationExecutor(RuntimeSettings(data=tmp_path))
     actor.activate(ONE, 1)
     actor.handle([ops.add_rule("r", "a == 1")])
 

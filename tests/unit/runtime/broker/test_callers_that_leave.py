@@ -163,8 +163,6 @@ async def test_a_front_end_that_dies_at_any_step_leaves_nothing_half_done(tmp_pa
                 dying.serves.close()
                 working.cancel()
                 await asyncio.wait({working})
-                # What it has done no longer passes its own process.
-                on.fleet.look_again()
             await on.check()
             for detector in on.detectors:
                 await on.fleet.delete_detector(detector)

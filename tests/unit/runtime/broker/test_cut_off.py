@@ -14,7 +14,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -76,7 +76,7 @@ async def test_its_detectors_answer_whoever_needs_no_stored_token_until_they_hav
             fleet.token_known(digest)
         # Nobody else can have it: whoever has the bootstrap token is answered.
         assert isinstance(await fleet.call(detector, event(2)), Done)
-        later = DetectorActor(RuntimeSettings(data=tmp_path))
+        later = OperationExecutor(RuntimeSettings(data=tmp_path))
         later.activate(detector, 2**40)
         for timestamp_ms in (3, 4):
             with pytest.raises(DetectorUnavailable):

@@ -15,10 +15,9 @@ from engine.runtime.cluster import directory_reach
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.frames import TOKEN_BYTES
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.server_connection import ServerConnection
 from tests.certificates import certificates
 
 HERE = "here"
@@ -51,7 +50,7 @@ def refusing() -> Directory:
     """One at whose port nobody listens, as behind a firewall that refuses."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    return Directory(Address(("127.0.0.1", port), b"t" * TOKEN_BYTES, node="there"))
+    return Directory(Address(("127.0.0.1", port), b"t" * 32, node="there"))
 
 
 async def attempt(reach: DirectoryReach, directory: Any) -> Exception:
@@ -118,7 +117,7 @@ async def test_a_service_that_lacks_descriptors_ends_no_directory(monkeypatch: p
 async def test_a_stopped_directory_that_has_answered_here_is_ended_soon() -> None:
     # The system accepts connections for a process that is stopped.
     with socket.create_server(("127.0.0.1", 0)) as stopped:
-        directory = Directory(Address(stopped.getsockname(), b"t" * TOKEN_BYTES))
+        directory = Directory(Address(stopped.getsockname(), b"t" * 32))
         assert isinstance(directory.address, Address)
         reach = DirectoryReach(0.05)
         reach.answered(directory, Places(directory.address, directory.address))
@@ -135,7 +134,7 @@ async def test_a_service_with_a_wrong_certificate_ends_no_directory(
     ours, theirs = certificates(tmp_path / "ours"), certificates(tmp_path / "theirs")
     for name, value in theirs.items():
         monkeypatch.setenv(name, value)
-    listener = await Listener.start(lambda: LinkServer({}).link(), host="127.0.0.1", tls=True)
+    listener = await Listener.start(lambda: ServerConnection({}).link(), host="127.0.0.1", tls=True)
     try:
         wrong = {
             # It knows the directory's certificate, but the directory does not know its own.

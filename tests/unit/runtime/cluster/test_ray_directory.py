@@ -19,8 +19,8 @@ from engine.runtime.cluster.ray_directory import RayDirectory
 from engine.runtime.concurrency.loop_thread import LoopThread
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.server_connection import ServerConnection
 
 SILENT_S = 1.0
 
@@ -50,7 +50,7 @@ class Directory:
 
     def _link(self, methods: Any) -> Any:
         self.connections += 1
-        self._links.append(LinkServer(methods).link())
+        self._links.append(ServerConnection(methods).link())
         return self._links[-1]
 
     def close(self) -> None:

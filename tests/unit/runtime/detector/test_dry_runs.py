@@ -8,11 +8,11 @@ import pytest
 
 from engine.evaluation.explanation import explaining, firings
 from engine.evaluation.wire.events import Done, Refused
-from engine.evaluation.wire.inspecting import firings as wire
+from engine.evaluation.wire.inspecting import explanations as wire
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.directories import newborn
 
 IDS = ("1" * 32, "2" * 32)
@@ -30,12 +30,12 @@ def tried(operation: Operation) -> Operation:
 
 
 @pytest.fixture
-def actors(tmp_path: Path) -> list[DetectorActor]:
+def actors(tmp_path: Path) -> list[OperationExecutor]:
     """Give two workers with equal detectors."""
     made = []
     for detector_id in IDS:
         newborn(tmp_path, detector_id)
-        actor = DetectorActor(RuntimeSettings(data=tmp_path), now_us=lambda: 10**12)
+        actor = OperationExecutor(RuntimeSettings(data=tmp_path), now_us=lambda: 10**12)
         actor.activate(detector_id, 1)
         for number, rule in enumerate(RULES):
             actor._the_active().detector.add_rule(rule, rule, rule_id=str(number) * 32)
@@ -43,7 +43,7 @@ def actors(tmp_path: Path) -> list[DetectorActor]:
     return made
 
 
-def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[DetectorActor], tmp_path: Path) -> None:
+def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[OperationExecutor], tmp_path: Path) -> None:
     one, two = actors
     batches = [
         [ops.evaluate(body({"user": "ada", "a": 1})), ops.evaluate(body({"user": "bob", "a": 1, "b": 2}))],
@@ -71,7 +71,7 @@ def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[DetectorActor], t
     assert lengths[0] == lengths[1] > 0
 
 
-def test_an_explained_evaluation_is_journaled_as_any_other(actors: list[DetectorActor]) -> None:
+def test_an_explained_evaluation_is_journaled_as_any_other(actors: list[OperationExecutor]) -> None:
     one, two = actors
     for fields in ({"user": "ada", "a": 1}, {"user": "ada", "a": 1, "b": 2}):
         (explained,) = one.handle([ops.evaluate(body(fields), explained=True)]).answers
@@ -87,7 +87,7 @@ def test_an_explained_evaluation_is_journaled_as_any_other(actors: list[Detector
 
 
 def test_rules_beyond_the_bounds_have_no_node_or_are_no_longer_tried(
-    actors: list[DetectorActor], monkeypatch: pytest.MonkeyPatch
+    actors: list[OperationExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = actors
     monkeypatch.setattr(firings, "NODES_MAX", 1)

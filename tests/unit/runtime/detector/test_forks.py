@@ -14,7 +14,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.directories import newborn
@@ -297,7 +297,6 @@ async def test_a_fork_whose_caller_is_gone_is_completed(tmp_path):
         catalogue = service.directories.started[-1].directory._state.detectors
         await until(lambda: len(catalogue) == 2)
         (fork,) = catalogue.keys() - {source}
-        service.fleet.look_again()
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 
@@ -306,7 +305,6 @@ async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
         source = await source_of(service)
         fork = "f" * 32
         version = await service.broker.fork_detector(source, fork, "fork")
-        service.fleet.look_again()
         assert await fired(service, fork, 2, a=1, user="bob") == ["seen"]
         assert await service.broker.fork_detector(source, fork, "fork") == version
         assert await fired(service, fork, 3, user="bob") == ["seen"]
@@ -317,7 +315,6 @@ async def test_another_front_end_can_fork(tmp_path):
         source = await source_of(service)
         fork = await other.fleet.fork_detector(source, "fork")
         assert await refused(other.fleet.fork_detector("0" * 32, "fork")) == 1200
-        service.fleet.look_again()
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 
@@ -343,8 +340,8 @@ async def _go_on(_: str) -> None:
 # -- the actor -----------------------------------------------------------------------------------------------
 
 
-def actor(data: Path) -> DetectorActor:
-    return DetectorActor(RuntimeSettings(data=data))
+def actor(data: Path) -> OperationExecutor:
+    return OperationExecutor(RuntimeSettings(data=data))
 
 
 def test_an_owner_that_was_overtaken_makes_no_fork(tmp_path):
@@ -362,7 +359,7 @@ def test_an_owner_that_was_overtaken_makes_no_fork(tmp_path):
 def test_a_read_only_detector_makes_no_fork(tmp_path):
     newborn(tmp_path, "source")
     full = FaultyFiles(error=errno.ENOSPC)
-    reading = DetectorActor(RuntimeSettings(data=tmp_path), files=full)
+    reading = OperationExecutor(RuntimeSettings(data=tmp_path), files=full)
     full.fail_next("create")
     reading.activate("source", 1)
     with pytest.raises(StorageError, match="read-only"):

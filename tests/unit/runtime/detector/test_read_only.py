@@ -13,7 +13,7 @@ from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence.replay_attempts import KILLS_MAX, Poisoned, ReplayAttempt
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
@@ -53,7 +53,7 @@ def files() -> FaultyFiles:
 @pytest.fixture
 def make(tmp_path: Path, files: FaultyFiles) -> Any:
     newborn(tmp_path, ONE)
-    return lambda: DetectorActor(RuntimeSettings(data=tmp_path), files=files, now_us=lambda: 10**12)
+    return lambda: OperationExecutor(RuntimeSettings(data=tmp_path), files=files, now_us=lambda: 10**12)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.read_only import ReadOnlyDetector
 from snapshots.files import RealFiles
 from tests.local_runtime.directories import newborn
@@ -93,16 +93,16 @@ def test_all_reads_are_tried():
     assert READS.keys() == ops.READS
 
 
-Made = Callable[[str], DetectorActor]
+Made = Callable[[str], OperationExecutor]
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     """Gives workers with equal detectors, which have seen a few events."""
 
-    def make(detector_id: str) -> DetectorActor:
+    def make(detector_id: str) -> OperationExecutor:
         newborn(tmp_path, detector_id)
-        actor = DetectorActor(RuntimeSettings(data=tmp_path, journal_sync="off"), now_us=lambda: 10**12)
+        actor = OperationExecutor(RuntimeSettings(data=tmp_path, journal_sync="off"), now_us=lambda: 10**12)
         actor.activate(detector_id, 1)
         detector = actor._the_active().detector
         detector.add_rule("rule", RULES[0], rule_id=RULE)
@@ -116,7 +116,7 @@ def made(tmp_path: Path) -> Made:
     return make
 
 
-def kept(actor: DetectorActor) -> bytes:
+def kept(actor: OperationExecutor) -> bytes:
     return actor._the_active().detector.dump()
 
 
@@ -162,9 +162,9 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
     def fail(*_: object, **__: object) -> None:
         raise Planted
 
-    monkeypatch.setattr("engine.evaluation.explanation.timelines.explain_clean", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.differences.Entries", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.differences.Reading", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.looking.timelines.explain_clean", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.looking.differences.Entries", fail)
+    monkeypatch.setattr("engine.evaluation.explanation.looking.differences.Reading", fail)
     for time_s in (3, 4, 70):
         events = [ops.evaluate(body(time_s, user=user, a=1, b=5)) for user in ("ada", "bob")]
         ours, theirs = actor.handle(events), twin.handle(events)
@@ -174,7 +174,7 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
 
 
 @pytest.mark.parametrize(
-    "broken", ["explanation.explaining._Explaining", "wire.inspecting.firings.node_document"]
+    "broken", ["explanation.explaining._Explaining", "wire.inspecting.explanations.node_document"]
 )
 def test_an_event_that_cannot_be_explained_is_evaluated_and_its_actions_have_no_explanation(
     made, broken, monkeypatch

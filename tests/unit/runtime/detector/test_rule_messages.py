@@ -10,7 +10,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
-from tests.unit.runtime.detector.actor.requests import ONE
+from tests.unit.runtime.detector.executor.requests import ONE
 
 TEMPORAL = "once within 5m a == 1"
 

@@ -11,7 +11,7 @@ import pytest
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from snapshots.inspection import read_only
 from tests.local_runtime.directories import newborn
@@ -31,7 +31,7 @@ class Activations:
 
     def begin(self) -> None:
         self.epoch += 1
-        self.actor = DetectorActor(RuntimeSettings(data=self.data), now_us=lambda: 10**12)
+        self.actor = OperationExecutor(RuntimeSettings(data=self.data), now_us=lambda: 10**12)
         self.actor.activate(ONE, self.epoch)
 
     def crash(self) -> None:

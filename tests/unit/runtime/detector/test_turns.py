@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.turns import FREE, Turns
 from snapshots.store import Store
 from tests.local_runtime.directories import newborn
@@ -96,10 +96,10 @@ def test_a_batch_has_its_turn_while_it_computes_and_not_while_it_waits_for_the_d
 ) -> None:
     """Otherwise a disk that hangs would stop the detectors whose data is on another."""
     newborn(tmp_path, ID)
-    actor = DetectorActor(RuntimeSettings(data=tmp_path))
+    actor = OperationExecutor(RuntimeSettings(data=tmp_path))
     actor.activate(ID, 1)
     turns, taken = Turns(), {}
-    sync, take = Store.sync, DetectorActor._take
+    sync, take = Store.sync, OperationExecutor._take
 
     def noted(name: str, call: Any) -> Any:
         def noting(*arguments: Any) -> Any:
@@ -109,7 +109,7 @@ def test_a_batch_has_its_turn_while_it_computes_and_not_while_it_waits_for_the_d
         return noting
 
     monkeypatch.setattr(Store, "sync", noted("sync", sync))
-    monkeypatch.setattr(DetectorActor, "_take", noted("take", take))
+    monkeypatch.setattr(OperationExecutor, "_take", noted("take", take))
     events = [{"fields": {}, "timestamp_ms": number} for number in range(3)]
     actor.handle([ops.evaluate_batch(json.dumps({"events": events}).encode())], turns)
     assert taken == {"take": True, "sync": False}
@@ -119,7 +119,7 @@ def test_a_batch_has_its_turn_while_it_computes_and_not_while_it_waits_for_the_d
 @pytest.mark.parametrize("of", ["json", "lines", "dry"])
 def test_a_long_batch_passes_its_turn_on_and_is_one_record_all_the_same(tmp_path: Path, of: str) -> None:
     newborn(tmp_path, ID)
-    actor = DetectorActor(RuntimeSettings(data=tmp_path))
+    actor = OperationExecutor(RuntimeSettings(data=tmp_path))
     actor.activate(ID, 1)
     passed: list[int] = []
 

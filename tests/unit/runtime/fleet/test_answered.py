@@ -10,7 +10,7 @@ import pytest
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.service import local_fleet, local_service, until
 from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
@@ -177,7 +177,7 @@ async def test_a_detector_that_has_a_later_owner_is_given_up_and_activated_from_
         fenced = service.actors.with_detector(detector_id)
         assert fenced is not None
         await fleet.call(detector_id, event(1))
-        other = DetectorActor(RuntimeSettings(data=tmp_path))
+        other = OperationExecutor(RuntimeSettings(data=tmp_path))
         other.activate(detector_id, 2**40)
         assert await refused(fleet.call(detector_id, event(5, a=1))) == 1502
         await until(lambda: fenced.dead)

@@ -170,7 +170,7 @@ async def test_a_drained_node_keeps_its_detectors_while_no_other_has_room(tmp_pa
         detector_id = await counting(service)
         await service.fleet.drain_node("n", draining=True)
         await until(
-            lambda: any("is not drained yet" in said for said in service.broker._rebalancer.problems.values())
+            lambda: any("is not drained yet" in said for said in service.broker._moves.problems.values())
         )
         assert await seen(service, detector_id) == 0
         assert place(service, detector_id) == "n"

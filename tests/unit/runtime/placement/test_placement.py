@@ -12,10 +12,10 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Report, decode_report
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import Outcome
 from engine.runtime.transport.messages import Answered, Moved, Note, Response
+from engine.runtime.transport.server_connection import Outcome
 from tests.local_runtime.actors import LocalActors
 from tests.local_runtime.directories import newborn
 from tests.local_runtime.service import local_service, until
@@ -121,13 +121,13 @@ async def test_the_supervisor_is_told_at_once_of_several_detectors_that_are_in_u
 
 async def test_a_worker_has_more_to_do_while_more_than_one_batch_is_unanswered(worker, monkeypatch):
     seen: list[bool] = []
-    handle = DetectorActor.handle
+    handle = OperationExecutor.handle
 
-    def noting(actor: DetectorActor, *given: Any) -> Reply:
+    def noting(actor: OperationExecutor, *given: Any) -> Reply:
         seen.append(worker.service.more_waits())
         return handle(actor, *given)
 
-    monkeypatch.setattr(DetectorActor, "handle", noting)
+    monkeypatch.setattr(OperationExecutor, "handle", noting)
     for epoch, detector_id in ((1, ONE), (2, OTHER)):
         await worker.activate(detector_id, epoch)
     client = worker.connected()

@@ -11,7 +11,7 @@ from engine.runtime.cluster.actors import ray_workers
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.format.file_names import listing
 from tests.local_runtime.actors import MEMORY_BYTES, LocalNodes
 from tests.local_runtime.directories import newborn
@@ -23,9 +23,9 @@ ONE = "1" * 32
 EVENT = b'{"event": {"fields": {"a": 1}, "timestamp_ms": 1000}}'
 
 
-def active(folder: Path, **settings: Any) -> DetectorActor:
+def active(folder: Path, **settings: Any) -> OperationExecutor:
     newborn(folder, ONE)
-    actor = DetectorActor(RuntimeSettings(data=folder, **settings))
+    actor = OperationExecutor(RuntimeSettings(data=folder, **settings))
     actor.activate(ONE, 1)
     return actor
 

@@ -21,10 +21,10 @@ print(C.mallinfo2().hblks - before)
 
 ACTOR = """
 from pathlib import Path
-from engine.runtime.cluster.actors.worker import WorkerActor
+from engine.runtime.cluster.actors.detector_actor import DetectorActor
 from engine.runtime.contract.settings import RuntimeSettings
 
-actor = WorkerActor(RuntimeSettings(data=Path("none")))
+actor = DetectorActor(RuntimeSettings(data=Path("none")))
 """
 
 

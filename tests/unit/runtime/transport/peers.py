@@ -11,17 +11,17 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Reply
-from engine.runtime.transport.frames import PROTOCOLS, TOKEN_BYTES
+from engine.runtime.transport.frames import PROTOCOLS
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import LinkServer, Outcome
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Batch, Response
+from engine.runtime.transport.server_connection import Outcome, ServerConnection
 from snapshots.errors import WriteFailed
 
 HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
 
-SOME_TOKEN = b"t" * TOKEN_BYTES
+SOME_TOKEN = b"t" * 32
 SPOKEN = PROTOCOLS.pack(*build.SPOKEN)
 """The protocols of this release, as both ends name them."""
 LARGE = 4 * 1024 * 1024
@@ -31,7 +31,7 @@ class Peer:
     """A process that listens: it sends back what it is asked, and answers batches once `answers` has room."""
 
     def __init__(self) -> None:
-        self.servers: list[LinkServer] = []
+        self.servers: list[ServerConnection] = []
         self.batches: list[tuple[Batch, Callable[[Outcome], None]]] = []
         self.released = 0
         self.at_once = True
@@ -40,7 +40,7 @@ class Peer:
 
     def link(self) -> Link:
         methods = {"echo": self._echo, "fail": self._fail, "hang": self._hang, "change": self._change}
-        server = LinkServer(methods, self._submit, abandonable={"hang"})
+        server = ServerConnection(methods, self._submit, abandonable={"hang"})
         self.servers.append(server)
         return server.link()
 

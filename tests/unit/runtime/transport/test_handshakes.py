@@ -17,9 +17,9 @@ from engine.runtime.transport.connecting import OtherProtocolError, connect
 from engine.runtime.transport.frames import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, pieces
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Note, encode, responses
+from engine.runtime.transport.server_connection import ServerConnection
 from tests.certificates import certificates
 from tests.local_runtime.service import until
 from tests.unit.runtime.transport.peers import SOME_TOKEN, SPOKEN
@@ -118,7 +118,7 @@ def test_messages_in_one_tls_record_with_the_welcome_are_heard(uvloop, tmp_path,
 def test_requests_right_behind_the_token_are_answered(uvloop):
     async def work() -> None:
         noted: list[Note] = []
-        server = LinkServer({}, noted=noted.append)
+        server = ServerConnection({}, noted=noted.append)
         listener = await Listener.start(server.link, host="127.0.0.1")
         said = b"".join([*pieces(TOKEN, listener.address.token + SPOKEN), *pieces(MESSAGES, encode(NOTES))])
         _, writer = await asyncio.open_connection(*listener.address.place)
@@ -138,7 +138,7 @@ async def test_a_client_whose_loop_is_busy_keeps_a_connection_on_which_a_note_fo
     monkeypatch,
 ):
     """A worker notes to all its connections that a detector has left, whether they are welcome yet or not."""
-    server = LinkServer({"echo": _echo})
+    server = ServerConnection({"echo": _echo})
     listener = await Listener.start(server.link)
     welcome = connecting.pieces
 
@@ -175,7 +175,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch, oldest: int, current: int) -> None
 @pytest.mark.parametrize("others", [(1, 2), (2, 3), (3, 4)], ids=["older", "same", "newer"])
 async def test_neighbouring_releases_serve_each_other(monkeypatch, others):
     """The listener is of the release that speaks 2 and 3, the client older, the same or newer."""
-    server = LinkServer({"echo": _echo})
+    server = ServerConnection({"echo": _echo})
     speaking(monkeypatch, 2, 3)
     listener = await Listener.start(server.link, host="127.0.0.1")
     reader, writer = await asyncio.open_connection(*listener.address.place)
@@ -192,10 +192,10 @@ async def test_neighbouring_releases_serve_each_other(monkeypatch, others):
 
 @pytest.mark.parametrize("others", [(1, 1), (4, 5)], ids=["too old", "too new"])
 async def test_a_listener_turns_a_release_away_that_is_too_far_and_says_what_it_speaks(monkeypatch, others):
-    made: list[LinkServer] = []
+    made: list[ServerConnection] = []
 
     def link() -> Link:
-        made.append(LinkServer({}))
+        made.append(ServerConnection({}))
         return made[-1].link()
 
     speaking(monkeypatch, 2, 3)

@@ -13,12 +13,7 @@ from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process import temporary
 from engine.runtime.transport import tls
 from engine.runtime.transport.connecting import connect
-from engine.runtime.transport.frames import (
-    HEADER,
-    MESSAGES,
-    TOKEN,
-    TOKEN_BYTES,
-)
+from engine.runtime.transport.frames import HEADER, MESSAGES, TOKEN
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import responses
@@ -38,14 +33,14 @@ async def everything(reader: asyncio.StreamReader) -> bytes:
 async def test_a_wrong_token_is_turned_away_and_the_right_one_is_still_let_in(host):
     async with listening(host=host) as (peer, listener):
         with pytest.raises(ConnectionResetError):
-            await LinkClient.to(Address(listener.address.place, b"x" * TOKEN_BYTES))
+            await LinkClient.to(Address(listener.address.place, b"x" * 32))
         assert not peer.servers
         client = await LinkClient.to(listener.address)
         assert await client.ask("echo", int, 1) == 1
         client.link.abort()
 
 
-@pytest.mark.parametrize("said", [b"", b"x", HEADER.pack(TOKEN_BYTES, TOKEN) + b"t" * 31])
+@pytest.mark.parametrize("said", [b"", b"x", HEADER.pack(32, TOKEN) + b"t" * 31])
 async def test_one_that_says_too_little_is_ended_and_holds_up_nobody(said):
     async with listening(host="127.0.0.1", token_s=0.2) as (peer, listener):
         reader, writer = await asyncio.open_connection(*listener.address.place)
@@ -77,6 +72,8 @@ async def test_a_unix_socket_is_for_its_user_alone_and_its_path_is_short():
         path = Path(listener.address.place)
         modes = await asyncio.to_thread(lambda: [one.stat().st_mode & 0o777 for one in (path.parent, path)])
         assert modes == [0o700, 0o600]
+        # Nobody else gets as far as the socket, so it needs no token.
+        assert listener.address.token == b""
         assert len(str(path)) < 100
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.mounts import check_mount, mount_of
 from snapshots.errors import UnsafeFolder
@@ -130,5 +130,5 @@ def test_whoever_writes_to_the_folder_looks_at_its_mount_and_changes_nothing(tmp
         Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, folder_id=folder_id), files=files).open()
     settings = RuntimeSettings(data=tmp_path, folder_id=folder_id)
     with pytest.raises(UnsafeFolder):
-        DetectorActor(settings, files=files).activate("1" * 32, 1)
+        OperationExecutor(settings, files=files).activate("1" * 32, 1)
     assert sorted(tmp_path.rglob("*")) == before

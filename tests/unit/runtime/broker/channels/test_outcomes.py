@@ -116,6 +116,7 @@ async def test_the_log_names_at_most_ten_requests_of_a_lost_worker(outcomes, mai
     assert record.getMessage() == "detector d1: its process died during requests"
     ids = "r0 r1 r2 r3 r4 r5 r6 r7 r8 r9 and 2 more"
     assert record.fields == {"detector": "d1", "operation": "evaluate", "requests": ids}
+    assert {outcome(request) for request in batch} == {UNKNOWN}
 
 
 async def test_all_requests_follow_a_detector_that_has_moved(outcomes, mailbox):

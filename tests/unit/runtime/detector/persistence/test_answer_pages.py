@@ -12,7 +12,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import StorageError
 from snapshots.format.file_names import listing
 from tests.faulty_files import FaultyFiles
@@ -36,20 +36,22 @@ class World:
     def folder(self) -> Path:
         return self.data / "detectors" / ONE
 
-    def activate(self) -> DetectorActor:
+    def activate(self) -> OperationExecutor:
         """Give an actor with the detector, as a process does that knows nothing of those before it."""
         self.epoch += 1
-        actor = DetectorActor(RuntimeSettings(data=self.data), files=self.files, now_us=lambda: self.clock_us)
+        actor = OperationExecutor(
+            RuntimeSettings(data=self.data), files=self.files, now_us=lambda: self.clock_us
+        )
         self.activated = actor.activate(ONE, self.epoch)
         return actor
 
-    def ask(self, actor: DetectorActor, keys: list[str]) -> None:
+    def ask(self, actor: OperationExecutor, keys: list[str]) -> None:
         batch = [evaluation(key, self.clock_us) for key in keys]
         for key, answer in zip(keys, actor.handle(batch).answers, strict=True):
             assert isinstance(answer, Done)
             self.given[key] = self.clock_us, answer
 
-    def check(self, actor: DetectorActor) -> int:
+    def check(self, actor: OperationExecutor) -> int:
         """Repeat all evaluations that must be known; gives how many there were."""
         assert actor._active is not None
         seen = actor._active.detector.events_seen
@@ -65,7 +67,7 @@ def evaluation(key: str, at_us: int) -> Operation:
     return ops.evaluate(json.dumps({"event": event}).encode(), key)
 
 
-def save(actor: DetectorActor) -> None:
+def save(actor: OperationExecutor) -> None:
     assert actor.begin_saving()
     actor.finish_saving()
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from api.cli import main
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import replay_attempts as attempts
 from engine.runtime.detector.persistence.journal_entries import Replay
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
@@ -28,7 +28,7 @@ ONE = "1" * 32
 VICTIM = """
 import ctypes, os, signal, sys
 from pathlib import Path
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.detector.persistence.journal_entries import Replay
 from engine.runtime.contract.settings import RuntimeSettings
@@ -45,7 +45,7 @@ def dies(replay, told):
 
 if death != "none":
     Replay.take = dies
-actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: int(sys.argv[4]), crashes_to=crashes_to)
+actor = OperationExecutor(RuntimeSettings(data=data), now_us=lambda: int(sys.argv[4]), crashes_to=crashes_to)
 print(actor.activate(sys.argv[5], epoch).records)
 if death == "none":
     # What it is replayed with is over: a crash goes to standard error again.
@@ -60,7 +60,7 @@ class World:
         self.data = data
         self.now_us = 10**12
         newborn(data, ONE)
-        actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: self.now_us)
+        actor = OperationExecutor(RuntimeSettings(data=data), now_us=lambda: self.now_us)
         actor.activate(ONE, 1)
         actor.handle([ops.add_rule("r", "a == 1")])
         for at_ms in (1000, 2000, 3000):
@@ -83,7 +83,7 @@ class World:
     def activate(self) -> int:
         """Activate the detector in this process; gives how many records were replayed."""
         self.epoch += 1
-        actor = DetectorActor(RuntimeSettings(data=self.data), now_us=lambda: self.now_us)
+        actor = OperationExecutor(RuntimeSettings(data=self.data), now_us=lambda: self.now_us)
         return actor.activate(ONE, self.epoch).records
 
 
@@ -171,7 +171,7 @@ def test_the_first_attempt_after_a_passivation_is_not_marked(
 ) -> None:
     for _ in range(2):
         world.epoch += 1
-        actor = DetectorActor(RuntimeSettings(data=world.data), now_us=lambda: world.now_us)
+        actor = OperationExecutor(RuntimeSettings(data=world.data), now_us=lambda: world.now_us)
         actor.activate(ONE, world.epoch)
         assert not world.mark.exists()
         actor.handle([ops.rules()])

@@ -14,7 +14,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import journal_entries as history
 from snapshots.inspection import read_only
 from tests.local_runtime.directories import newborn
@@ -29,12 +29,12 @@ def event(timestamp_ms: int, **fields: Any) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
-def activate(data: Path, epoch: int) -> tuple[DetectorActor, str | None]:
-    actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: 10**12)
+def activate(data: Path, epoch: int) -> tuple[OperationExecutor, str | None]:
+    actor = OperationExecutor(RuntimeSettings(data=data), now_us=lambda: 10**12)
     return actor, actor.activate(ONE, epoch).diverged
 
 
-def fired(actor: DetectorActor, operation: Operation) -> int:
+def fired(actor: OperationExecutor, operation: Operation) -> int:
     (answer,) = actor.handle([operation]).answers
     return len(json.loads(answer.result)["actions"])
 

@@ -8,7 +8,7 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
-from tests.unit.runtime.detector.actor.requests import ONE, add, answer, codes, event, fired
+from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
 
 
 def test_a_rule_is_shown_as_the_interface_has_it(actor):

@@ -56,7 +56,7 @@ Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
 """Takes a batch, and calls back once with its outcome. Returns None if it has called back already."""
 
 
-class LinkServer:
+class ServerConnection:
     """Serves one connection until it ends, then withdraws its pending batches.
 
     `methods` are those that can be asked for. What is asked for is executed to its end, even if the other

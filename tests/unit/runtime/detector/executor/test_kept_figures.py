@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.between_events.holdings import overview
+from engine.evaluation.explanation.looking.holdings import overview
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.figures import figures_of, restore_figures
@@ -13,17 +13,17 @@ from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector import active_detector
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from tests.differential.modes import index_from
-from tests.unit.runtime.detector.actor.requests import ONE, add, answer, event
+from tests.unit.runtime.detector.executor.requests import ONE, add, answer, event
 
 
-def rules(actor: DetectorActor) -> list[dict[str, Any]]:
+def rules(actor: OperationExecutor) -> list[dict[str, Any]]:
     return list(answer(actor, ops.state(StateAsked(about="rules")))["rules"])
 
 
-def times_true(actor: DetectorActor) -> list[int]:
+def times_true(actor: OperationExecutor) -> list[int]:
     return [rule["times_true"] for rule in rules(actor)]
 
 

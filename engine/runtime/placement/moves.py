@@ -15,7 +15,7 @@ from engine.runtime.placement.workers.cluster_nodes import Nodes
 _log = logging.getLogger(__name__)
 
 
-class Rebalancer:
+class Moves:
     """Looks at the nodes every `nodes_s`, and moves detectors.
 
     `leave` ends this process once its own node is drained; a successor continues on another node.
@@ -36,7 +36,7 @@ class Rebalancer:
         self._placed = placed
         self._leave = leave
         self._loop = asyncio.get_running_loop()
-        self._moves: dict[str, asyncio.Task[None]] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
         """The moves under way, by the ids of the detectors."""
         self._running: asyncio.Task[None] | None = None
         self.problems: dict[str, str] = {}
@@ -44,11 +44,11 @@ class Rebalancer:
 
     def start(self) -> None:
         """Begin to look at the nodes."""
-        self._running = self._loop.create_task(self._run(), name="rebalancer")
+        self._running = self._loop.create_task(self._run(), name="moves")
 
     async def end(self) -> None:
         """Stop, and cancel the moves in progress."""
-        tasks = [*self._moves.values(), *([self._running] if self._running else [])]
+        tasks = [*self._under_way.values(), *([self._running] if self._running else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -145,10 +145,10 @@ class Rebalancer:
     def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
         """Move detectors wherever there is room, a few at a time."""
         for placed in detectors:
-            if len(self._moves) >= self._settings.starts_at_once:
+            if len(self._under_way) >= self._settings.starts_at_once:
                 return
-            if placed.detector_id not in self._moves:
-                self._moves[placed.detector_id] = self._loop.create_task(self._move_away(placed))
+            if placed.detector_id not in self._under_way:
+                self._under_way[placed.detector_id] = self._loop.create_task(self._move_away(placed))
 
     async def _move_away(self, placed: PlacedDetector) -> None:
         node = placed.node
@@ -162,4 +162,4 @@ class Rebalancer:
             if node in self._nodes.draining:
                 self.problems[node] = f"the node {node[:12]} is not drained yet: {error.message}"
         finally:
-            del self._moves[placed.detector_id]
+            del self._under_way[placed.detector_id]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.differences import Samples
+from engine.evaluation.explanation.looking.differences import Samples
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
@@ -42,7 +42,7 @@ from snapshots.files import Files, RealFiles
 from snapshots.store import Store
 
 
-class DetectorActor:
+class OperationExecutor:
     """Owns the rules and the temporal state of one active detector.
 
     A batch is executed in order, written to the journal as one record, and only then answered. A refused
@@ -82,7 +82,7 @@ class DetectorActor:
         Raises StorageError if its folder does not allow that; no detector is then active here. WrongFolder
         means that the process sees another data folder than the service, and can activate no detector.
         """
-        assert self.detector_id is None, "an actor holds one detector at a time"
+        assert self.detector_id is None, "an executor holds one detector at a time"
         check_data_folder(self._settings, self._files, self._check_mount)
         folder = self._settings.data.joinpath("detectors", detector_id)
         try:

@@ -1,4 +1,4 @@
-"""How the firings of a rule and its draft differ, as JSON."""
+"""What somebody watches, as JSON: timelines, and how the firings of a rule and its draft differ."""
 
 import json
 import time
@@ -7,12 +7,55 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.between_events.document import milliseconds, node_document
-from engine.evaluation.explanation.differences import Difference, watch
+from engine.evaluation.explanation.documents import milliseconds, node_document
+from engine.evaluation.explanation.looking.differences import Difference, watch
+from engine.evaluation.explanation.looking.timelines import Timelines
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.times import FOREVER
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import encoded
+from engine.language.condition import Scalar
+from engine.language.text.printer import format as format_condition
+
+
+class TimelineAsked(msgspec.Struct):
+    """A timeline of a rule, from the event after the one with the number `after`."""
+
+    rule_id: str
+    key: dict[str, Scalar]
+    after: int
+
+
+def timeline(detector: Detector, payload: bytes) -> Done:
+    """Return a timeline: `{"ruleId", "text", "rows": […], "moments": […]}`. Raises Refusal 1201 and 1400."""
+    asked = msgspec.json.decode(payload, type=TimelineAsked)
+    begun = (each for each in detector.observers if isinstance(each, Timelines))
+    timelines = next(begun, None) or Timelines(detector, time.monotonic)
+    found = timelines.look(asked.rule_id, asked.key)
+    document: dict[str, Any] = {
+        "ruleId": asked.rule_id,
+        "text": format_condition(found.condition),
+        "rows": [
+            "".join(f"per {key if isinstance(key, str) else key.fact}: " for key in keys)
+            + format_condition(row)
+            for row, keys in found.rows
+        ],
+        "moments": [
+            {
+                "number": moment.number,
+                "time_ms": moment.time_us / 1_000,
+                "verdict": moment.verdict,
+                "verdicts": moment.verdicts,
+                "key": moment.key,
+            }
+            for moment in found.moments
+            if moment.number > asked.after
+        ],
+    }
+    return Done(encoded(document))
+
+
+# -- comparisons --------------------------------------------------------------------------------------------
 
 TREES_BYTES_MAX: Final = 4 * 1024 * 1024
 """About the most bytes of the explanations in an answer; the differences after those have none."""

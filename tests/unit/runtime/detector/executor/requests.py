@@ -6,7 +6,7 @@ from typing import Any
 from engine.evaluation.wire.events import Done, Refused
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 
 ONE = "1" * 32
 TWO = "2" * 32
@@ -16,7 +16,7 @@ def event(timestamp_ms: float = 1000, **fields: Any) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
-def answer(actor: DetectorActor, operation: Operation) -> Any:
+def answer(actor: OperationExecutor, operation: Operation) -> Any:
     (given,) = actor.handle([operation]).answers
     assert isinstance(given, Done), given
     return json.loads(given.result)
@@ -27,9 +27,9 @@ def codes(given: Any) -> list[int]:
     return [entry.code for entry in given.entries]
 
 
-def add(actor: DetectorActor, condition: str = "a == 1") -> str:
+def add(actor: OperationExecutor, condition: str = "a == 1") -> str:
     return str(answer(actor, ops.add_rule("a rule", condition))["id"])
 
 
-def fired(actor: DetectorActor, timestamp_ms: float = 1000, **fields: Any) -> list[str]:
+def fired(actor: OperationExecutor, timestamp_ms: float = 1000, **fields: Any) -> list[str]:
     return [action["ruleId"] for action in answer(actor, event(timestamp_ms, **fields))["actions"]]

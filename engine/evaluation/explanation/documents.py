@@ -1,7 +1,9 @@
 """An explanation as plain data, for JSON. Times are in milliseconds since 1970."""
 
+import json
+from dataclasses import replace
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
 from engine.language.text.printer import format as format_condition
@@ -52,3 +54,31 @@ def milliseconds(time_us: int | None) -> float | None:
     if time_us is None:
         return None
     return time_us / 1_000 if time_us % 1_000 else time_us // 1_000
+
+
+# -- explanations that would be too large --------------------------------------------------------------------
+
+LEFT_OUT: Final = "its nodes are left out, because the explanation has reached its limit"
+
+_NODE_BYTES: Final = 200
+"""About the bytes of a node besides its text, values, key and note."""
+
+
+def trimmed(node: Node, bytes_max: int) -> Node:
+    """Return a node without the nodes that come after about so many bytes; notes say where."""
+    return _Trimming(bytes_max).node(node)
+
+
+class _Trimming:
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+
+    def node(self, node: Node) -> Node:
+        """Return a node, with those inside it as far as there is room."""
+        shown = [node.text, dict(node.values), dict(node.key or {}), node.note]
+        self._left -= _NODE_BYTES + len(json.dumps(shown, ensure_ascii=False, allow_nan=False).encode())
+        if not node.nodes:
+            return node
+        if self._left <= 0:
+            return replace(node, nodes=(), note="; ".join(filter(None, (node.note, LEFT_OUT))))
+        return replace(node, nodes=tuple([self.node(inner) for inner in node.nodes]))

@@ -9,7 +9,7 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
     Fenced,
@@ -18,7 +18,7 @@ from snapshots.errors import (
     WriteFailed,
 )
 from tests.local_runtime.directories import newborn
-from tests.unit.runtime.detector.actor.requests import ONE, add, answer, codes, event, fired
+from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
 
 
 def test_a_batch_is_one_record_and_one_sync(actor, files):
@@ -246,7 +246,7 @@ def test_a_mount_that_is_not_safe_keeps_it_from_activating(tmp_path, files):
         raise OSError("another file system")
 
     settings = RuntimeSettings(data=tmp_path, folder_id=identity)
-    actor = DetectorActor(settings, files=files, check_mount=unsafe)
+    actor = OperationExecutor(settings, files=files, check_mount=unsafe)
     with pytest.raises(StorageError, match="another file system"):
         actor.activate(ONE, 1)
     assert checked == [tmp_path]

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.between_events.document import milliseconds
+from engine.evaluation.explanation.documents import milliseconds
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.paths import Path, fact_of, order_of

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.directories import newborn
-from tests.unit.runtime.detector.actor.requests import ONE, TWO
+from tests.unit.runtime.detector.executor.requests import ONE, TWO
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def make(tmp_path, files):
     for detector_id in (ONE, TWO):
         newborn(tmp_path, detector_id)
 
-    def make(**settings: Any) -> DetectorActor:
-        return DetectorActor(
+    def make(**settings: Any) -> OperationExecutor:
+        return OperationExecutor(
             RuntimeSettings(data=tmp_path, **settings), files=files, now_us=lambda: 10_000_000_000
         )
 

@@ -4,9 +4,9 @@ from engine.evaluation.wire.events import Done
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.directories import newborn
-from tests.unit.runtime.detector.actor.requests import ONE, add, codes, event, fired
+from tests.unit.runtime.detector.executor.requests import ONE, add, codes, event, fired
 
 
 def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
@@ -69,7 +69,7 @@ def test_a_clock_that_is_set_back_does_not_keep_answers_for_longer_than_twice_th
     newborn(tmp_path, ONE)
     clock_us = [10**12]
     settings = RuntimeSettings(data=tmp_path, answers_kept_s=1, answers_kept_bytes_max=1)
-    actor = DetectorActor(settings, now_us=lambda: clock_us[0])
+    actor = OperationExecutor(settings, now_us=lambda: clock_us[0])
     actor.activate(ONE, 1)
     first, second = (ops.evaluate(event(1000).payload, key) for key in ("first", "second"))
     (given,) = actor.handle([first]).answers

@@ -19,7 +19,7 @@ from snapshots.errors import (
     StorageError,
     WrongFolder,
 )
-from tests.unit.runtime.detector.actor.requests import ONE, TWO, add, answer, codes, event, fired
+from tests.unit.runtime.detector.executor.requests import ONE, TWO, add, answer, codes, event, fired
 
 
 def test_an_activation_that_fails_leaves_no_file_open(make, files):
@@ -129,7 +129,7 @@ def test_an_actor_that_could_not_activate_a_detector_can_host_another(make, acto
 
 
 def test_a_detector_that_a_newer_program_saved_is_not_activated(make, actor, monkeypatch):
-    monkeypatch.setattr("engine.runtime.detector.actor.SNAPSHOT_VERSION", SNAPSHOT_VERSION + 1)
+    monkeypatch.setattr("engine.runtime.detector.executor.SNAPSHOT_VERSION", SNAPSHOT_VERSION + 1)
     add(actor)
     actor.begin_saving()
     actor.finish_saving()
@@ -148,13 +148,13 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
 
     # Other limits are written down when the detector is activated, and a step may meet any error.
     for place in (
-        "engine.runtime.detector.actor.DetectorActor._write",
+        "engine.runtime.detector.executor.OperationExecutor._write",
         "engine.runtime.detector.persistence.journal_entries.Replay._observe",
     ):
         monkeypatch.setattr(place, fails)
         for epoch in range(2, 6):
             with pytest.raises(StorageError, match="bad day"):
-                make(**other_limits).activate(ONE, epoch if "actor" in place else 10 + epoch)
+                make(**other_limits).activate(ONE, epoch if "executor" in place else 10 + epoch)
         monkeypatch.undo()
     other = make(**other_limits)
     assert other.activate(ONE, 20).records == 2

@@ -1,4 +1,4 @@
-"""A detector actor that measures its calls."""
+"""Executes operations, and measures its calls."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from engine.runtime.contract.measurements.measures import (
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import EVALUATIONS, Operation, Reply, Took
 from engine.runtime.detector.active_detector import ActiveDetector
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.turns import FREE, Turn
 from snapshots.store import Store
 
 
-class MeasuredActor(DetectorActor):
+class MeasuredExecutor(OperationExecutor):
     """Measures the calls that succeed, in `measures`."""
 
     def __init__(self, *arguments: Any, measures: Measures, **options: Any) -> None:

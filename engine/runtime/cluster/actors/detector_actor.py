@@ -19,7 +19,7 @@ from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.detector.measured_executor import MeasuredExecutor
 from engine.runtime.detector.turns import FREE, Turn, Turns
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
@@ -80,7 +80,7 @@ class DetectorThread(DetectorPort):
 
     def __init__(
         self,
-        actor: MeasuredActor,
+        actor: MeasuredExecutor,
         threads: WorkerThreads,
         alone: Callable[[], bool] = lambda: True,
         others_wait: Callable[[], bool] = lambda: False,
@@ -176,8 +176,8 @@ def _payload_bytes(batch: Sequence[Operation]) -> int:
     return sum([len(operation.payload) for operation in batch])
 
 
-class WorkerActor(ServingActor):
-    """The Ray actor of a worker's process."""
+class DetectorActor(ServingActor):
+    """The Ray actor of a worker: a process that has one active detector, or several, or is ready for one."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         super().__init__(settings.transport)
@@ -204,7 +204,7 @@ class WorkerActor(ServingActor):
         return self._service.link(transport)
 
     def _make_place(self) -> DetectorThread:
-        actor = MeasuredActor(
+        actor = MeasuredExecutor(
             self._settings, crashes_to=crashes_to, check_mount=self._check_mount, measures=self._measures
         )
         service = self._service
@@ -217,6 +217,6 @@ def title(detectors: Sequence[str]) -> str:
 
     Ray's table of actors is written once, when an actor starts, and workers are reused.
     """
-    shown = [f"ray::{WorkerActor.__name__}", *detectors[:_TITLED_MAX]]
+    shown = [f"ray::{DetectorActor.__name__}", *detectors[:_TITLED_MAX]]
     more = len(detectors) - _TITLED_MAX
     return " ".join(shown) + (f" and {more} more" if more > 0 else "")

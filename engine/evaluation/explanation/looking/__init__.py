@@ -1,0 +1,1 @@
+"""What people look at: what a detector holds, standing verdicts, timelines and comparisons."""
