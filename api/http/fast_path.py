@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import part_of, read_rest
-from api.http.request.head import idempotency_key, media_type_of, read_head
+from api.http.request.head import authorization, idempotency_key, media_type_of, read_head
 from api.http.request.timeout import RequestTimeout
-from api.schema.envelope import BATCH_FORMS, Response, answered
+from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered
 from api.schema.operation import ID_PATTERN
 from api.server.asgi import Receive, Scope
 from api.settings import Settings
@@ -39,7 +39,7 @@ class _Head(NamedTuple):
 
 @dataclass(frozen=True)
 class FastPath:
-    """Answers valid evaluations of known detectors by known callers.
+    """Answers valid evaluations of known detectors by known callers, and refuses those without a token.
 
     It leaves everything else untouched, and Quart reports what is wrong with it.
     """
@@ -75,24 +75,27 @@ class FastPath:
         return answered(await self.fleet.call(detector_id, call))
 
     def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
-        """Return what the head says if it is valid, with a known token and a known length, otherwise None."""
+        """Return what the head says if it is valid, with a known token and a known length, otherwise None.
+
+        Raises RequestRefusal 1100, and DetectorUnavailable where no token can be judged.
+        """
         settings = self.settings
+        head = read_head(scope["headers"])
+        # The token is judged before all else, so a missing or malformed one is refused here.
+        if self.authenticator.unknown_digest(authorization(head)) is not None:
+            return None
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
+        sent = head.found
+        has_key = sent.keys() == _HEADERS_WITH_KEY
+        if not has_key and sent.keys() != _HEADERS:
+            return None
+        if head.repeated or head.size_bytes > settings.max_header_bytes:
+            return None
         try:
-            head = read_head(scope["headers"])
-            sent = head.found
-            if sent.keys() == _HEADERS:
-                key = ""
-            elif sent.keys() == _HEADERS_WITH_KEY:
-                key = idempotency_key(head)
-            else:
-                return None
-            if head.repeated or head.size_bytes > settings.max_header_bytes:
-                return None
-            if self.authenticator.unknown_digest(sent[b"authorization"]) is not None:
-                return None
-        except Exception:  # noqa: BLE001 -- the checks meet the same error and report it
+            key = idempotency_key(head) if has_key else ""
+        except RequestRefusal:
+            # The checks meet the same defect, and perhaps others.
             return None
         bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
         content_type = sent[b"content-type"]
