@@ -31,6 +31,7 @@ from engine.runtime.detector.persistence.idempotency import (
 RECORD_VERSION: Final = 4
 """The version of a journal record. Version 3, which had no shadow rules, is read as well."""
 
+_UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
 _EVENT_BYTES: Final = 512
 """What is reserved for one event without a stored answer. Most such events then fit in the block that a
@@ -172,8 +173,11 @@ def limits_document(limits: Limits) -> Mapping[str, int]:
 
 
 def limits_from(document: Mapping[str, int]) -> Limits:
-    """Return the limits of a document."""
-    return Limits(**document)
+    """Return the limits of a document.
+
+    Some programs of release 0.1.0 did not bound the values of an event. A replay must accept what they did.
+    """
+    return Limits(**{"event_values_max": _UNBOUNDED, **document})
 
 
 @functools.cache

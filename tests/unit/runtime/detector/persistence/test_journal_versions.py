@@ -65,6 +65,13 @@ def test_an_empty_change_of_a_rule_is_not_told_and_one_to_an_equal_number_is() -
     assert repr(rule.condition.value) == "1.0"
 
 
+def test_limits_of_a_program_that_did_not_bound_the_values_of_an_event_do_not_bound_them() -> None:
+    document = history.limits_document(LIMITS)
+    assert history.limits_from(document) == LIMITS
+    del document["event_values_max"]
+    assert history.limits_from(document).event_values_max > 1_000 * LIMITS.event_values_max
+
+
 def test_limits_that_changed_hold_for_what_comes_after() -> None:
     journaled = Journaled(Limits(keys_max=5))
     journaled.take(ops.add_rule("r", "per k once a == 1"))
