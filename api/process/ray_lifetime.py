@@ -56,7 +56,7 @@ def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
 
 def _exit_at_once(status: int) -> None:
     """End the process without waiting for any thread."""
-    # What the log has held back; the exit handler of logging would come too late.
+    # Write the log records that are held back: logging's own exit handler runs too late.
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -36,7 +36,7 @@ DISCARD_S_MIN = 1.0
 """The same where the deadline is over."""
 
 LET_GO_S = 60.0
-"""How long a request may run on after the end of its connection before it is cancelled. None should."""
+"""How long a request may run on after the end of its connection before it is cancelled."""
 
 _LATE_BYTES_MAX: Final = 1024 * 1024
 """How much is read and dropped after the last request."""

@@ -66,7 +66,7 @@ class LineGauge:
 
     def __exit__(self, failure: object, *_: object) -> None:
         if failure and not self._events:
-            # What could not even begin has no duration.
+            # A task that never began has no duration.
             return
         elapsed_s = self.now_s() - self._start_s
         self.echo(f"{counted(self._events, 'event')} in {elapsed_s:.1f} s{self._rate(elapsed_s)}")

@@ -142,7 +142,7 @@ class Recording:
             self.name,
             self._reading.tell,
             strict=self._reading.strict,
-            # What is not even known to be CSV must begin well.
+            # If the format is only a guess, the first line must already be valid.
             hopeless=1 if is_guess else HOPELESS,
         )
         # The rows read the bytes, so they must be closed first.

@@ -64,7 +64,7 @@ class _Lines:
         raw = self._source.readline(LINE_BYTES_MAX + 1)
         if len(raw) > LINE_BYTES_MAX:
             raise self._too_long(self.number + 1)
-        # What is not UTF-8 becomes surrogates, for which the row is skipped.
+        # Bytes that are not UTF-8 become surrogates, and the row is skipped for them.
         return raw.decode("utf-8", "surrogateescape")
 
     def _too_long(self, number: int) -> RecordingError:

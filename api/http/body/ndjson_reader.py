@@ -90,7 +90,7 @@ class NdjsonReader:
                     raise Refusal(Entry(_OVERDUE, said)) from None
             self.check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
-        # What is left is reserved anew, so that its age begins now.
+        # Reserve the rest anew, so that its age counts from now.
         self._reservation.release()
         self._split()
         self._hold()

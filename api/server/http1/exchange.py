@@ -25,7 +25,7 @@ class ExchangeConnection(Protocol):
 
     @property
     def is_last(self) -> bool:
-        """Whether the connection ends after this response, which says so."""
+        """Whether the server closes the connection after this response; it sends `Connection: close`."""
 
     def body_taken(self) -> None:
         """Called when the application has received all that had arrived of the body."""

@@ -260,7 +260,7 @@ class Slices:
             (remembered, remembered.until_us(entry, seen)) for remembered, entry in self.held_in(slice_)
         ]
         whole_us = max([PAST, *(one for _, one in until_us)])
-        # What is kept by exception goes with its slice.
+        # Entries that are kept by exception are dropped only with their slice.
         return min([whole_us, *(one for remembered, one in until_us if not remembered.by_exception)])
 
     def drop_expired(self, slice_: Slice, now_us: int) -> bool:

@@ -98,7 +98,7 @@ def without_strings(body: bytes) -> bytes:
         piece = body[begin : begin + _PIECE_BYTES]
         if b"\\" in piece:
             if (len(piece) - len(piece.rstrip(b"\\"))) & 1:
-                # What the last backslash escapes belongs to it.
+                # Take in the character that the last backslash escapes.
                 piece = body[begin : begin + _PIECE_BYTES + 1]
             begin += len(piece)
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")

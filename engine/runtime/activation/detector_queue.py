@@ -177,7 +177,7 @@ class DetectorQueue:
             while self._ended is None:
                 await self._step()
         except asyncio.CancelledError:
-            # Whoever cancelled it has answered the waiting requests, and nobody awaits its result.
+            # The code that cancelled it has answered the waiting requests; nobody awaits the result.
             self._cancelled = True
         except Exception as error:  # noqa: BLE001 -- every batch must be answered
             fields = {"detector": self.detector_id}

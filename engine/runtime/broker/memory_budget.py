@@ -192,7 +192,7 @@ class MemoryBudget:
         for room in list(self._waiting):
             if self._fits(room.wanted):
                 self._waiting.remove(room)
-                # What an answer takes beyond its share is not counted: others would be refused for it.
+                # Do not count what an answer takes beyond its share: other requests would be refused for it.
                 room.enter(min(room.wanted, max(0, self._answers_bytes_max - self.held)))
         if self._waiting and self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)

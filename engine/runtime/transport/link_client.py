@@ -164,7 +164,7 @@ class LinkClient:
             elif (settled := self._open.pop(message.number, None)) is not None:
                 settled(message)
                 if self._rooms:
-                    # Who waits for the answers counts them from their next turn on.
+                    # Callers that wait for the answers start to count them at their next turn.
                     asyncio.get_running_loop().call_soon(self._give_back, message.number)
 
     def _announced(self, message: Announced) -> None:

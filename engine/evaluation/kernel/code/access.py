@@ -82,7 +82,7 @@ class Entry(ABC):
         lines = self._remembered.memory.write(self)
         if not self._remembered.by_exception:
             return lines
-        # What the slice's last event has made the entry is kept from now on.
+        # From now on, keep the entry that the slice's last event stood for.
         kept = [f" {line}" for line in self._keep(self.seen)]
         return [f"if not {self.outcome} and {self._kept} == NEVER:", *kept, *lines]
 

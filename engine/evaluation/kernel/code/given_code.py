@@ -38,7 +38,7 @@ class GivenCode(ConditionCode):
             *looked_up,
             f"if not ({' and '.join(tests) or True}):",
             f" is_plain = {' and '.join(or_missing) or True}",
-            # What is missing may have a name of another type, and not be found for that.
+            # A fact may seem to be missing because its name has another type.
             " for name in fields:",
             "  if type(name) is not str: is_plain = False",
             " if not is_plain:",

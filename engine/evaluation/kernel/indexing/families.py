@@ -69,7 +69,7 @@ class Family:
         insort(self.rules, (rank, priority, born))
         self.highest = self.rules[-1][0]
         births = sorted((self.easiest, self._hardest, born))
-        # Where a larger window can only make a rule true, so can an earlier birth.
+        # If a larger window can only make a rule true, an earlier birth can only do the same.
         self.easiest, _, self._hardest = births if rank > 0 else reversed(births)
 
     def remove(self, rank: int, priority: int) -> None:

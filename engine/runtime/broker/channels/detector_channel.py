@@ -135,7 +135,7 @@ class DetectorChannel:
         """Note that an activation is over. Its batch was not started if it is unanswered."""
         if epoch == self._epoch and self._client is not None:
             client, self._client = self._client, None
-            # What is announced was executed: its answer waits for room here, and still comes.
+            # An announced request was executed. Its answer waits for room here, and will come.
             if self._in_flight and not client.is_announced(self._number):
                 client.forget(self._number)
                 self._settle(epoch, Moved(self._number))
@@ -248,7 +248,7 @@ class DetectorChannel:
             if route.epoch != epoch:
                 await asyncio.sleep(_NOTE_S)
                 if waits():
-                    # Whatever else is in flight there is lost as well.
+                    # Everything else in flight there is lost as well.
                     client.link.abort()
                 return
 

@@ -156,7 +156,7 @@ class ActivationSlots:
         self._ask_more_later()
         if missing <= 0:
             return
-        # What others release would not go to those with large requests.
+        # Slots that others release would never go to detectors with large requests.
         only_large = all(holder.large for holder, _ in self._waiting) and self._full_of_large
         candidates = [
             one

@@ -235,7 +235,7 @@ class PlacedDetector:
             if not await self._activate():
                 self._gate.deleted = True
         except asyncio.CancelledError:
-            # Whoever cancels it has noted the reason.
+            # The code that cancels it has noted the reason.
             pass
         except ActorDied:
             self._refuse_for_now("the processes that tried to activate it died")

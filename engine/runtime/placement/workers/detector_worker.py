@@ -76,7 +76,7 @@ class DetectorWorker:
 
     @property
     def activating(self) -> int:
-        """The detectors that are about to be active in it."""
+        """The detectors that are being activated in it."""
         return self.taken - len(self.active)
 
 

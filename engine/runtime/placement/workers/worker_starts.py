@@ -99,7 +99,7 @@ class WorkerStarts:
     async def _start(self, node: str | None) -> None:
         await self._nodes.look()
         if not self._nodes.accepts_workers(node):
-            # What is started there would be ended at once.
+            # A worker started there would be stopped at once.
             await asyncio.sleep(self._settings.retry_s)
             return
         avoid = self._avoided.now()

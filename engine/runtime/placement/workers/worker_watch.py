@@ -19,7 +19,7 @@ _REAPED_S: Final = 0.2
 
 
 class Died(Protocol):
-    """Called when a worker is found dead."""
+    """Called when a worker turns out to be dead."""
 
     def __call__(self, worker: DetectorWorker, *, silent: bool) -> None:
         """`silent` says that it has stopped answering, which its whole node may have."""
