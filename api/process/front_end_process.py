@@ -56,7 +56,12 @@ class FrontEndProcess:
     async def run(self) -> None:
         """Serve until SIGTERM, a STOP from the main process, or the end of the link."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopping.set)
-        await self._fleet.start()
+        try:
+            await self._fleet.start()
+        except DetectorUnavailable:
+            if self._lost:
+                return
+            raise
         app = Application(self._settings, self._fleet)
         self._broker.note(READY)
         await serve_on(
@@ -98,7 +103,11 @@ def main() -> None:
     """Run a front end: settings come on standard input, link and listening socket as descriptors."""
     # Ctrl-C signals all processes of a terminal, but the main process decides when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = decode_settings(sys.stdin.buffer.read())
+    encoded = sys.stdin.buffer.read()
+    if not encoded:
+        # The main process has ended.
+        return
+    settings = decode_settings(encoded)
     logs.set_up(settings)
     link, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

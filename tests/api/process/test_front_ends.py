@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,22 @@ async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_o
             with pytest.raises(FrontEndFailed, match="it ended with status 1"):
                 await started.start()
             assert not pids(started)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told how to serve", "told nothing"])
+def test_one_whose_main_process_ends_before_it_serves_ends_without_a_traceback(settings, told):
+    ours, theirs = socket.socketpair()
+    with theirs, socket.create_server(("127.0.0.1", 0)) as listener:
+        descriptors = theirs.fileno(), listener.fileno()
+        ours.close()
+        ended = subprocess.run(
+            [sys.executable, "-m", "api.process.front_end_process", *map(str, descriptors)],
+            input=front_end_process.encode_settings(settings) if told else b"",
+            pass_fds=descriptors,
+            capture_output=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 @pytest.mark.storm
