@@ -37,8 +37,8 @@ SLICE_BYTES: Final = 170
 PLACE_BYTES: Final = 32
 """What a place takes in each slice, with a stamp in it."""
 
-ENTRY_BYTES: Final = 100
-"""What an entry without a place takes."""
+ENTRY_BYTES: Final = 56
+"""What an entry without a place takes: less if other entries have the same stamp, which they share."""
 
 PLACES_MAX: Final = 16
 """Places in the lists end here. Of thousands of memories, a slice has entries of only a few."""
