@@ -5,6 +5,7 @@ those tests that its version may change: `PARTS` has them.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -71,6 +72,10 @@ def find(version: str) -> str | None:
     return None
 
 
+AGAIN_MAX: Final = 3
+"""The most failed tests that are run once more."""
+
+
 def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tuple[bool, str]:
     """Run the fast tests in a new environment; give whether they pass, and what was printed."""
     said = ""
@@ -79,7 +84,6 @@ def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tup
         for command in (
             [interpreter, "-m", "venv", folder],
             [python, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", *install],
-            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
         ):
             # One at a time: each installation of the sources writes into their folder.
             with INSTALLING if "pip" in command else nullcontext():
@@ -87,7 +91,16 @@ def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tup
             said += ended.stdout
             if ended.returncode:
                 return False, said
-    return True, said
+        # As in .ci/run: beside others, tests take longer, and a few that fail are run once more.
+        tests = [python, "-m", "pytest", "-q", "-o", f"cache_dir={folder}/cache", "--timeout=300", *options]
+        again = ["--last-failed", "--last-failed-no-failures=none", f"--junitxml={folder}/again.xml"]
+        for command in (tests, [*tests, *again]):
+            ended = subprocess.run(command, cwd=ROOT, stdout=PIPE, stderr=STDOUT, text=True, check=False)
+            said += ended.stdout
+            failed = Path(f"{folder}/cache/v/cache/lastfailed")
+            if ended.returncode != 1 or len(json.loads(failed.read_bytes())) > AGAIN_MAX:
+                break
+    return ended.returncode == 0, said
 
 
 def main(*arguments: str) -> int:
