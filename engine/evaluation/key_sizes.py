@@ -11,8 +11,8 @@ KEY_BYTES_MAX: Final = 3600
 
 _TUPLE_BYTES: Final = 56
 _REFERENCE_BYTES: Final = 8
-_FLOAT_BYTES: Final = 24
-_INT_BYTES: Final = 32
+_NUMBER_BYTES: Final = 32
+"""Of integers and doubles: 7 and 7.0 are the same key."""
 _ASCII_BYTES: Final = 52
 _DIGITS_BYTES: Final = 40
 _TEXT_BYTES: Final = 76
@@ -20,10 +20,7 @@ _LATIN_END, _BASIC_END = 1 << 8, 1 << 16
 
 
 def key_bytes(key: Any) -> int:
-    """Return the size of a key: a text, a number, its digits, or a tuple of those.
-
-    Any other scalar counts like an integer.
-    """
+    """Return the size of a key: a text, a number or another scalar, its digits, or a tuple of those."""
     kind = type(key)
     if kind is str:
         if key.isascii():
@@ -35,4 +32,4 @@ def key_bytes(key: Any) -> int:
         return _TUPLE_BYTES + _REFERENCE_BYTES * len(key) + sum(map(key_bytes, key))
     if kind is bytes:
         return _DIGITS_BYTES + len(key)
-    return _FLOAT_BYTES if kind is float else _INT_BYTES
+    return _NUMBER_BYTES

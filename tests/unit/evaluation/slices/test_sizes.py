@@ -142,7 +142,8 @@ def test_keys_weigh_what_they_take_in_memory(shape: str) -> None:
         ("x" * 9 + "\U00010000", 116),
         ("\ud800", 78),
         (7, 32),
-        (7.5, 24),
+        (7.0, 32),
+        (7.5, 32),
         (True, 32),
         (b"12345", 45),
         (("a", 7), 56 + 16 + 53 + 32),
@@ -179,3 +180,12 @@ def test_equal_keys_weigh_the_same_in_all_versions_so_that_replays_evict_the_sam
         "values without a key": 1_224,
         "sums": 35_592,
     }
+
+
+def test_equal_values_weigh_the_same_so_that_nothing_is_left_when_they_go() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("r", "distinct(v) > 5")
+    detector.evaluate({"v": 7}, 0)
+    detector.evaluate({"v": 7.0}, 1)
+    detector.remove_rule(rule_id)
+    assert detector.histories.bytes == 0
