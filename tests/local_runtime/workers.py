@@ -149,8 +149,8 @@ class LocalWorker(Mortal):
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
-    async def adopt(self) -> list[Held]:
-        return await self._command("adopt", list[Held])
+    async def held(self) -> list[Held]:
+        return await self._command("held", list[Held])
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
         self._supervisor.note(MAKE_ROOM, make_room_note(self.term(), epoch, wanted=wanted))
@@ -164,9 +164,6 @@ class LocalWorker(Mortal):
     async def fork(self, epoch: int, fork_id: str) -> bool:
         return await self._command("fork", bool, epoch, fork_id)
 
-    async def ping(self) -> None:
-        await self._supervisor.ask("ping", int)
-
     async def beat(self) -> None:
         while self.silent:  # noqa: ASYNC110 -- for as long as a test wants
             await asyncio.sleep(0.001)
@@ -174,7 +171,7 @@ class LocalWorker(Mortal):
             raise ActorDied("it was killed")
 
     async def figures(self) -> WorkerAnswer:
-        return await self._supervisor.ask("figures", WorkerAnswer)
+        return await self._supervisor.ask_until_answered("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         await self.until_death()
@@ -183,7 +180,7 @@ class LocalWorker(Mortal):
         self.die()
 
     async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._supervisor.ask(method, kind, self.term(), *arguments)
+        return await self._supervisor.ask_until_answered(method, kind, self.term(), *arguments)
 
     # -- what it does ----------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -89,7 +88,8 @@ class DetectorService:
         self._supervisor: ServerConnection | None = None
         self._term = 0
         """The latest term of a directory that has given a command."""
-        self._activating = Background()
+        self._activating: dict[int, DetectorQueue] = {}
+        """The queues of the detectors that are being activated, by the epochs of their activations."""
         self._discards = Background()
         self._cpu_s: dict[int, float] = {}
         """The processor time of each active detector at the last look."""
@@ -105,14 +105,13 @@ class DetectorService:
         server = ServerConnection({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
         commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "activate": self._activate,
-            "adopt": self._adopt,
+            "held": self._held,
             "delete": self._delete,
             "close": self._close,
             "fork": self._fork,
         }
         server.methods = {
             **{name: partial(self._command, server, command) for name, command in commands.items()},
-            "ping": self._ping,
             "figures": self._figures,
         }
         self.servers[server] = transport
@@ -167,16 +166,23 @@ class DetectorService:
         return await command(*arguments)
 
     async def _activate(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
-        # A successor of the supervisor waits for it, and finds the detector active, or no detector.
-        return await self._activating.finish(self._begin(detector_id, epoch, room_wanted))
+        """Activate a detector; return the same again if the command is repeated."""
+        queue = self.queues.get(epoch) or self._activating.get(epoch)
+        if queue is None:
+            port = self._make_port()
+            report = partial(self._report, epoch, port)
+            queue = DetectorQueue(detector_id, epoch, port, self._settings, report, room_wanted=room_wanted)
+            self._activating[epoch] = queue
+            queue.activated = asyncio.create_task(self._begin(queue))
+        # It goes on without the supervisor, whose successor adopts the detector.
+        return await asyncio.shield(queue.activated)
 
-    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
-        port = self._make_port()
-        report = partial(self._report, epoch, port)
-        queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
-        queue.activation.schedule.room_wanted = room_wanted
-        activated = await queue.activation.activate()
-        self.queues[epoch] = queue
+    async def _begin(self, queue: DetectorQueue) -> Activated:
+        try:
+            activated = await queue.activation.activate()
+        finally:
+            del self._activating[queue.epoch]
+        self.queues[queue.epoch] = queue
         self._show_detectors()
         queue.start()
         if self._looking is None:
@@ -259,15 +265,16 @@ class DetectorService:
     def _show_detectors(self) -> None:
         self._show([queue.detector_id for queue in self.queues.values()])
 
-    async def _adopt(self) -> list[Held]:
-        """Return the active detectors, once those being activated are among them."""
-        if self._activating:
-            await asyncio.wait(self._activating)
-        # The supervisor has called Ray's methods, which show themselves.
+    async def _held(self) -> list[Held]:
+        """Return the activations that there are, and those that have begun."""
+        # Ray's methods, which the supervisor calls when it connects, show themselves.
         self._show_detectors()
-        return [held for queue in self.queues.values() if (held := queue.held) is not None]
+        beginning = [queue.held(activating=True) for queue in self._activating.values()]
+        return [*beginning, *(queue.held() for queue in self.queues.values())]
 
     async def _delete(self, epoch: int) -> None:
+        if (beginning := self._activating.get(epoch)) is not None:
+            await asyncio.wait({beginning.activated})
         if (queue := self.queues.get(epoch)) is not None:
             await queue.delete()
 
@@ -278,9 +285,6 @@ class DetectorService:
     async def _fork(self, epoch: int, fork_id: str) -> bool:
         queue = self.queues.get(epoch)
         return queue is not None and await queue.fork(fork_id)
-
-    async def _ping(self) -> int:
-        return os.getpid()
 
     async def _figures(self) -> WorkerAnswer:
         node = self._node

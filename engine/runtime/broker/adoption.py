@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 _ANSWER_S = 5.0
 """How long such a worker may take to list its detectors."""
+_AGAIN_S = 0.05
+"""How soon a worker is asked again that is activating a detector."""
 _FIRST_S = 1.0
 """How long the start waits for such workers, if they may have detectors."""
 _FIRST_OF_LOST_S = 0.25
@@ -30,8 +32,8 @@ _Adopted = Sequence[tuple[DetectorWorker, Held]]
 class Adoption:
     """Takes over workers and their active detectors. `place` adds a detector to `placed` if it is missing.
 
-    Workers that answer late are taken over later. A worker with a detector that was activated elsewhere
-    meanwhile is ended: it could not write anything for that detector any more.
+    Workers that answer late are taken over later. A detector that was activated elsewhere meanwhile is
+    dropped: its worker could not write anything for it any more.
     """
 
     def __init__(
@@ -90,12 +92,10 @@ class Adoption:
         known = (await self._directory.changes(0, 0)).detectors.whole or {}
         # The latest activation of a detector is the one that may write.
         for worker, held in sorted(adopted, key=lambda one: -one[1].epoch):
-            if worker.dead or held.detector_id in self._placed:
-                self._workers.lose(worker)
-            elif held.detector_id in known:
+            if held.detector_id in known and held.detector_id not in self._placed and not worker.dead:
                 self._place(held.detector_id).adopt(worker, held)
             else:
-                await self._workers.drop(worker, held.epoch)
+                await self._workers.drop_taken(worker, held.epoch)
 
     async def _adopt(self, finding: Awaitable[WorkerPort | None]) -> _Adopted:
         """Take over a worker, and return it with its detectors; end it if that is impossible."""
@@ -105,11 +105,21 @@ class Adoption:
         worker = DetectorWorker(port, taken=1)
         port.reported = worker.reported
         try:
-            held = await answer_within(port.adopt(), _ANSWER_S)
+            held = await answer_within(_held(port), _ANSWER_S)
         except (ActorDied, TimeoutError) as error:
             _log.warning("the worker %s cannot be adopted, and is ended: %r", port.name, error)
             await port.end()
             return []
         worker.taken = worker.activations = len(held)
+        worker.pending.update(one.epoch for one in held)
         self._workers.adopt(worker)
         return [(worker, one) for one in held]
+
+
+async def _held(port: WorkerPort) -> Sequence[Held]:
+    """Return the activations of a worker, once none is only begun."""
+    while True:
+        held = await port.held()
+        if not any(one.activating for one in held):
+            return held
+        await asyncio.sleep(_AGAIN_S)

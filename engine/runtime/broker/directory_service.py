@@ -54,7 +54,7 @@ class DirectoryService:
     def link(self) -> Link:
         """Make the link for a connection that is about to be made."""
         server = ServerConnection({}, abandonable=ABANDONABLE, lost=lambda: self._lost(server))
-        server.methods = {"open": partial(self._open, server), "ping": self._ping}
+        server.methods = {"open": partial(self._open, server)}
         return server.link()
 
     def log(self, logged: Logged) -> bool:
@@ -89,9 +89,6 @@ class DirectoryService:
             "leave": partial(self._leave, server),
         }
         return self._folder
-
-    async def _ping(self) -> int:
-        return 0
 
     async def _compare(self, server: ServerConnection, pid: int, host: str, given: dict[str, str]) -> object:
         """Return which settings of a service are not in force."""

@@ -330,7 +330,7 @@ class LocalBroker:
             reasons.append(f"the directory of tokens and detectors cannot be asked: {problem}")
         hung_s = self._settings.hung_s
         stalled = [
-            *(one.stalled(hung_s) for one in self._workers.all),
+            *(one.stalled(self._settings) for one in self._workers.all),
             *(one.stalled(hung_s / BEATS) for one in self._placed.values()),
         ]
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]

@@ -38,6 +38,10 @@ class Superseded(ActorDied):
     """
 
 
+class MessageLost(ActorDied):
+    """A call or its answer was lost, and the connection goes on. Whether the call was executed is unknown."""
+
+
 def no_such_detector(detector_id: str) -> Refusal:
     """Return the refusal for a detector that does not exist."""
     return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`"))

@@ -77,8 +77,11 @@ class WorkerPort(Protocol):
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         """Activate a detector; with `room_wanted`, another one waits for its slot. Raises StorageError."""
 
-    async def adopt(self) -> Sequence[Held]:
-        """Have the worker report here, and return its active detectors."""
+    async def held(self) -> Sequence[Held]:
+        """Have the worker report here, and return its activations, those included that have only begun.
+
+        It answers once its event loop turns, which may wait for a batch.
+        """
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
         """Say whether another detector waits for the slot of the activation with that epoch."""
@@ -97,9 +100,6 @@ class WorkerPort(Protocol):
 
         Returns False if that activation is over, and nothing was done. Raises StorageError.
         """
-
-    async def ping(self) -> None:
-        """Return once the worker's event loop answers, which may wait for a batch."""
 
     async def beat(self) -> None:
         """Return once the worker's process answers, even while it is busy."""

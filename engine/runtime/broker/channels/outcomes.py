@@ -12,7 +12,7 @@ from engine.runtime.broker.memory_budget import BUSY, SLOTS, STARTING_UP
 from engine.runtime.contract.errors import INTERNAL, STARTING, DetectorUnavailable, outcome_unknown
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import error_in
-from engine.runtime.transport.messages import Answered, Failed, Moved, Response
+from engine.runtime.transport.messages import Answered, Failed, Moved, Response, Unknown
 from snapshots.errors import StorageError, WriteFailed
 
 _log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ _IDS_LOGGED: Final = 10
 """How many ids of requests in flight a log line shows."""
 
 _DIED: Final = "the detector's process died"
+_LOST: Final = "a message to the detector's process or from it was lost"
 
 
 class Outcomes:
@@ -48,9 +49,12 @@ class Outcomes:
                 if len(response.answers) < len(batch):
                     self._settle_rest(batch, response)
                 return True
-            case None:
-                stays = False
-                message = "detector %s: its process died during requests"
+            case None | Unknown():
+                stays = response is not None
+                unknown = _LOST if stays else _DIED
+                message = (
+                    f"detector %s: {'a message was lost' if stays else 'its process died'} during requests"
+                )
                 _log.warning(message, self._detector_id, extra={"fields": self._fields(batch)})
                 # A request with a key is safe to send again: if it was executed, its first answer is
                 # returned.

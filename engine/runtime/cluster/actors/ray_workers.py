@@ -72,8 +72,8 @@ class RayWorkerPort(RayActor, WorkerPort):
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
-    async def adopt(self) -> list[Held]:
-        return await self._command("adopt", list[Held])
+    async def held(self) -> list[Held]:
+        return await self._command("held", list[Held])
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
         self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch, wanted=wanted))
@@ -87,14 +87,11 @@ class RayWorkerPort(RayActor, WorkerPort):
     async def fork(self, epoch: int, fork_id: str) -> bool:
         return await self._command("fork", bool, epoch, fork_id)
 
-    async def ping(self) -> None:
-        await self._client.ask("ping", int)
-
     async def beat(self) -> None:
-        await self._beats.ask("beat", int)
+        await self._beats.ask_until_answered("beat", int)
 
     async def figures(self) -> WorkerAnswer:
-        return await self._client.ask("figures", WorkerAnswer)
+        return await self._client.ask_until_answered("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         """Wait until the worker is dead, or useless because its connection has ended."""
@@ -112,7 +109,7 @@ class RayWorkerPort(RayActor, WorkerPort):
         await self._end(self)
 
     async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._client.ask(method, kind, self._term(), *arguments)
+        return await self._client.ask_until_answered(method, kind, self._term(), *arguments)
 
     async def _watch(self) -> None:
         with suppress(ActorDied):

@@ -293,18 +293,17 @@ class PlacedDetector:
             empty = False
             began_s = self._asked_at_s = self._loop.time()
             asked = self._room_wanted
-            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, asked))
+            worker.pending.add(epoch)
             try:
                 within_s = self._services.settings.activation_hung_s
-                activated = await answered(asyncio.shield(activating), within_s)
+                activated = await answered(worker.port.activate(self.detector_id, epoch, asked), within_s)
             except asyncio.CancelledError:
                 if worker.taken > 1:
                     unwanted = True
-                    self._dropping = self._loop.create_task(workers.drop(worker, epoch, activating))
+                    self._dropping = self._loop.create_task(workers.drop_taken(worker, epoch))
                 raise
             finally:
-                if not unwanted:
-                    activating.cancel()
+                worker.pending.discard(epoch)
             if worker.dead:
                 raise ActorDied("it died right after the activation")
             self._activated_in_s = self._loop.time() - began_s
@@ -324,7 +323,8 @@ class PlacedDetector:
     def _receive_reports(self, worker: DetectorWorker) -> None:
         """Receive what the worker reports of the detector, and what it has reported already."""
         reported = partial(self._reported, worker)
-        worker.enter(self._epoch, Callbacks(reported, self._found_dead, self.detector_id))
+        callbacks = Callbacks(reported, self._found_dead, self.detector_id, lambda: self._room_wanted)
+        worker.enter(self._epoch, callbacks)
 
     def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
         """Note where it is active. `asked` says whether the worker was told that another one waits."""

@@ -24,8 +24,10 @@ class Problems:
 
     def begin(self, detector_id: str, problem: str) -> None:
         """Note that a detector has a problem, in place of an earlier one."""
-        self.current[detector_id] = f"detector {detector_id}: {problem}"
-        _log.error("%s", self.current[detector_id])
+        problem = f"detector {detector_id}: {problem}"
+        if self.current.get(detector_id) != problem:
+            self.current[detector_id] = problem
+            _log.error("%s", problem)
 
     def end(self, detector_id: str) -> None:
         """Note that a detector has no problem any more."""

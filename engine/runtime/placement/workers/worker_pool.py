@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from engine.runtime.concurrency.background import Background
@@ -16,7 +16,6 @@ from engine.runtime.placement.workers.detector_worker import DetectorWorker, bes
 from engine.runtime.placement.workers.heartbeat import AvoidedNodes
 from engine.runtime.placement.workers.worker_starts import WorkerStarts
 from engine.runtime.placement.workers.worker_watch import WorkerWatch
-from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +67,14 @@ class WorkerPool:
             over=self.fill,
             room_changed=self._tell_change,
         )
-        self._watch = WorkerWatch(settings, self.avoided, self._doubted, self._died)
         self._endings = Background()
+        self._watch = WorkerWatch(
+            settings,
+            self.avoided,
+            self._doubted,
+            self._died,
+            lambda worker, epoch: self._endings.begin(self.drop(worker, epoch)),
+        )
         self._closed = False
         self._trimming: asyncio.TimerHandle | None = None
         """Set while there are more unused workers than are kept."""
@@ -110,21 +115,21 @@ class WorkerPool:
         self._add(worker)
         self._reopen(worker)
 
-    async def drop(
-        self, worker: DetectorWorker, epoch: int, activating: Awaitable[object] | None = None
-    ) -> None:
-        """Drop an unwanted detector from a worker that others share, once its activation is complete."""
+    async def drop(self, worker: DetectorWorker, epoch: int) -> None:
+        """Drop an unwanted detector from a worker, unsaved; end the worker if that is impossible."""
+        worker.pending.add(epoch)
         try:
             async with asyncio.timeout(self._settings.activation_hung_s):
-                if activating is not None:
-                    # After a StorageError nothing is active.
-                    with contextlib.suppress(StorageError):
-                        await activating
                 await worker.port.delete(epoch)
         except (ActorDied, TimeoutError):
             self.lose(worker)
-        else:
-            self.give_back(worker)
+        finally:
+            worker.pending.discard(epoch)
+
+    async def drop_taken(self, worker: DetectorWorker, epoch: int) -> None:
+        """Drop a detector that counts among those of the worker."""
+        await self.drop(worker, epoch)
+        self.give_back(worker)
 
     def give_back(self, worker: DetectorWorker, resident_bytes: int = 0) -> None:
         """Note that a worker has one detector fewer."""
@@ -132,8 +137,6 @@ class WorkerPool:
             return
         worker.taken -= 1
         worker.alone = worker.alone and worker.taken > 0
-        if not worker.activating:
-            worker.early.clear()
         worker.worn = (
             worker.worn
             or worker.activations >= self._settings.activations_max * self._per_worker

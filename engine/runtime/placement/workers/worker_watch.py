@@ -8,7 +8,8 @@ from typing import Final, Protocol
 from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.workers.detector_worker import DetectorWorker
+from engine.runtime.placement.workers.comparison import Comparison
+from engine.runtime.placement.workers.detector_worker import DetectorWorker, look_s
 from engine.runtime.placement.workers.heartbeat import BEATS, AvoidedNodes
 
 _log = logging.getLogger(__name__)
@@ -28,32 +29,40 @@ class Died(Protocol):
 class WorkerWatch:
     """Watches each worker in three ways, until one of them finds it dead.
 
-    `doubted` is called when a worker begins to be doubtful, or no longer is.
+    `doubted` is called when a worker begins to be doubtful, or no longer is, and `drop` with the epoch of an
+    activation that a worker should not have.
     """
 
     def __init__(
-        self, settings: RuntimeSettings, avoided: AvoidedNodes, doubted: Callable[[], None], died: Died
+        self,
+        settings: RuntimeSettings,
+        avoided: AvoidedNodes,
+        doubted: Callable[[], None],
+        died: Died,
+        drop: Callable[[DetectorWorker, int], object],
     ) -> None:
         self._settings = settings
         self._avoided = avoided
         self._doubted = doubted
         self._died = died
+        self._drop = drop
 
     def begin(self, worker: DetectorWorker) -> None:
         """Watch a worker from now on. Whoever ends the worker cancels its watchers."""
-        watches = (self._await_end, self._ping, self._count_beats)
+        watches = (self._await_end, self._compare, self._count_beats)
         worker.watchers = [asyncio.create_task(watch(worker)) for watch in watches]
 
     async def _await_end(self, worker: DetectorWorker) -> None:
         await worker.port.watch()
         await self._found_dead(worker, "died")
 
-    async def _ping(self, worker: DetectorWorker) -> None:
-        """Detect that the event loop of a worker hangs, for example in a call to a disk."""
-        hung_s = self._settings.hung_s
+    async def _compare(self, worker: DetectorWorker) -> None:
+        """Compare the worker, and detect that its event loop hangs, for example in a call to a disk."""
+        hung_s, pace_s = self._settings.hung_s, look_s(self._settings)
         turns = worker.turns = Beats()
+        look = Comparison(worker, self._drop).look
         try:
-            await turns.count(worker.port.ping, hung_s / BEATS, lambda: turns.missed >= BEATS)
+            await turns.count(look, pace_s, lambda: turns.missed * pace_s >= hung_s)
         except ActorDied as error:
             await self._found_dead(worker, f"cannot be reached: {error}")
         else:

@@ -106,7 +106,7 @@ async def test_an_activation_that_ends_after_its_broker_did_is_adopted(tmp_path)
             await asyncio.wait({asking})
 
 
-async def test_a_worker_whose_detector_was_deleted_or_given_to_another_is_ended(tmp_path):
+async def test_a_detector_that_was_deleted_or_given_to_another_worker_is_dropped(tmp_path):
     async with serving(tmp_path) as service:
         deleted, moved = [await service.fleet.create_detector(name) for name in ("one", "two")]
         for detector in (deleted, moved):
@@ -122,8 +122,9 @@ async def test_a_worker_whose_detector_was_deleted_or_given_to_another_is_ended(
         async with succeeded(service) as broker:
             assert broker.active_detectors == 1
             assert (await broker.route(moved, 0)).epoch == epoch
-            await until(lambda: former.dead)
+            await until(lambda: not former.hosts)
             await until(lambda: not service.actors.with_detector(deleted))
+            assert later.hosts == {moved}
 
 
 async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tmp_path):
@@ -154,7 +155,7 @@ async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
         async def never() -> None:
             await asyncio.Event().wait()
 
-        worker.adopt = never  # type: ignore[method-assign]
+        worker.held = never  # type: ignore[method-assign]
         async with succeeded(service) as broker:
             assert worker.dead
             assert not broker.active_detectors
@@ -211,7 +212,7 @@ async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts
             # Whoever asks for one meanwhile gets it elsewhere.
             assert (await broker.route(moved, 0)).worker != workers[moved].name
             answer.set()
-            await until(lambda: workers[moved].dead)
+            await until(lambda: not workers[moved].hosts)
             assert not workers[late].dead
             assert (await broker.route(late, 0)).worker == workers[late].name
             assert broker.counts[ACTIVATIONS] == 1

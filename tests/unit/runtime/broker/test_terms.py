@@ -14,7 +14,7 @@ from tests.local_runtime.workers import LocalWorker
 pytestmark = pytest.mark.skipping_clock
 
 EVENT = ops.evaluate(b'{"event": {"fields": {}, "timestamp_ms": 1}}')
-HARMLESS = {"ping", "figures"}
+HARMLESS = {"figures"}
 
 
 async def replaced(service: LocalService) -> tuple[str, LocalWorker, LinkClient]:
@@ -69,18 +69,17 @@ async def test_every_command_of_an_earlier_directory_is_refused_and_does_nothing
         epoch = (await service.broker.route(detector, 0)).epoch
         (server,) = [one for one in worker.service.servers if one.heard == 0]
         commands = set(server.methods) - HARMLESS
-        assert commands >= {"activate", "adopt", "delete", "close", "fork"}
+        assert commands >= {"activate", "held", "delete", "close", "fork"}
         arguments = {
             "activate": ["2" * 32, 1, False, ""],
             "fork": [epoch, "3" * 32],
-            "adopt": [],
+            "held": [],
         }
         for command in commands:
             given = arguments.get(command, [epoch])
             with pytest.raises(Superseded):
                 await late.ask(command, object, service.broker.term - 1, *given)
         late.note(MAKE_ROOM, make_room_note(service.broker.term - 1, epoch))
-        await late.ask("ping", int)
         await late.ask("figures", object)
         assert not worker.service.queues[epoch].activation.schedule.room_wanted
         assert worker.hosts == {detector}
@@ -96,9 +95,9 @@ async def test_commands_of_a_later_directory_are_obeyed_and_reported_to_it(tmp_p
         ended: list[int] = []
         later.noted = lambda note: ended.extend(ends(note.body) if note.name == REPORT else [])
         term = service.broker.term + 1
-        assert [one.epoch for one in await later.ask("adopt", list[Held], term)] == [epoch]
+        assert [one.epoch for one in await later.ask("held", list[Held], term)] == [epoch]
         with pytest.raises(Superseded):
-            await worker.adopt()
+            await worker.held()
         later.note(MAKE_ROOM, make_room_note(term, epoch))
         await until(lambda: ended == [epoch])
         # The directory that was replaced still believes in the detector. Nothing of it is left to save.
@@ -115,7 +114,7 @@ async def test_a_directory_that_is_refused_gives_the_worker_up(tmp_path):
             ended.append(worker.name)
 
         worker.end = end  # type: ignore[method-assign]
-        await later.ask("adopt", list[Held], service.broker.term + 1)
+        await later.ask("held", list[Held], service.broker.term + 1)
         with pytest.raises(DetectorUnavailable, match="later directory"):
             await service.fleet.fork_detector(detector, "fork")
         await service.fleet.delete_detector(detector)

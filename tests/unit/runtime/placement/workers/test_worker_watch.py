@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.heartbeat import AvoidedNodes
@@ -30,10 +31,13 @@ class Scene:
         self.doubted = 0
         self.died: list[bool] = []
         """Whether it was silent, for each time that it was found dead."""
-        WorkerWatch(settings, self.avoided, self._doubt, self._note_death).begin(self.worker)
+        WorkerWatch(settings, self.avoided, self._doubt, self._note_death, self._drop).begin(self.worker)
 
     def _doubt(self) -> None:
         self.doubted += 1
+
+    def _drop(self, worker: DetectorWorker, epoch: int) -> None:
+        raise AssertionError(f"{epoch} was not granted to {worker}")
 
     def _note_death(self, worker: DetectorWorker, *, silent: bool) -> None:
         assert worker is self.worker
@@ -79,12 +83,12 @@ async def test_time_in_which_the_watching_loop_was_held_up_is_no_silence(scene: 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SkippingLoop)
 
-    async def answer_meanwhile(*_: object) -> int:
+    async def answer_meanwhile(*_: object) -> list[Held]:
         loop.clock.now_s += 10 * HUNG_S
         # The answer has come, but timers are due before it is read.
         for _ in range(4):
             await asyncio.sleep(0)
-        return 0
+        return []
 
     scene.port._supervisor.ask = answer_meanwhile  # type: ignore[method-assign]
     scene.port.beat = answer_meanwhile  # type: ignore[method-assign,assignment]
