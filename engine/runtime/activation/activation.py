@@ -77,7 +77,7 @@ class Activation:
         """The problem that a call takes long, which is told instead; empty if none does."""
 
     def tell(self, **changes: Any) -> None:
-        """Report to the supervisor."""
+        """Report to the scheduler."""
         self._problem = changes.get("problem", self._problem)
         self._report(Report(self.epoch, **changes))
 

@@ -79,10 +79,10 @@ class DetectorQueue:
         self._leaves = False
         """Whether it leaves this worker, even if no other one waits for its slot."""
         self._room_wanted = self.activation.schedule.room_wanted = room_wanted
-        """Whether another detector waits for the slot, as far as the supervisor has told."""
+        """Whether another detector waits for the slot, as far as the scheduler has told."""
 
     def held(self, *, activating: bool = False) -> Held:
-        """Return the activation as the supervisor should see it."""
+        """Return the activation as the scheduler should see it."""
         activation = self.activation
         return Held(
             self.detector_id,

@@ -1,4 +1,4 @@
-"""Serves front ends and the supervisor in a worker: calls to its detectors, and their activation."""
+"""Serves front ends and the scheduler in a worker: calls to its detectors, and their activation."""
 
 import asyncio
 import logging
@@ -47,14 +47,14 @@ class Node(NamedTuple):
 
 
 class DetectorService:
-    """Serves any number of connections. The one that last gave a command is the supervisor's.
+    """Serves any number of connections. The one that last gave a command is the scheduler's.
 
-    Each command carries the term of the directory that gives it. Once a later directory has given one, those
+    Each command carries the term of the scheduler that gives it. Once a later one has given a command, those
     of earlier ones are refused: they were replaced, and what they still had under way may arrive late.
 
     A batch names the epoch of the activation that it is meant for, which is unique in a data folder. If that
-    activation is not here, the batch is refused as MOVED. The worker outlives its supervisor: it finishes
-    the calls it has begun, and the next supervisor adopts it.
+    activation is not here, the batch is refused as MOVED. The worker outlives its scheduler: it finishes
+    the calls it has begun, and the next scheduler adopts it.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class DetectorService:
         """The queues of the active detectors, by the epochs of their activations."""
         self.servers: dict[ServerConnection, str] = {}
         """The open connections, each with its transport."""
-        self._supervisor: ServerConnection | None = None
+        self._scheduler: ServerConnection | None = None
         self._term = 0
-        """The latest term of a directory that has given a command."""
+        """The latest term of a scheduler that has given a command."""
         self._activating: dict[int, DetectorQueue] = {}
         """The queues of the detectors that are being activated, by the epochs of their activations."""
         self._discards = Background()
@@ -122,11 +122,11 @@ class DetectorService:
         return sum([server.under_way for server in self.servers]) > 1
 
     def log(self, logged: Logged) -> bool:
-        """Send a record to the supervisor, for the service's log; return whether there is one."""
-        supervisor = self._supervisor
-        if supervisor is None or not supervisor.connected:
+        """Send a record to the scheduler, for the service's log; return whether there is one."""
+        scheduler = self._scheduler
+        if scheduler is None or not scheduler.connected:
             return False
-        supervisor.note(LOGGED, msgspec.msgpack.encode(logged))
+        scheduler.note(LOGGED, msgspec.msgpack.encode(logged))
         return True
 
     def _lost(self, server: ServerConnection) -> None:
@@ -152,17 +152,17 @@ class DetectorService:
 
     async def _command(
         self,
-        supervisor: ServerConnection,
+        scheduler: ServerConnection,
         command: Callable[..., Awaitable[Any]],
         term: int,
         *arguments: object,
     ) -> object:
-        """Execute a command. Raises Superseded if a later directory has given one."""
+        """Execute a command. Raises Superseded if a later scheduler has given one."""
         if term < self._term:
             message = f"a later directory commands this worker: its term is {self._term}, not {term}"
             _log.warning("a command was refused: %s", message)
             raise Superseded(message)
-        self._term, self._supervisor = term, supervisor
+        self._term, self._scheduler = term, scheduler
         return await command(*arguments)
 
     async def _activate(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
@@ -174,7 +174,7 @@ class DetectorService:
             queue = DetectorQueue(detector_id, epoch, port, self._settings, report, room_wanted=room_wanted)
             self._activating[epoch] = queue
             queue.activated = asyncio.create_task(self._begin(queue))
-        # It goes on without the supervisor, whose successor adopts the detector.
+        # It goes on without the scheduler, whose successor adopts the detector.
         return await asyncio.shield(queue.activated)
 
     async def _begin(self, queue: DetectorQueue) -> Activated:
@@ -240,9 +240,9 @@ class DetectorService:
             return
         self._over(epoch, port, report.ended)
         for server in self.servers:
-            if server is not self._supervisor:
+            if server is not self._scheduler:
                 server.note(LEFT, str(epoch).encode())
-        # The supervisor may end the process at once: answers and notes go first.
+        # The scheduler may end the process at once: answers and notes go first.
         asyncio.get_running_loop().call_soon(self._tell, encoded)
 
     def _tell_used(self) -> None:
@@ -251,8 +251,8 @@ class DetectorService:
             self._tell(encoded)
 
     def _tell(self, report: bytes) -> None:
-        if self._supervisor is not None:
-            self._supervisor.note(REPORT, report)
+        if self._scheduler is not None:
+            self._scheduler.note(REPORT, report)
 
     def _over(self, epoch: int, port: DetectorPort, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
@@ -267,7 +267,7 @@ class DetectorService:
 
     async def _held(self) -> list[Held]:
         """Return the activations that there are, and those that have begun."""
-        # Ray's methods, which the supervisor calls when it connects, show themselves.
+        # Ray's methods, which the scheduler calls when it connects, show themselves.
         self._show_detectors()
         beginning = [queue.held(activating=True) for queue in self._activating.values()]
         return [*beginning, *(queue.held() for queue in self.queues.values())]

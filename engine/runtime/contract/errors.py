@@ -32,7 +32,7 @@ class ActorDied(Exception):
 
 
 class Superseded(ActorDied):
-    """A worker has refused a command, because a later directory commands it.
+    """A worker has refused a command, because a later scheduler commands it.
 
     For the one that is refused, the worker is lost; when it ends the worker, it learns that it was replaced.
     """

@@ -131,9 +131,9 @@ class LinkClient:
         self.link.send(Note(name, body))
 
     async def ask(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        """Call a method of the other process. Raises what it raises.
+        """Call a method of the other process, and raise what it raises.
 
-        Raises ActorDied if the connection has ended, and MessageLost. Whether it was executed is unknown then.
+        Raises ActorDied if the connection has ended, and MessageLost. Both leave open if it was executed.
         """
         if not self.link.usable:
             raise ActorDied(_ENDED)

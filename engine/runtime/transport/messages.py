@@ -1,4 +1,4 @@
-"""The messages between processes: front ends, supervisor and workers.
+"""The messages between processes: front ends, scheduler and workers.
 
 Each batch or ask has a number, which its answer repeats. Notes are not answered.
 """

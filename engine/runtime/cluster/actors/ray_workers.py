@@ -32,7 +32,7 @@ from engine.runtime.transport.messages import Note
 T = TypeVar("T")
 
 _FOUND_S: Final = 3.0
-"""How long a worker of an earlier supervisor may take to be reached."""
+"""How long a worker of an earlier scheduler may take to be reached."""
 _END_AGAIN_S: Final = 5.0
 """The time between two attempts to end a worker, while Ray's control store or the disk does not answer."""
 
@@ -134,10 +134,10 @@ class RayWorkers(WorkerStarter):
         *,
         lost_on: str = "",
     ) -> None:
-        """`may_end` returns once it is certain that this supervisor has no successor.
+        """`may_end` returns once it is certain that this scheduler has no successor.
 
-        It raises DetectorUnavailable if that is not known. `term` returns the term of this supervisor's
-        directory. `lost_on` is the node of the supervisor before.
+        It raises DetectorUnavailable if that is not known. `term` returns the term of this scheduler, and
+        `lost_on` is the node of the scheduler before.
         """
         self._term = term
         self._may_end = may_end
@@ -163,7 +163,7 @@ class RayWorkers(WorkerStarter):
         return await self._connect(RayActor(actor, name), within_s)
 
     async def survivors(self) -> Sequence[Survivor]:
-        """Return the workers that an earlier supervisor of the data folder has left."""
+        """Return the workers that an earlier scheduler of the data folder has left."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
         nodes = await off_loop(nodes_of_actors, "ray names")
         return [

@@ -1,4 +1,4 @@
-"""Messages between the broker and a worker about the worker's detectors."""
+"""Messages between the scheduler and a worker about the worker's detectors."""
 
 from collections.abc import Callable
 from typing import Final
@@ -47,7 +47,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What happened to an active detector of a worker, for the broker."""
+    """What happened to an active detector of a worker, for the scheduler."""
 
     epoch: int
     counts: dict[str, int] = {}
