@@ -10,7 +10,7 @@ from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.ports import Survivor
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_executor import MeasuredExecutor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.files import Files
 from tests.local_runtime.connections import Before, no_fault
@@ -98,7 +98,7 @@ class LocalActors:
         self.room = asyncio.Event()
         """Whether Ray starts workers."""
         self.room.set()
-        self.make: Callable[..., MeasuredExecutor] = MeasuredExecutor
+        self.make: Callable[..., OperationExecutor] = OperationExecutor
         self.term: Callable[[], int] = lambda: 0
         """The term of the directory."""
 

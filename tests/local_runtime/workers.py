@@ -12,7 +12,7 @@ from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Repo
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_executor import MeasuredExecutor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class LocalDetector:
     """A detector of a worker in this process, as its queue calls it."""
 
-    def __init__(self, worker: "LocalWorker", actor: MeasuredExecutor) -> None:
+    def __init__(self, worker: "LocalWorker", actor: OperationExecutor) -> None:
         self._worker = worker
         self._actor = actor
         self._under_way = False
@@ -77,13 +77,13 @@ class LocalWorker(Mortal):
     """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
     def __init__(
-        self, name: str, make: Callable[..., MeasuredExecutor], settings: RuntimeSettings, node: str = "n"
+        self, name: str, make: Callable[..., OperationExecutor], settings: RuntimeSettings, node: str = "n"
     ) -> None:
         super().__init__()
         self.name = name
         self._make = make
         self.measures = Measures()
-        self.actors: list[MeasuredExecutor] = []
+        self.actors: list[OperationExecutor] = []
         """One for each activation, those that are over included."""
         self.address = Address(name, b"", node=node)
         self.node = node
@@ -110,7 +110,7 @@ class LocalWorker(Mortal):
         return LocalDetector(self, self.actors[-1])
 
     @property
-    def actor(self) -> MeasuredExecutor:
+    def actor(self) -> OperationExecutor:
         """The actor of the last activation."""
         return self.actors[-1]
 

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.evaluation.detector import Detector
+from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.measurements.measures import Counted
+from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache, PendingPage
+from engine.runtime.detector.persistence.journal_entries import JournalEntry, JournalRecord
 from snapshots.store import Store
 
 Position = tuple[int | None, int, int]
@@ -41,6 +45,38 @@ class ActiveDetector:
         long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segments_read >= _PASSIVATED_SEGMENTS
         return self.unsaved or self.diverged or long
 
+    def write(
+        self,
+        entries: tuple[JournalEntry, ...],
+        reached: Position | None = None,
+        now_us: int = 0,
+        *,
+        complete: bool,
+    ) -> None:
+        """Append the record of a batch; without a batch, a record of the detector's position.
+
+        `complete` says whether the journal has all events.
+        """
+        detector = self.detector
+        clock_us, events_seen, verdicts = reached or position(detector)
+        detector.verdicts.take()
+        version, checksum = journal_entries.program_version(), verdicts if complete else None
+        record = JournalRecord(clock_us, events_seen, complete, entries, now_us, version, checksum)
+        self.store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
+
+    def figures(self) -> DetectorFigures:
+        """Return what the detector holds, without its epoch."""
+        detector = self.detector
+        return DetectorFigures(
+            self.detector_id,
+            0,
+            rules=len(detector.live),
+            keys=detector.histories.live,
+            state_bytes=detector.histories.bytes,
+            journal_bytes=self.store.journal_bytes,
+            events=detector.events_seen,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PendingSnapshot:
@@ -57,3 +93,8 @@ class PendingSnapshot:
 def position(detector: Detector) -> Position:
     """Return a detector's position."""
     return detector.clock_us, detector.events_seen, detector.verdicts.checksum
+
+
+def counted(detector: Detector) -> Counted:
+    """Return what has been counted of a detector, before a batch or after it."""
+    return detector.events_seen, detector.actions, detector.keys_evicted, detector.shadows.tally.copy()

@@ -4,35 +4,54 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
-from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.looking.differences import Samples
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.log_records import WORK
+from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.measurements.measures import (
+    ACTIVATION_SECONDS,
+    BATCH_OPERATIONS,
+    BATCH_SECONDS,
+    JOURNAL_SECONDS,
+    JOURNAL_SYNC_SECONDS,
+    SNAPSHOT_PAUSE_SECONDS,
+    SNAPSHOT_SECONDS,
+    Measures,
+)
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import READS, STATE, Crash, Operation, Reply
+from engine.runtime.contract.requests.operations import (
+    EVALUATIONS,
+    READS,
+    STATE,
+    Crash,
+    Operation,
+    Reply,
+    Took,
+)
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
+from engine.runtime.detector.active_detector import (
+    ActiveDetector,
+    PendingSnapshot,
+    Position,
+    counted,
+    position,
+)
 from engine.runtime.detector.apply import Applied, apply
 from engine.runtime.detector.data_folder import check_data_folder
-from engine.runtime.detector.persistence import detector_snapshot, journal_entries, replay
+from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.persistence.forking import make_fork
-from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
+from engine.runtime.detector.persistence.idempotency import PAGE_VERSION
 from engine.runtime.detector.persistence.journal_entries import (
     EVALUATED,
     JournalEntry,
-    JournalRecord,
-    LimitsSet,
     estimated_bytes,
-    limits_document,
 )
-from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.storage_view import with_storage
+from engine.runtime.detector.taking_over import take_over
 from engine.runtime.detector.turns import FREE, Turn
 from engine.runtime.process.usage import resident_bytes
 from snapshots.clock import wall_clock_us
@@ -62,10 +81,12 @@ class OperationExecutor:
         now_us: Callable[[], int] = wall_clock_us,
         crashes_to: Callable[[int | None], None] = lambda _: None,
         check_mount: Callable[[], object] | None = None,
+        measures: Measures | None = None,
     ) -> None:
         """Start without a detector. `crashes_to` directs crash reports of the process to an open file.
 
-        `check_mount` is called at each activation, and raises UnsafeFolder and OSError.
+        `check_mount` is called at each activation, and raises UnsafeFolder and OSError. `measures` counts and
+        times the calls that succeed.
         """
         self._settings = settings
         self._crashes_to = crashes_to
@@ -75,6 +96,9 @@ class OperationExecutor:
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
         self._check_mount = check_mount or mount_check(settings.data, self._files)
+        self.measures = measures or Measures()
+        self._journal_s = 0.0
+        """How long the last batch took to become durable."""
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector in the state of its last answer; read-only if the disk is full.
@@ -83,54 +107,22 @@ class OperationExecutor:
         means that the process sees another data folder than the service, and can activate no detector.
         """
         assert self.detector_id is None, "an executor holds one detector at a time"
+        began_s = time.perf_counter()
         check_data_folder(self._settings, self._files, self._check_mount)
         folder = self._settings.data.joinpath("detectors", detector_id)
         try:
-            return self._take_over(detector_id, folder, epoch)
+            self._active, activated = take_over(
+                self._settings, self._files, folder, epoch, now_us=self._now_us, crashes_to=self._crashes_to
+            )
         except StorageError as error:
             if not cannot_write(error):
                 raise
             reason = str(error)
-        reading = ReadOnlyDetector(detector_id, folder, reason, self._settings.limits, self._files)
-        self._read_only = reading
-        return Activated(tuple(map(str, reading.damage)), reading.records, read_only=reason)
-
-    def _take_over(self, detector_id: str, folder: Path, epoch: int) -> Activated:
-        """Become the owner of the detector. Raises StorageError."""
-        settings, files = self._settings, self._files
-        store = Store(
-            folder, epoch=epoch, snapshots_kept=settings.snapshots_kept, files=files, now_us=self._now_us
-        )
-        attempt = ReplayAttempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
-        answers = IdempotencyCache(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
-        try:
-            recovered = store.recover()
-            if not recovered.released:
-                attempt.begin()
-            try:
-                restored = replay.restore(recovered, answers, settings.limits, attempt.reached)
-            except Exception:
-                # An exception is not a crash: any other process would raise it too.
-                with contextlib.suppress(OSError):
-                    attempt.survived()
-                raise
-            attempt.survived()
-            detector, limits = restored.detector, settings.limits
-            if detector.limits != limits:
-                detector = journal_entries.under_limits(detector, limits)
-                # This record becomes durable with the next one; until then no answer depends on it.
-                self._write(store, detector, (LimitsSet(limits_document(limits)),))
-        except BaseException as error:
-            store.close()
-            if isinstance(error, OSError):
-                raise StorageError(f"{folder} cannot be read or written: {error}") from error
-            raise
-        detector.live_at(self._now_us)
-        detector.sampler = Samples(detector, time.monotonic)
-        self._active = ActiveDetector(
-            detector_id, detector, answers, store, diverged=restored.diverged is not None
-        )
-        return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
+            reading = ReadOnlyDetector(detector_id, folder, reason, self._settings.limits, self._files)
+            self._read_only = reading
+            activated = Activated(tuple(map(str, reading.damage)), reading.records, read_only=reason)
+        self.measures.observe(ACTIVATION_SECONDS, time.perf_counter() - began_s)
+        return activated
 
     def handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
         """Execute a batch in order, in turn with others, and return the answers once they are durable.
@@ -139,8 +131,19 @@ class OperationExecutor:
         the batch is durable. Any other StorageError: some of it may be.
         Once the answers reach `answer_bytes_max`, the remaining operations are not started.
         """
-        if self._read_only is not None:
-            return self._read_only.handle(batch)
+        active, self._journal_s = self._active, 0.0
+        before = None if active is None else counted(active.detector)
+        began_s = time.perf_counter()
+        reply = self._read_only.handle(batch) if self._read_only is not None else self._execute(batch, turn)
+        took_s = time.perf_counter() - began_s
+        reply.took = Took(0.0, took_s - self._journal_s, self._journal_s)
+        self.measures.observe(BATCH_SECONDS, took_s)
+        self.measures.observe(BATCH_OPERATIONS, len(batch))
+        if active is not None and before is not None:
+            self.measures.count_batch(before, counted(active.detector), active.detector.refused)
+        return reply
+
+    def _execute(self, batch: Sequence[Operation], turn: Turn) -> Reply:
         active = self._the_active()
         full = self._without_room(active, batch)
         why_full = "" if full is None else full.entries[0].message
@@ -168,8 +171,8 @@ class OperationExecutor:
                 answers.append(applied.answer)
                 if isinstance(applied.answer, Done):
                     room_bytes -= len(applied.answer.result)
-                else:
-                    self._note_refusal(operation, applied.answer)
+                elif operation.kind in EVALUATIONS:
+                    self.measures.count_refused({applied.answer.entries[0].code: 1})
                 if applied.entry is not None:
                     entries.append(applied.entry)
                     reached = position(active.detector)
@@ -207,17 +210,18 @@ class OperationExecutor:
         Raises StorageError if no snapshot is possible now. The detector stays active, except after
         WriteFailed, SyncFailed and Fenced.
         """
-        if self._read_only is not None:
-            return False
-        return self._begin_saving(self._the_active(), goes_on=True)
+        with self.measures.timed(SNAPSHOT_PAUSE_SECONDS):
+            if self._read_only is not None:
+                return False
+            return self._begin_saving(self._the_active(), goes_on=True)
 
     def begin_fork(self, fork_id: str) -> Callable[[], None]:
         """Copy the state for another detector; return what makes its folder. Raises as saving does."""
         if self._read_only is not None:
             raise StorageError(f"the detector is read-only: {self._read_only.reason}")
         active = self._the_active()
-        snapshot = detector_snapshot.take_snapshot(active.detector)
-        with self._dropping_if_broken(active.store):
+        with self.measures.timed(SNAPSHOT_PAUSE_SECONDS), self._dropping_if_broken(active.store):
+            snapshot = detector_snapshot.take_snapshot(active.detector)
             # If a later owner has taken over, this copy may lack what that one has answered.
             active.store.check_owner()
         return partial(make_fork, self._settings.data / "detectors" / fork_id, snapshot, self._files)
@@ -230,7 +234,7 @@ class OperationExecutor:
         with self._dropping_if_broken(store):
             if active.unsaved:
                 # The journal lacks some events, so a record is added that the snapshot can name.
-                self._write(store, active.detector, ())
+                active.write((), complete=self._settings.journal_sync != "off")
             sequence = store.begin_snapshot(goes_on=goes_on)
         page = active.answers.begin_page(self._now_us())
         active.saving = PendingSnapshot(
@@ -244,6 +248,7 @@ class OperationExecutor:
 
         Raises StorageError; earlier snapshots stay usable.
         """
+        began_s = time.perf_counter()
         active = self._the_active()
         saving = active.saving
         assert saving is not None, "a snapshot was begun"
@@ -266,6 +271,7 @@ class OperationExecutor:
             raise
         finally:
             active.saving = None
+        self.measures.observe(SNAPSHOT_SECONDS, time.perf_counter() - began_s)
 
     def passivate(self) -> int:
         """Save and drop the detector; return how many bytes the process holds.
@@ -298,6 +304,14 @@ class OperationExecutor:
         active, self._active = self._active, None
         if active is not None:
             active.store.close()
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the active detector holds, without its epoch; None if there is none.
+
+        Callable from any thread.
+        """
+        active = self._active
+        return None if active is None else active.figures()
 
     @property
     def detector_id(self) -> str | None:
@@ -343,48 +357,29 @@ class OperationExecutor:
 
         Returns the file of the journal that it was written to, if that file was removed or replaced.
         """
+        began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
         if sync == "off":
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
             active.unsaved = active.unsaved or len(changes) < len(entries)
             entries = changes
         if entries:
-            self._write(store, active.detector, tuple(entries), reached, now_us)
+            active.write(tuple(entries), reached, now_us, complete=sync != "off")
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 self._sync(store)
         # Last: a new owner has read everything written before, and only that may be answered.
         store.check_owner()
-        return str(missing) if entries and (missing := store.missing()) is not None else None
-
-    def _note_refusal(self, operation: Operation, refused: Refused) -> None:
-        """Take note that an operation was refused."""
+        missing = store.missing() if entries else None
+        self._journal_s = time.perf_counter() - began_s
+        self.measures.observe(JOURNAL_SECONDS, self._journal_s)
+        return None if missing is None else str(missing)
 
     def _sync(self, store: Store) -> None:
         """Sync the journal to the disk. Raises SyncFailed."""
+        # This and `_make_durable` run for every batch: a context manager takes microseconds.
+        began_s = time.perf_counter()
         store.sync()
-
-    def _write(
-        self,
-        store: Store,
-        detector: Detector,
-        entries: tuple[JournalEntry, ...],
-        reached: Position | None = None,
-        now_us: int = 0,
-    ) -> None:
-        """Append the record of a batch; without a batch, a record of the detector's position."""
-        complete = self._settings.journal_sync != "off"
-        clock_us, events_seen, verdicts = reached or position(detector)
-        detector.verdicts.take()
-        record = JournalRecord(
-            clock_us,
-            events_seen,
-            complete,
-            entries,
-            now_us,
-            journal_entries.program_version(),
-            verdicts if complete else None,
-        )
-        store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
+        self.measures.observe(JOURNAL_SYNC_SECONDS, time.perf_counter() - began_s)
 
     @contextlib.contextmanager
     def _dropping_if_broken(self, store: Store) -> Iterator[None]:

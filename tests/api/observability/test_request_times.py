@@ -10,7 +10,7 @@ import pytest
 
 from api.http.app import Application
 from api.settings import Settings
-from engine.runtime.detector import measured_executor
+from engine.runtime.detector import executor
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.local_runtime.service import local_service
@@ -36,7 +36,7 @@ def times(caplog: pytest.LogCaptureFixture, operation: str) -> dict[str, float]:
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the workers' measurements ticks once a second whenever it is read."""
-    monkeypatch.setattr(measured_executor.time, "perf_counter", map(float, itertools.count(1)).__next__)
+    monkeypatch.setattr(executor.time, "perf_counter", map(float, itertools.count(1)).__next__)
 
 
 @pytest.mark.usefixtures("ticking")

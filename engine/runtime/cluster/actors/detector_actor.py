@@ -19,7 +19,7 @@ from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_executor import MeasuredExecutor
+from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.turns import FREE, Turn, Turns
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
@@ -80,7 +80,7 @@ class DetectorThread(DetectorPort):
 
     def __init__(
         self,
-        actor: MeasuredExecutor,
+        actor: OperationExecutor,
         threads: WorkerThreads,
         alone: Callable[[], bool] = lambda: True,
         others_wait: Callable[[], bool] = lambda: False,
@@ -204,7 +204,7 @@ class DetectorActor(ServingActor):
         return self._service.link(transport)
 
     def _make_place(self) -> DetectorThread:
-        actor = MeasuredExecutor(
+        actor = OperationExecutor(
             self._settings, crashes_to=crashes_to, check_mount=self._check_mount, measures=self._measures
         )
         service = self._service

@@ -1,7 +1,9 @@
 """The measurements of a worker: histograms by name, with their help texts and bounds."""
 
+import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -44,8 +46,9 @@ class Histogram(msgspec.Struct, array_like=True):
         self.total += other.total
 
 
-Totals = tuple[int, int, int]
-"""How many events a detector has evaluated, actions it has yielded, and keys it has evicted."""
+Counted = tuple[int, int, int, Mapping[str, int]]
+"""How many events a detector has evaluated, actions it has yielded, and keys it has evicted; how often its
+shadow rules fired, and the events of each kind in all comparisons."""
 
 
 class Measures:
@@ -69,24 +72,32 @@ class Measures:
         self.shadows: dict[str, int] = {}
         """How often shadow rules fired, and the events of each kind in all comparisons."""
 
-    def count_totals(self, before: "Totals", after: "Totals") -> None:
-        """Add the increase of a detector's totals during a batch."""
+    def count_batch(self, before: Counted, after: Counted, refused: dict[int, int]) -> None:
+        """Add what a batch has counted of a detector, and take the refusals of its events, by code."""
         self.events += after[0] - before[0]
         self.actions += after[1] - before[1]
         self.keys_evicted += after[2] - before[2]
+        if refused:
+            self.count_refused(refused)
+            refused.clear()
+        if before[3] != after[3]:
+            for name, times in after[3].items():
+                self.shadows[name] = self.shadows.get(name, 0) + times - before[3][name]
 
     def count_refused(self, refused: Mapping[int, int]) -> None:
         """Add refusals by code."""
         for code, times in refused.items():
             self.refused[code] = self.refused.get(code, 0) + times
 
-    def count_shadows(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-        """Add the increase of a detector's shadow counts during a batch."""
-        for name, times in after.items():
-            self.shadows[name] = self.shadows.get(name, 0) + times - before[name]
-
     def observe(self, name: str, value: float) -> None:
         """Count one observation."""
         histogram = self.histograms[name]
         histogram.within[bisect_left(_BOUNDS[name], value)] += 1
         histogram.total += value
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Count the seconds that something takes, if it succeeds."""
+        began_s = time.perf_counter()
+        yield
+        self.observe(name, time.perf_counter() - began_s)

@@ -17,7 +17,7 @@ from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_executor import MeasuredExecutor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import WriteFailed
 from tests.local_runtime.catalogues import newborn
 
@@ -31,8 +31,8 @@ def event(timestamp_ms: int, **fields: Any) -> Operation:
 LARGE = event(2, text="x" * 100_000)
 
 
-def made(data: Path) -> MeasuredExecutor:
-    return MeasuredExecutor(RuntimeSettings(data=data), measures=Measures())
+def made(data: Path) -> OperationExecutor:
+    return OperationExecutor(RuntimeSettings(data=data), measures=Measures())
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
     detector, monkeypatch, at_once, holds_many
 ):
     threads = []
-    monkeypatch.setattr(MeasuredExecutor, "passivates_at_once", at_once)
+    monkeypatch.setattr(OperationExecutor, "passivates_at_once", at_once)
     detector._threads.heap.holds_many = holds_many
     detector._actor.passivate = lambda: threads.append(threading.current_thread())
     await detector.passivate()

@@ -7,7 +7,7 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.measured_executor import MeasuredExecutor
+from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse
 from tests.local_runtime.service import local_fleet, local_service, until
@@ -71,9 +71,9 @@ async def test_a_process_with_another_folder_activates_nothing_and_the_next_one_
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
 
-        def make(settings: RuntimeSettings, **options: Any) -> MeasuredExecutor:
+        def make(settings: RuntimeSettings, **options: Any) -> OperationExecutor:
             data = elsewhere.pop() if elsewhere else settings.data
-            return MeasuredExecutor(dataclasses.replace(settings, data=data), **options)
+            return OperationExecutor(dataclasses.replace(settings, data=data), **options)
 
         service.actors.make = make
         assert await refused(fleet.call(detector_id, event(1))) == 1501

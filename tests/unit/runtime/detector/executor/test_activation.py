@@ -8,7 +8,7 @@ import pytest
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.detector import executor as executor_module
+from engine.runtime.detector.persistence import replay
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.persistence.journal_entries import Replay
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
@@ -35,14 +35,14 @@ def test_an_activation_that_fails_leaves_no_file_open(make, files):
 def test_a_replay_that_was_survived_leaves_no_mark(actor, make, tmp_path, monkeypatch):
     answer(actor, event(a=1))
     marked = []
-    restore = executor_module.replay.restore
+    restore = replay.restore
 
     def watched(*given):
         restored = restore(*given)
         marked.append((tmp_path / "detectors" / ONE / "replaying").exists())
         return restored
 
-    monkeypatch.setattr(executor_module.replay, "restore", watched)
+    monkeypatch.setattr(replay, "restore", watched)
     # The first actor was killed, as far as the second one can tell.
     make().activate(ONE, 2)
     assert marked == [True]
@@ -56,7 +56,7 @@ def test_a_replay_that_raises_an_error_was_survived_too(actor, make, tmp_path, m
         reached(next(iter(recovered.records)))
         raise ValueError("no process would get past this")
 
-    monkeypatch.setattr(executor_module.replay, "restore", failing)
+    monkeypatch.setattr(replay, "restore", failing)
     with pytest.raises(ValueError, match="past this"):
         make().activate(ONE, 2)
     assert not (tmp_path / "detectors" / ONE / "replaying").exists()
@@ -143,18 +143,18 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
     fired(actor, 1000, a=1)
     other_limits = {"limits": Limits(keys_max=3)}
 
-    def fails(*_):
+    def fails(*_, **__):
         raise StorageError("the disk has a bad day")
 
     # Other limits are written down when the detector is activated, and a step may meet any error.
     for place in (
-        "engine.runtime.detector.executor.OperationExecutor._write",
+        "engine.runtime.detector.active_detector.ActiveDetector.write",
         "engine.runtime.detector.persistence.journal_entries.Replay._observe",
     ):
         monkeypatch.setattr(place, fails)
         for epoch in range(2, 6):
             with pytest.raises(StorageError, match="bad day"):
-                make(**other_limits).activate(ONE, epoch if "executor" in place else 10 + epoch)
+                make(**other_limits).activate(ONE, epoch if "write" in place else 10 + epoch)
         monkeypatch.undo()
     other = make(**other_limits)
     assert other.activate(ONE, 20).records == 2

@@ -20,18 +20,18 @@ from engine.runtime.contract.measurements.measures import (
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import measured_executor
-from engine.runtime.detector.measured_executor import MeasuredExecutor
+from engine.runtime.detector import executor
+from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.catalogues import newborn
 
 ONE = "1" * 32
 
 
 @pytest.fixture
-def actor(tmp_path: Path) -> MeasuredExecutor:
+def actor(tmp_path: Path) -> OperationExecutor:
     newborn(tmp_path, ONE)
     settings = RuntimeSettings(data=tmp_path, limits=Limits(keys_max=1))
-    return MeasuredExecutor(settings, measures=Measures(), now_us=lambda: 0)
+    return OperationExecutor(settings, measures=Measures(), now_us=lambda: 0)
 
 
 def event(timestamp_ms: int, **fields: object) -> Operation:
@@ -39,10 +39,10 @@ def event(timestamp_ms: int, **fields: object) -> Operation:
 
 
 def test_each_call_is_timed_with_all_that_it_waits_for(
-    actor: MeasuredExecutor, monkeypatch: pytest.MonkeyPatch
+    actor: OperationExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock ticks whenever it is read."""
-    monkeypatch.setattr(measured_executor.time, "perf_counter", map(float, itertools.count(1)).__next__)
+    monkeypatch.setattr(executor.time, "perf_counter", map(float, itertools.count(1)).__next__)
     actor.activate(ONE, 1)
     actor.handle([ops.rules(), ops.add_rule("r", "a == 1")])
     assert actor.begin_saving()
@@ -59,7 +59,7 @@ def test_each_call_is_timed_with_all_that_it_waits_for(
     }
 
 
-def test_evicted_keys_and_shadow_rules_that_fire_are_counted(actor: MeasuredExecutor) -> None:
+def test_evicted_keys_and_shadow_rules_that_fire_are_counted(actor: OperationExecutor) -> None:
     actor.activate(ONE, 1)
     actor.handle([ops.add_rule("r", "per k once a == 1"), ops.add_rule("s", "a == 1", shadow=True)])
     for number in range(3):
@@ -68,7 +68,7 @@ def test_evicted_keys_and_shadow_rules_that_fire_are_counted(actor: MeasuredExec
     assert actor.measures.shadows["shadow"] == 3
 
 
-def test_the_figures_of_a_detector_are_those_of_its_state(actor: MeasuredExecutor) -> None:
+def test_the_figures_of_a_detector_are_those_of_its_state(actor: OperationExecutor) -> None:
     assert actor.figures() is None
     actor.activate(ONE, 1)
     reply = actor.handle([ops.add_rule("r", "per k once a == 1"), event(1, k=1, a=1)])
