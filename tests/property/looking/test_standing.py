@@ -147,12 +147,15 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
-    mode: str, examples: Callable[..., Iterator[random.Random]], monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    examples: Callable[..., Iterator[random.Random]],
+    scaled: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(standing_module, "SLICES_AT_ONCE", 3)
     monkeypatch.setattr(standing_module, "NODES_AT_ONCE", 4)
     met = Counter[str]()
-    for drawn in examples(10, mode, until=lambda: met["keys"] > 20 < met["several"]):
+    for drawn in examples(10, mode, until=lambda: met["keys"] > scaled(200) < met["several"]):
         world = drawn.choice((World, RunsWorld, LongHistoriesWorld))
         with in_mode(mode):
             pair = Pair()

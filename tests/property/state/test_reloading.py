@@ -52,9 +52,11 @@ def size_of(detector: Detector) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_loaded_detector_goes_on_exactly_like_one_that_never_stopped(mode: str, examples: Examples) -> None:
+def test_a_loaded_detector_goes_on_exactly_like_one_that_never_stopped(
+    mode: str, examples: Examples, scaled: Callable[[int], int]
+) -> None:
     evicted = 0
-    for drawn in examples(12, mode, until=lambda: evicted > 100):
+    for drawn in examples(12, mode, until=lambda: evicted > scaled(1_000)):
         limits = Limits(
             keys_max=drawn.choice((6, 12, 1 << 40)), state_bytes_max=drawn.choice((6_000, 12_000, 1 << 40))
         )
@@ -81,4 +83,4 @@ def test_a_loaded_detector_goes_on_exactly_like_one_that_never_stopped(mode: str
                 outcomes = [detector.submit(*given) for detector in (stays, rests)]
                 assert outcomes[0] == outcomes[1]
                 evicted += any(message.code == 2002 for message in outcomes[0].messages)
-    assert evicted > 100
+    assert evicted > scaled(1_000)
