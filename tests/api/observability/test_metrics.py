@@ -19,7 +19,6 @@ from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.service import front_end, local_service, until
 
-
 KEPT_S = 0.2
 """As long as the page is kept in the test of that; elsewhere it is made anew each time."""
 
