@@ -9,7 +9,7 @@ import pytest
 from engine import Detector, Limits
 from tests.audit import audit
 from tests.differential.feeding import change, one_by_one, rule_id
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 from tests.worlds.remembering import RECORDS, TIMES
 from tests.worlds.scripts import Submit, World
 from tests.worlds.shared_histories import NestedWorld, SharedWorld, WindowsWorld
@@ -34,7 +34,7 @@ def emptied(made: Detector, audited_every: int = 1) -> None:
     assert (made.rule_set.nodes, made.rule_set.uses) == (0, {})
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize("world", [World, SharedWorld, NestedWorld, WindowsWorld])
 def test_all_that_is_kept_twice_is_the_same_after_each_step(
     world: type[World], mode: str, scaled: Callable[[int], int]
@@ -59,7 +59,7 @@ def test_all_that_is_kept_twice_is_the_same_after_each_step(
 
 
 @pytest.mark.parametrize("keys_max", [150, 10_000], ids=["evicted", "expiring"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: int) -> None:
     drawn, now_ms = random.Random(mode), 0
     with in_mode(mode):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 
 Examples = Callable[..., Iterator[random.Random]]
 
@@ -51,7 +51,7 @@ def size_of(detector: Detector) -> tuple[int, int, int]:
     return histories.live, histories.keyed_bytes, histories.unkeyed_bytes
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 def test_a_loaded_detector_goes_on_exactly_like_one_that_never_stopped(
     mode: str, examples: Examples, scaled: Callable[[int], int]
 ) -> None:
