@@ -22,7 +22,7 @@ from tests.waiting_clock import WaitingLoop
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
-for name, count in {"quick": 10, "deep": 1_000}.items():
+for name, count in {"quick": 3, "ci": 10, "deep": 1_000}.items():
     hypothesis.settings.register_profile(
         name,
         max_examples=count,
@@ -191,7 +191,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     profile = hypothesis.settings.get_current_profile_name()
     terminalreporter.section("properties")
     terminalreporter.line(f"RULE_DETECTOR_SEED={given or SEED} RULE_DETECTOR_PROFILE={profile}")
-    if profile == "quick":
+    if profile != "deep":
         terminalreporter.line(f"{sum(tried.values())} examples of {len(tried)} properties")
         return
     for nodeid, examples in sorted(tried.items()):

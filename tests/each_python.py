@@ -113,7 +113,7 @@ def main(*arguments: str) -> int:
     parser.add_argument("--results", type=Path, help="the folder for the results, which tests/skips.py reads")
     chosen = parser.parse_args(arguments)
     # Tests of the benchmarks, which no part has, compare the peers' verdicts with the engine's.
-    extras = "test" if chosen.parts else "test,bench"
+    extras = "parts" if chosen.parts else "test,bench"
     install = [f"{chosen.wheel}[{extras}]"] if chosen.wheel else ["-e", f".[{extras}]"]
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     wanted = [one for one in chosen.versions or VERSIONS if not (chosen.others and one == own)]

@@ -10,13 +10,16 @@ from quart.routing import QuartMap
 from werkzeug.routing import Rule
 
 from api.http.app import Application
+from api.observability import metrics_page
 from api.schema.examples import CLUSTER
 from api.settings import Settings
+from engine.runtime.placement import census
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
 from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.service import LocalService, front_end, local_service
+from tests.thoroughness import WHOLE
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
 NODE = CLUSTER["nodes"][0]["id"]
@@ -46,6 +49,13 @@ def _on_any_disk(unsynced: None, any_mount: None) -> None:
     """No test here is about power loss or kinds of disks."""
 
 
+@pytest.fixture(autouse=True)
+def _pages_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits until what is shown is old enough to be made again."""
+    monkeypatch.setattr(metrics_page, "KEPT_S", 0.0)
+    monkeypatch.setattr(census, "_FRESH_S", 0.0)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(
@@ -58,7 +68,7 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
-@pytest.fixture(params=["here", "apart"])
+@pytest.fixture(params=["here", "apart"] if WHOLE else ["apart"])
 async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIterator[LocalService]:
     """The service; `apart`, as a front end has it that is a process of its own."""
     chosen = settings.runtime_settings()

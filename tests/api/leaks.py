@@ -21,6 +21,7 @@ from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
 from tests.local_runtime.service import LocalService, local_service
 from tests.local_runtime.workers import LocalWorker
+from tests.thoroughness import tried
 from tests.waiting_clock import WaitingLoop
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -28,6 +29,8 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 """The loop of the tests, and the one that serves."""
+TRIED = tried(LOOPS, 0)
+"""On which of them this run tries what is the same on both."""
 
 REST_WITHIN_S = 20.0
 Leaving = Literal["closes", "resets", "ends its half"]

@@ -13,6 +13,7 @@ from engine.evaluation.kernel.indexing import families, indexed_stream, slices_f
 from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.slices import histories, slices
 from engine.evaluation.slices.bounds import expiry
+from tests.thoroughness import tried
 
 
 def up_to(nodes: int) -> tuple[tuple[Any, str, int], ...]:
@@ -74,6 +75,9 @@ MODES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (uses, "DECIDED_ONCE_FROM", 1),
     ),
 }
+
+TRIED = tried(MODES, 2)
+"""The modes that this run tries."""
 
 
 @contextlib.contextmanager

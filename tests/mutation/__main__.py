@@ -142,6 +142,8 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="judge so many at once")
     options = parser.parse_args()
+    # As many examples of each property as the change itself is tried on.
+    os.environ.setdefault("RULE_DETECTOR_PROFILE", "ci")
 
     wrong: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

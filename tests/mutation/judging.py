@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from engine.evaluation.operators import table as operators
+from engine.language.forms.table import FORM_OF
 from tests.mutation.mutants import Mutant
 from tests.mutation.reaching import Reach, Recorder, Selection
 from tests.mutation.recording import Recording
@@ -101,8 +103,7 @@ class Judge(NamedTuple):
             for package in IMPORTED:
                 assert str(import_module(package).__file__).startswith(str(copy))
         else:
-            _forget("engine", exactly=True)
-            _forget(*RELOADED_FOR_REPLAY)
+            _forget_what_is_replayed()
             from tests.mutation.replay import differences  # noqa: PLC0415 -- finds the copy's engine
 
             if next(differences(self.recording), None) is not None:
@@ -142,7 +143,7 @@ class Judge(NamedTuple):
             with contextlib.suppress(BaseException):
                 recorder = Recorder(self.product / self.room.folder)
                 _forget(*PACKAGES, exactly=True)
-                _forget(*RELOADED_FOR_REPLAY)
+                _forget_what_is_replayed()
                 sys.path.insert(0, str(self.product))
                 import_module(self.room.folder.replace("/", "."))
                 code = max(self._run(path, [recorder]) for path in self.test_files)
@@ -168,6 +169,13 @@ class Judge(NamedTuple):
                 self.test_files.insert(0, killer)
             outcome = TIMEOUT if os.WIFSIGNALED(status) else KILLED if code else SURVIVED
             yield Judged(running.pop(process), outcome)
+
+
+def _forget_what_is_replayed() -> None:
+    # The language stays, and the copy's operators enter their forms in it again.
+    operators.remove([FORM_OF[node] for node in operators._BY_TYPE])
+    _forget("engine", exactly=True)
+    _forget(*RELOADED_FOR_REPLAY)
 
 
 def _forget(*names: str, exactly: bool = False) -> None:

@@ -229,6 +229,7 @@ ROOMS: Final = {
                 "property/language/test_pattern_trees.py",
                 "property/language/test_pattern_sets.py",
             ),
+            marks="not ray and not long",
         ),
         Room(
             "snapshots",

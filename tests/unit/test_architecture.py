@@ -60,12 +60,6 @@ def test_there_are_sources_to_look_at() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(PACKAGES)
 
 
-def test_imports_point_down_only() -> None:
-    linter = Path(sys.executable).with_name("lint-imports")
-    run = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-
-
 def test_inside_each_package_imports_form_no_circle() -> None:
     assert circles(*GRAPH) == set()
 
@@ -130,7 +124,10 @@ def test_what_is_printed_as_json_has_no_infinities() -> None:
         (shown(path), node.lineno, {keyword.arg for keyword in node.keywords})
         for path in SOURCES
         for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"json.dumps", "dumps", "json.dump"}
+        if isinstance(node, ast.Call)
+        # To write each call as text takes seconds.
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) in {"dumps", "dump"}
+        if ast.unparse(node.func) in {"json.dumps", "dumps", "json.dump"}
     ]
     assert len(calls) > 10
     assert [(file, line) for file, line, keywords in calls if "allow_nan" not in keywords] == []

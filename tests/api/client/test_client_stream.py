@@ -163,19 +163,19 @@ async def test_blank_lines_keep_a_silent_stream_alive(
 ) -> None:
     monkeypatch.setattr(streaming, "_IDLE_S", idle_s)
     detector = await detector_of(caller)
-    hasty = dataclasses.replace(settings, deadline_s=1.5)
+    hasty = dataclasses.replace(settings, deadline_s=0.5)
     loop, silent = asyncio.get_running_loop(), threading.Event()
 
     def slow() -> Iterator[Event]:
         yield Event({"a": 1}, 0)
         # By the service's clock, which this thread does not have.
-        loop.call_soon_threadsafe(loop.call_later, 2.4, silent.set)
+        loop.call_soon_threadsafe(loop.call_later, 0.9, silent.set)
         silent.wait()
         yield Event({"a": 1}, 1)
 
     async def slow_async() -> AsyncIterator[Event]:
         yield Event({"a": 1}, 0)
-        await asyncio.sleep(2.4)
+        await asyncio.sleep(0.9)
         yield Event({"a": 1}, 1)
 
     def run(url: str) -> list[int]:

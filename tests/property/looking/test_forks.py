@@ -14,7 +14,7 @@ from engine.runtime.detector.persistence.forking import make_fork
 from snapshots.inspection import read_only
 from tests.crash.model.memory_folders import FoldersDisk
 from tests.differential.comparison import Pair
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Step, World
 
@@ -54,7 +54,7 @@ def apply(pair: Pair, step: Step) -> None:
         pair.apply(step)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize(
     ("world", "count", "steps"),
     [(World, 20, 18), (LongHistoriesWorld, 10, 40)],

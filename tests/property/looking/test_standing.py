@@ -19,7 +19,7 @@ from engine.language import condition as terms
 from engine.language.condition import Condition
 from tests.differential.comparison import Pair
 from tests.differential.explanations import judge_node
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 from tests.reference import Event, verdict
 from tests.reference_values import equal, scalar
 from tests.worlds.long_histories import LongHistoriesWorld
@@ -145,14 +145,17 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
-    mode: str, examples: Callable[..., Iterator[random.Random]], monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    examples: Callable[..., Iterator[random.Random]],
+    scaled: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(standing_module, "SLICES_AT_ONCE", 3)
     monkeypatch.setattr(standing_module, "NODES_AT_ONCE", 4)
     met = Counter[str]()
-    for drawn in examples(10, mode, until=lambda: met["keys"] > 20 < met["several"]):
+    for drawn in examples(10, mode, until=lambda: met["keys"] > scaled(200) < met["several"]):
         world = drawn.choice((World, RunsWorld, LongHistoriesWorld))
         with in_mode(mode):
             pair = Pair()
@@ -190,7 +193,7 @@ def test_pages_have_each_key_once_though_others_come_and_go(
         assert sorted(key for key in found if isinstance(key, int)) == sorted(expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_standing_verdict_is_that_of_an_event_with_only_the_keys(
     world: str, mode: str, examples: Callable[..., Iterator[random.Random]]

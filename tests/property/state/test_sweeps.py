@@ -70,14 +70,14 @@ def answers(seed: str, sweep: Patches, *, reloads: bool) -> list[Any]:
 
 @pytest.mark.parametrize("sweep", SWEEPS)
 def test_what_is_evicted_does_not_depend_on_the_sweep(
-    sweep: str, examples: Callable[..., Iterator[random.Random]]
+    sweep: str, examples: Callable[..., Iterator[random.Random]], scaled: Callable[[int], int]
 ) -> None:
     evicted = 0
-    for number, drawn in enumerate(examples(20, sweep, until=lambda: evicted > 100)):
+    for number, drawn in enumerate(examples(20, sweep, until=lambda: evicted > scaled(1_000))):
         seed = str(drawn.random())
         expected = answers(seed, NEVER, reloads=False)
         given = answers(seed, SWEEPS[sweep], reloads=number % 2 == 1)
         for place, (one, other) in enumerate(zip(given, expected, strict=True)):
             assert one == other, (seed, place)
         evicted += sum(any(message.code == 2002 for message in messages) for _, messages in expected)
-    assert evicted > 100
+    assert evicted > scaled(1_000)

@@ -11,7 +11,7 @@ from engine import Detector, Entry, Limits, Outcome, Refusal
 from engine.language.condition import InRelation
 from tests.differential.comparison import Pair
 from tests.differential.feeding import answers, in_batches, one_by_one, submitted
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import MODES, TRIED, in_mode
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Step, Submit, World, scripts
 
@@ -37,7 +37,7 @@ def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
         reloaded_at(script, places)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize(
     ("world", "count", "steps_max"),
     [(World, 20, 18), (LongHistoriesWorld, 10, 30)],
@@ -56,7 +56,7 @@ def test_saving_and_loading_before_every_step_changes_nothing(
             reloaded_at(script, set(range(len(script))))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_one_by_one(
     mode: str, examples: Callable[..., Iterator[random.Random]]
 ) -> None:

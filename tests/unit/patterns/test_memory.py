@@ -49,6 +49,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * 4096
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_states_of_expressions_take_what_the_documentation_says(shape: str) -> None:
     # In a process of its own, no memory is used again.

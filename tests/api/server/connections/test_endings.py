@@ -16,7 +16,7 @@ from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.leaks import LOOPS, run
+from tests.api.leaks import TRIED, run
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
@@ -68,7 +68,7 @@ def bodies_bytes(heard: bytes) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("behind", [b"\r\n", AGAIN, b"x" * 200_000], ids=["a line end", "another", "no HTTP"])
 @pytest.mark.parametrize("reply_bytes", [100, 400_000, LARGE])
 def test_the_last_reply_comes_whole_though_more_is_sent_amid_it(
@@ -92,7 +92,7 @@ def test_the_last_reply_comes_whole_though_more_is_sent_amid_it(
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("asked", [AGAIN, CHUNKED], ids=["plain", "in chunks"])
 def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request_comes(
     loop: str, asked: bytes
@@ -119,7 +119,7 @@ def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "LINGER_S", 1.0)
 
@@ -141,7 +141,7 @@ def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pyt
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_who_is_left_to_close_makes_room_for_others(loop: str) -> None:
     async def work() -> None:
         limit = ConnectionLimit(1)
@@ -155,7 +155,7 @@ def test_who_is_left_to_close_makes_room_for_others(loop: str) -> None:
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_who_goes_on_sending_is_read_past_only_so_far(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "LINGER_S", 60)
 

@@ -13,7 +13,7 @@ from api.http.app import Application
 from api.server import connection as connections
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
-from tests.api.leaks import LOOPS, run
+from tests.api.leaks import TRIED, run
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
@@ -28,7 +28,7 @@ STREAM = request(
 )
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize(
     "asked", [PLAIN, RULES, CHUNKED, REFUSED], ids=["plain", "by Quart", "in chunks", "refused early"]
 )
@@ -48,7 +48,7 @@ def test_a_kept_connection_is_told_by_its_next_reply_and_then_closed(loop: str, 
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("asked", [PLAIN, RULES], ids=["plain", "by Quart"])
 def test_what_is_under_way_is_answered_and_says_that_it_is_the_last(loop: str, asked: bytes) -> None:
     async def work() -> None:
@@ -75,7 +75,7 @@ def test_what_is_under_way_is_answered_and_says_that_it_is_the_last(loop: str, a
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_an_idle_connection_that_is_used_again_soon_is_answered(
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +98,7 @@ def test_an_idle_connection_that_is_used_again_soon_is_answered(
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_a_connection_that_stays_idle_is_closed_a_little_later(
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +122,7 @@ def test_a_connection_that_stays_idle_is_closed_a_little_later(
     run(loop, work())
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_a_stream_that_began_before_leaves_a_connection_that_is_answered_once_more(
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +186,7 @@ class Busy:
         client.close()
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_no_request_of_busy_callers_is_lost(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "QUIET_S", SLOW_S)
     think_s = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3] * 3
@@ -215,7 +215,7 @@ def test_no_request_of_busy_callers_is_lost(loop: str, monkeypatch: pytest.Monke
     assert all(caller.told and caller.answered for caller in callers)
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", TRIED)
 def test_what_has_come_by_the_time_that_a_connection_has_been_idle_too_long_is_answered(loop: str) -> None:
     """Though the loop was busy and has not read it yet."""
 

@@ -101,6 +101,7 @@ def looked_for(number: int, taken: Container[int], mask: int) -> Iterator[int]:
         place = (place * 5 + left + 1) & mask
 
 
+@pytest.mark.storm
 def test_numbers_for_which_a_dict_looks_in_the_same_places_have_keys_for_which_it_does_not() -> None:
     mask, half = (1 << 13) - 1, 2_000
     # Once the bits of a number are used up, a dict goes through all places in one order.

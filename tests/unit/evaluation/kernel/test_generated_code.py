@@ -39,6 +39,7 @@ def shaped(number: int) -> str:
     )
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("mode", ["fused", "indexed"])
 def test_the_code_of_rules_that_are_gone_is_let_go(mode: str) -> None:
     gc.freeze()

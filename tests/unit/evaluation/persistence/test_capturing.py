@@ -15,7 +15,7 @@ from engine.evaluation.persistence.capturing import Captured, capture
 from engine.evaluation.persistence.columns import numbers_packed, numbers_unpacked, stamps_unpacked, unpack
 from engine.evaluation.persistence.guarding import Guard
 from engine.evaluation.persistence.packing import packed
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 
 CONDITIONS = (
     "once a == 1",
@@ -81,7 +81,7 @@ def _in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_in_small_pieces")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize("keys", [20, 1000])
 def test_what_is_captured_changes_no_more(mode: str, keys: int) -> None:
     drawn = random.Random(keys)
@@ -141,6 +141,7 @@ def test_two_captures_at_a_time_each_have_their_own_moment() -> None:
         assert contents(b"".join([*made, *pieces])) == expected
 
 
+@pytest.mark.storm
 def test_a_thread_packs_while_events_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "_COPIED", 7)
     detector, made = Detector(), list[bytes]()

@@ -148,6 +148,7 @@ def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value:
     assert value == 1 or record_bytes > 0.95 * made.records.taken
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("rule", "bytes_max"),
     [

@@ -6,7 +6,7 @@ from engine import Detector
 from engine.evaluation.kernel.indexing import indexed_stream
 from tests.differential.modes import in_mode
 
-RULES = 120
+RULES = 40
 EVENTS = 3 * RULES
 LOOKED_AT_MAX = 3
 """The rule for the x of the event, and up to two memories that read its k."""
