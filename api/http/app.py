@@ -22,11 +22,11 @@ from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
-from engine.runtime.broker.broker import Status
-from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.memory_budget import EXPIRED, THROTTLED
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
+from engine.runtime.contract.measurements.status import Status
+from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.memory_budget import EXPIRED, THROTTLED
 
 
 @functools.cache
@@ -95,7 +95,7 @@ class Application:
         return quart_response(await self.metrics_page.answer())
 
     async def _look(self) -> tuple[Status, ClusterFigures]:
-        """Return what /metrics shows; without the broker, this front end and the last known counts."""
+        """Return what /metrics shows; without the scheduler, this front end and the last known counts."""
         try:
             await self.report()
             cluster = await self._fleet.cluster()

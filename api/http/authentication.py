@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.front_end.fleet import Fleet
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)

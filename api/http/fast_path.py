@@ -15,8 +15,8 @@ from api.schema.operation import ID_PATTERN
 from api.server.asgi import Receive, Scope
 from api.settings import Settings
 from engine.evaluation.wire.batches import BatchForm
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
+from engine.runtime.front_end.fleet import Fleet
 
 _PATH: Final = re.compile(f"/api/detectors/({ID_PATTERN})/evaluate(/batch)?".encode())
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})

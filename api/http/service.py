@@ -24,8 +24,8 @@ from api.schema.operation import Operation
 from api.server.asgi import Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.requests import operations
+from engine.runtime.front_end.fleet import Fleet
 
 T = TypeVar("T")
 

@@ -148,13 +148,13 @@ def _held(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
 def _lags(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
     return {
         ("front_end",): _longest("loop_lag_s")(cluster),
-        ("directory",): cluster.broker_loop_lag_s,
+        ("directory",): cluster.scheduler_loop_lag_s,
         ("worker",): max((worker.loop_lag_s for worker in cluster.workers), default=0.0),
     }
 
 
 def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
-    """Yield what all workers have measured since the broker's start, ended ones included."""
+    """Yield what all workers have measured since the scheduler's start, ended ones included."""
     measured = cluster.measured
     for name, (meaning, of_node) in _MEASURED.items():
         counter = CounterMetricFamily(prefix + name, meaning, labels=["node"])

@@ -27,10 +27,10 @@ from api.observability.request_metrics import (
     THROTTLED_CAUSES,
     WITHIN,
 )
-from engine.runtime.broker.broker import Status
 from engine.runtime.contract.build import build_version
 from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
 from engine.runtime.contract.measurements.figures import ClusterFigures
+from engine.runtime.contract.measurements.status import Status
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 

@@ -6,20 +6,20 @@ from typing import Final
 
 from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.schema.envelope import Response
-from engine.runtime.broker.broker import Status
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.concurrency.kept import Kept
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
+from engine.runtime.contract.measurements.status import Status
+from engine.runtime.front_end.fleet import Fleet
 
 KEPT_S: Final = 1.0
 
 
 async def look_at(fleet: Fleet) -> tuple[Status, ClusterFigures]:
-    """Return what the page shows; without the broker, this process and the last known counts."""
+    """Return what the page shows; without the scheduler, this process and the last known counts."""
     try:
-        cluster = await fleet.broker.cluster()
+        cluster = await fleet.scheduler.cluster()
     except DetectorUnavailable:
         cluster = fleet.own_figures()
     return await fleet.status(), cluster

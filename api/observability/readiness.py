@@ -9,8 +9,8 @@ from msgspec import UNSET
 from api.schema.envelope import Response, failure, refused, success
 from api.schema.messages import cluster
 from engine.language.diagnostics import Entry
-from engine.runtime.broker.broker import Status
 from engine.runtime.concurrency.kept import Kept
+from engine.runtime.contract.measurements.status import Status
 
 _KEPT_S: Final = 1.0
 _NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
@@ -26,7 +26,7 @@ class _Answers(NamedTuple):
 
 
 class Readiness:
-    """Answers whether requests can be served. Anyone may ask, so the broker is asked once a second at most.
+    """Answers whether requests can be served. Since anyone may ask, the scheduler is asked once a second.
 
     With a token, the answer lists every problem and is always new; those who ask meanwhile share it.
     """

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from typing import Final
 
-from engine.runtime.broker.broker import Counts
+from engine.runtime.contract.measurements.status import Counts
 
 REQUESTS: Final = "requests"
 """The count of requests by operation and status."""

@@ -12,8 +12,8 @@ from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import request_bounds, serve, server_config
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.front_end.memory_budget import MemoryBudget
 from engine.runtime.process.collector import settle
 
 _TALLY_S: Final = 0.5
@@ -72,7 +72,7 @@ async def serve_on(
 
 
 async def _report_regularly(app: Application) -> None:
-    """Tell the broker what this front end counts, for the metrics that other front ends give."""
+    """Tell the scheduler what this front end counts, for the metrics that other front ends give."""
     while True:
         await asyncio.sleep(_TALLY_S)
         with suppress(DetectorUnavailable):

@@ -15,10 +15,10 @@ from api.http.app import Application
 from api.observability.log import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
-from engine.runtime.broker.broker_connection import Unreachable
-from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.scheduler_client import SchedulerClient
+from engine.runtime.front_end.scheduler_connection import Unreachable
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 
@@ -41,7 +41,7 @@ def decode_settings(data: bytes) -> Settings:
 
 
 class FrontEndProcess:
-    """Serves requests on a listening socket. The main process, over `link`, gives access to the broker."""
+    """Serves requests on a listening socket. The main process, over `link`, gives access to the scheduler."""
 
     def __init__(self, settings: Settings, link: socket.socket, listener: socket.socket) -> None:
         self._settings = settings
@@ -50,8 +50,8 @@ class FrontEndProcess:
         self._lost = False
         runtime = settings.runtime_settings()
         self._link = link
-        self._broker = RemoteBroker(runtime, self._connect, noted=self._noted, lost=self._on_loss)
-        self._fleet = Fleet(runtime, self._broker, shared=True)
+        self._scheduler = SchedulerClient(runtime, self._connect, noted=self._noted, lost=self._on_loss)
+        self._fleet = Fleet(runtime, self._scheduler, shared=True)
 
     async def run(self) -> None:
         """Serve until SIGTERM, a STOP from the main process, or the end of the link."""
@@ -63,7 +63,7 @@ class FrontEndProcess:
                 return
             raise
         app = Application(self._settings, self._fleet)
-        self._broker.note(READY)
+        self._scheduler.note(READY)
         await serve_on(
             self._listener,
             app,
@@ -84,7 +84,7 @@ class FrontEndProcess:
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
         if not self._lost:
-            self._broker.note(LEAVING)
+            self._scheduler.note(LEAVING)
 
     def _wait_s(self) -> float:
         return 0.0 if self._lost else self._settings.shutdown_wait_s

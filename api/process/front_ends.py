@@ -13,9 +13,9 @@ from typing import Final
 
 from api.process import front_end_process
 from api.settings import Settings
-from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
+from engine.runtime.front_end.scheduler_client import SchedulerClient, methods_for_front_ends
 from engine.runtime.process.states import STOPPED, state_of
 from engine.runtime.transport import tls
 from engine.runtime.transport.messages import Note
@@ -71,14 +71,18 @@ class FrontEndFailed(Exception):
 class FrontEnd:
     """One front-end process, and the link to it."""
 
-    def __init__(self, process: Process, broker: RemoteBroker) -> None:
+    def __init__(self, process: Process, scheduler: SchedulerClient) -> None:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
-        self.link = ServerConnection(methods_for_front_ends(broker), noted=self._noted, lost=self.leaving.set)
+        self.link = ServerConnection(
+            methods_for_front_ends(scheduler), noted=self._noted, lost=self.leaving.set
+        )
 
     @classmethod
-    async def start(cls, settings: Settings, listener: socket.socket, broker: RemoteBroker) -> "FrontEnd":
+    async def start(
+        cls, settings: Settings, listener: socket.socket, scheduler: SchedulerClient
+    ) -> "FrontEnd":
         """Start one on a listening socket, which stays open here. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -88,7 +92,7 @@ class FrontEnd:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
             )
-        front_end = cls(process, broker)
+        front_end = cls(process, scheduler)
         await front_end.link.start(ours)
         assert process.stdin is not None, "it was asked for"
         with suppress(ConnectionError):
@@ -144,7 +148,7 @@ class FrontEnds:
     """
 
     _settings: Settings
-    _broker: RemoteBroker
+    _scheduler: SchedulerClient
     _listeners: Sequence[socket.socket]
     _all: set[FrontEnd] = field(default_factory=set)
     _keepers: set[asyncio.Task[None]] = field(default_factory=set)
@@ -184,7 +188,7 @@ class FrontEnds:
         keeper.add_done_callback(self._keepers.discard)
 
     async def _start(self, listener: socket.socket) -> FrontEnd:
-        front_end = await FrontEnd.start(self._settings, listener, self._broker)
+        front_end = await FrontEnd.start(self._settings, listener, self._scheduler)
         self._all.add(front_end)
         self._keep(self._until_ended(front_end))
         if self._stopping:
@@ -203,7 +207,7 @@ class FrontEnds:
         self._all.discard(front_end)
         if status != 0 and not self._stopping:
             _log.error("the front end %d ended with status %d", front_end.process.pid, status)
-            await self._broker.add_counts({(FRONT_ENDS_LOST,): 1})
+            await self._scheduler.add_counts({(FRONT_ENDS_LOST,): 1})
 
     async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
         """Replace the front end of a socket whenever it ends."""

@@ -26,7 +26,6 @@ from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lo
 from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.nodes.head_patience import patience_warning
 from engine.runtime.cluster.nodes.node_trial import try_nodes
@@ -35,6 +34,7 @@ from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.front_end.fleet import Fleet
 from engine.runtime.process.environment import keep_needed, of_tracing
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
@@ -191,7 +191,7 @@ async def _serve_by_front_ends(  # noqa: PLR0917 -- one caller, in this order
     readiness: Readiness,
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
-    front_ends = FrontEnds(settings, fleet.broker, listeners)
+    front_ends = FrontEnds(settings, fleet.scheduler, listeners)
     try:
         await front_ends.start()
     except FrontEndFailed as error:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from api.server.read_ahead import ReadAhead, UnfinishedHeads
 from api.server.turns import ReadingTurns, RequestTurns
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.front_end.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
 

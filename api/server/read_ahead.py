@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.front_end.memory_budget import MemoryBudget
 
 AHEAD_BYTES_MAX: Final = 256 * 1024
 """The most bytes that are read ahead on a connection, give or take one read.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from api.server.connection_timeouts import StallWatch, unsent_bytes
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.front_end.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
 """How long the caller has to close the connection after the last response; then the service does."""

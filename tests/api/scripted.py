@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.broker.broker import Counts, Status
-from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.measurements.counters import COUNTERS
 from engine.runtime.contract.measurements.figures import ClusterFigures, ProcessFigures
+from engine.runtime.contract.measurements.status import Counts, Status
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.front_end.memory_budget import MemoryBudget
 
 TOKEN = "a-token-that-is-known"
 DETECTOR = "a" * 32

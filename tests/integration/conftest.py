@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.broker.fleet import Fleet
+from engine.runtime.front_end.fleet import Fleet
 from tests import service_process
 from tests.service_process import DEADLINE_S
 

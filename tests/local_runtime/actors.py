@@ -89,7 +89,7 @@ class LocalActors:
         self.started: list[LocalWorker] = []
         self.before: Before = no_fault
         self.left: list[LocalWorker] = []
-        """The workers that have lost their broker, and wait for another."""
+        """The workers that have lost their scheduler, and wait for another."""
         self.lost_on = ""
         self.refuse = False
         """Whether starting fails."""
@@ -130,7 +130,7 @@ class LocalActors:
         return self._nodes.spread(avoid)
 
     async def survivors(self) -> list[Survivor]:
-        """Every one that an earlier broker has left; a test says which."""
+        """Every one that an earlier scheduler has left; a test says which."""
         left, self.left = self.left, []
         return [Survivor(self._found(worker), worker.node) for worker in left]
 

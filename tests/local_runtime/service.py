@@ -11,18 +11,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.broker.broker_connection import Unreachable
-from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.broker.remote_broker import ABANDONABLE, RemoteBroker, methods_for_front_ends
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient, methods_for_front_ends
+from engine.runtime.front_end.scheduler_connection import Unreachable
+from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 from engine.runtime.transport.server_connection import ServerConnection
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
 from tests.local_runtime.actors import LocalActors, LocalNodes
-from tests.local_runtime.directories import LocalDirectories
+from tests.local_runtime.catalogues import LocalCatalogues
 
 
 @dataclasses.dataclass
@@ -30,9 +30,9 @@ class LocalService:
     """A Fleet with all that it stands on, within reach of a test."""
 
     fleet: Fleet
-    broker: LocalBroker
+    scheduler: Scheduler
     actors: LocalActors
-    directories: LocalDirectories
+    directories: LocalCatalogues
     settings: RuntimeSettings
 
 
@@ -47,23 +47,23 @@ async def local_service(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
     )
     actors = LocalActors(chosen, files=files, nodes=nodes)
-    directories = LocalDirectories(chosen, files=files)
-    broker = LocalBroker(chosen, actors, directories, nodes=nodes)
-    actors.term = lambda: broker.term
-    fleet = Fleet(chosen, broker, connect=actors.connect)
+    directories = LocalCatalogues(chosen, files=files)
+    scheduler = Scheduler(chosen, actors, directories, nodes=nodes)
+    actors.term = lambda: scheduler.term
+    fleet = Fleet(chosen, scheduler, connect=actors.connect)
     await fleet.start()
     try:
-        yield LocalService(fleet, broker, actors, directories, chosen)
+        yield LocalService(fleet, scheduler, actors, directories, chosen)
     finally:
         await fleet.close()
 
 
 @dataclasses.dataclass(slots=True)
 class FrontEnd:
-    """A Fleet that asks a broker in another process, here in the same one."""
+    """A Fleet that asks a scheduler in another process, here in the same one."""
 
     fleet: Fleet
-    asks: RemoteBroker
+    asks: SchedulerClient
     serves: ServerConnection
     notes: list[Note] = dataclasses.field(default_factory=list)
     """From the front end."""
@@ -82,7 +82,7 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     told: list[Note] = []
     lost: list[str] = []
     serves = ServerConnection(
-        methods_for_front_ends(service.broker),
+        methods_for_front_ends(service.scheduler),
         abandonable=ABANDONABLE,
         noted=notes.append,
         lost=lambda: lost.append("server"),
@@ -96,7 +96,7 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
         connected.append(await LinkClient.over(theirs))
         return connected[0]
 
-    asks = RemoteBroker(chosen, connect, noted=told.append, lost=lambda: lost.append("front end"))
+    asks = SchedulerClient(chosen, connect, noted=told.append, lost=lambda: lost.append("front end"))
     fleet = Fleet(chosen, asks, shared=True, connect=service.actors.connect)
     await fleet.start()
     try:

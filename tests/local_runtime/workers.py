@@ -92,7 +92,7 @@ class LocalWorker(Mortal):
         self.silent = False
         """Whether it answers no beat, as a stopped process."""
         self.term: Callable[[], int] = lambda: 0
-        """The term of the supervisor's directory."""
+        """The term of the scheduler's directory."""
         self.supervise()
         self.calls: list[tuple[str, int]] = []
         """What was called, with the number of operations of a batch."""
@@ -101,9 +101,9 @@ class LocalWorker(Mortal):
         self.before: Before = no_fault
 
     def supervise(self) -> None:
-        """Connect it to another supervisor, as its first one did."""
-        self._supervisor = self.connected()
-        self._supervisor.noted = self._noted
+        """Connect it to another scheduler, as its first one did."""
+        self._scheduler = self.connected()
+        self._scheduler.noted = self._noted
 
     def _hosting(self) -> LocalDetector:
         self.actors.append(self._make(measures=self.measures))
@@ -141,7 +141,7 @@ class LocalWorker(Mortal):
         """How many batches wait in its mailbox."""
         return sum(len(queue._waiting) for queue in self.service.queues.values())
 
-    # -- as the supervisor calls it --------------------------------------------------------------------------
+    # -- as the scheduler calls it --------------------------------------------------------------------------
 
     def described(self) -> str:
         return f"pid 1 on the node {self.node}"
@@ -149,11 +149,11 @@ class LocalWorker(Mortal):
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
-    async def adopt(self) -> list[Held]:
-        return await self._command("adopt", list[Held])
+    async def held(self) -> list[Held]:
+        return await self._command("held", list[Held])
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
-        self._supervisor.note(MAKE_ROOM, make_room_note(self.term(), epoch, wanted=wanted))
+        self._scheduler.note(MAKE_ROOM, make_room_note(self.term(), epoch, wanted=wanted))
 
     async def delete(self, epoch: int) -> None:
         await self._command("delete", None, epoch)
@@ -164,9 +164,6 @@ class LocalWorker(Mortal):
     async def fork(self, epoch: int, fork_id: str) -> bool:
         return await self._command("fork", bool, epoch, fork_id)
 
-    async def ping(self) -> None:
-        await self._supervisor.ask("ping", int)
-
     async def beat(self) -> None:
         while self.silent:  # noqa: ASYNC110 -- for as long as a test wants
             await asyncio.sleep(0.001)
@@ -174,7 +171,7 @@ class LocalWorker(Mortal):
             raise ActorDied("it was killed")
 
     async def figures(self) -> WorkerAnswer:
-        return await self._supervisor.ask("figures", WorkerAnswer)
+        return await self._scheduler.ask_until_answered("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         await self.until_death()
@@ -183,7 +180,7 @@ class LocalWorker(Mortal):
         self.die()
 
     async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._supervisor.ask(method, kind, self.term(), *arguments)
+        return await self._scheduler.ask_until_answered(method, kind, self.term(), *arguments)
 
     # -- what it does ----------------------------------------------------------------------------------------
 

@@ -36,6 +36,8 @@ _MICROSECONDS: Final = (1_000_000, 1_000, 1)
 """The microseconds of a unit: s, ms, µs; ns are finer."""
 _FINER_FROM: Final = (100_000_000_000, 100_000_000_000_000, 100_000_000_000_000_000)
 """From here on, a number has the next finer unit, which reaches from the year 1973 to 5138."""
+_MILLISECONDS: Final = _FINER_FROM[:2]
+_FINER: Final = ("_us", "_ns")
 _SUFFIXES: Final = {"_ms": 1, "_us": 2, "_ns": 3}
 """A field whose name ends so has at least this unit."""
 
@@ -77,8 +79,16 @@ class TimeParser:
 
     def microseconds_of(self, value: object, field: str) -> int:
         """Return a time in microseconds since 1970. Raises NotATimeError, which names the field."""
-        if self._form is None and is_number(value):
-            return _from_number(value, field)
+        if self._form is None:
+            # Most recordings have whole milliseconds.
+            if (
+                type(value) is int
+                and _MILLISECONDS[0] <= value < _MILLISECONDS[1]
+                and field[-3:] not in _FINER
+            ):
+                return value * 1_000
+            if is_number(value):
+                return _from_number(value, field)
         try:
             return self._from_text(str(value))
         except (KeyError, ValueError, OverflowError):

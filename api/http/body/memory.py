@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
-from engine.runtime.broker.memory_budget import READING, MemoryBudget
+from engine.runtime.front_end.memory_budget import READING, MemoryBudget
 
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Bodies up to this size have a share of their own, so that large bodies cannot starve them."""

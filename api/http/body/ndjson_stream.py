@@ -17,9 +17,9 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries, refused_result
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.requests.operations import evaluate_lines
+from engine.runtime.front_end.fleet import Fleet
 
 TOKEN_CHECK_S: Final = 0.2
 """The interval between two checks of the tokens of open streams. A revocation takes up to 0.5 s to arrive."""

@@ -14,8 +14,8 @@ from api.server.asgi import CallerGone, Receive, Send, until_gone
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.requests.operations import timeline
+from engine.runtime.front_end.fleet import Fleet
 
 EVENT_STREAM: Final = b"text/event-stream"
 LOOK_S: Final = 0.5

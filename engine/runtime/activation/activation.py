@@ -71,15 +71,20 @@ class Activation:
         self._in_trouble = False
         self._without_room = False
         self._missing: str | None = None
-        self._problem = ""
-        """The problem that was told last; empty if there is none."""
-        self._stalled = False
-        """Whether a call that takes long is told as a problem instead."""
+        self._problem: str | None = None
+        """The problem that was told last; empty if it is over, None if there was none."""
+        self._stalled = ""
+        """The problem that a call takes long, which is told instead; empty if none does."""
 
     def tell(self, **changes: Any) -> None:
-        """Report to the supervisor."""
+        """Report to the scheduler."""
         self._problem = changes.get("problem", self._problem)
         self._report(Report(self.epoch, **changes))
+
+    @property
+    def problem(self) -> str | None:
+        """The problem that there is; empty if it is over, None if there was none."""
+        return self._stalled or self._problem
 
     @property
     def at_risk(self) -> bool:
@@ -305,11 +310,10 @@ class Activation:
         finally:
             stalled.cancel()
             if self._stalled and not self.hung:
-                self._stalled = False
-                self.tell(problem=self._problem)
+                self._stalled = ""
+                self.tell(problem=self._problem or "")
 
     def _tell_stalled(self, for_s: float) -> None:
         # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
-        self._stalled = True
-        problem = f"it has been at one step for {for_s:g} s; does its disk answer?"
-        self._report(Report(self.epoch, problem=problem))
+        self._stalled = f"it has been at one step for {for_s:g} s; does its disk answer?"
+        self._report(Report(self.epoch, problem=self._stalled))

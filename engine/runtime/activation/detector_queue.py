@@ -15,7 +15,7 @@ from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.ports import DetectorPort
-from engine.runtime.contract.requests.calls import Ended, Held, Report
+from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.server_connection import MOVED, Outcome
@@ -32,6 +32,9 @@ class DetectorQueue:
     ends send what still waited to where the detector is activated next.
     """
 
+    activated: asyncio.Task[Activated]
+    """The activation, under way or complete."""
+
     def __init__(
         self,
         detector_id: str,
@@ -39,6 +42,8 @@ class DetectorQueue:
         port: DetectorPort,
         settings: RuntimeSettings,
         report: Callable[[Report], None],
+        *,
+        room_wanted: bool = False,
     ) -> None:
         self.detector_id = detector_id
         self.epoch = epoch
@@ -73,13 +78,20 @@ class DetectorQueue:
         """Whether the detector needs a worker of its own."""
         self._leaves = False
         """Whether it leaves this worker, even if no other one waits for its slot."""
+        self._room_wanted = self.activation.schedule.room_wanted = room_wanted
+        """Whether another detector waits for the slot, as far as the scheduler has told."""
 
-    @property
-    def held(self) -> Held | None:
-        """The detector, None once it is given up."""
-        if self._task is None or self._deleted:
-            return None
-        return Held(self.detector_id, self.epoch, self.activation.at_risk)
+    def held(self, *, activating: bool = False) -> Held:
+        """Return the activation as the scheduler should see it."""
+        activation = self.activation
+        return Held(
+            self.detector_id,
+            self.epoch,
+            activating=activating,
+            room_wanted=self._room_wanted,
+            at_risk=activation.at_risk,
+            problem=activation.problem,
+        )
 
     # -- what others call ------------------------------------------------------------------------------------
 
@@ -116,13 +128,14 @@ class DetectorQueue:
 
     def make_room(self, *, wanted: bool = True) -> None:
         """Note whether another detector waits for the slot."""
+        self._room_wanted = wanted
         self.activation.schedule.room_wanted = wanted or self._leaves
         self._stir()
 
     def move(self, *, alone: bool) -> None:
         """Passivate it after its turn, to be activated elsewhere; if `alone`, in a worker of its own."""
         self._alone, self._leaves = alone, True
-        self.make_room()
+        self.make_room(wanted=self._room_wanted)
 
     async def fork(self, fork_id: str) -> bool:
         """Make the folder of another detector from the rules and the state that this one has now.

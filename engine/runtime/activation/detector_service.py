@@ -1,8 +1,7 @@
-"""Serves front ends and the supervisor in a worker: calls to its detectors, and their activation."""
+"""Serves front ends and the scheduler in a worker: calls to its detectors, and their activation."""
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -48,14 +47,14 @@ class Node(NamedTuple):
 
 
 class DetectorService:
-    """Serves any number of connections. The one that last gave a command is the supervisor's.
+    """Serves any number of connections. The one that last gave a command is the scheduler's.
 
-    Each command carries the term of the directory that gives it. Once a later directory has given one, those
+    Each command carries the term of the scheduler that gives it. Once a later one has given a command, those
     of earlier ones are refused: they were replaced, and what they still had under way may arrive late.
 
     A batch names the epoch of the activation that it is meant for, which is unique in a data folder. If that
-    activation is not here, the batch is refused as MOVED. The worker outlives its supervisor: it finishes
-    the calls it has begun, and the next supervisor adopts it.
+    activation is not here, the batch is refused as MOVED. The worker outlives its scheduler: it finishes
+    the calls it has begun, and the next scheduler adopts it.
     """
 
     def __init__(
@@ -86,10 +85,11 @@ class DetectorService:
         """The queues of the active detectors, by the epochs of their activations."""
         self.servers: dict[ServerConnection, str] = {}
         """The open connections, each with its transport."""
-        self._supervisor: ServerConnection | None = None
+        self._scheduler: ServerConnection | None = None
         self._term = 0
-        """The latest term of a directory that has given a command."""
-        self._activating = Background()
+        """The latest term of a scheduler that has given a command."""
+        self._activating: dict[int, DetectorQueue] = {}
+        """The queues of the detectors that are being activated, by the epochs of their activations."""
         self._discards = Background()
         self._cpu_s: dict[int, float] = {}
         """The processor time of each active detector at the last look."""
@@ -105,14 +105,13 @@ class DetectorService:
         server = ServerConnection({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
         commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "activate": self._activate,
-            "adopt": self._adopt,
+            "held": self._held,
             "delete": self._delete,
             "close": self._close,
             "fork": self._fork,
         }
         server.methods = {
             **{name: partial(self._command, server, command) for name, command in commands.items()},
-            "ping": self._ping,
             "figures": self._figures,
         }
         self.servers[server] = transport
@@ -123,11 +122,11 @@ class DetectorService:
         return sum([server.under_way for server in self.servers]) > 1
 
     def log(self, logged: Logged) -> bool:
-        """Send a record to the supervisor, for the service's log; return whether there is one."""
-        supervisor = self._supervisor
-        if supervisor is None or not supervisor.connected:
+        """Send a record to the scheduler, for the service's log; return whether there is one."""
+        scheduler = self._scheduler
+        if scheduler is None or not scheduler.connected:
             return False
-        supervisor.note(LOGGED, msgspec.msgpack.encode(logged))
+        scheduler.note(LOGGED, msgspec.msgpack.encode(logged))
         return True
 
     def _lost(self, server: ServerConnection) -> None:
@@ -153,30 +152,37 @@ class DetectorService:
 
     async def _command(
         self,
-        supervisor: ServerConnection,
+        scheduler: ServerConnection,
         command: Callable[..., Awaitable[Any]],
         term: int,
         *arguments: object,
     ) -> object:
-        """Execute a command. Raises Superseded if a later directory has given one."""
+        """Execute a command. Raises Superseded if a later scheduler has given one."""
         if term < self._term:
             message = f"a later directory commands this worker: its term is {self._term}, not {term}"
             _log.warning("a command was refused: %s", message)
             raise Superseded(message)
-        self._term, self._supervisor = term, supervisor
+        self._term, self._scheduler = term, scheduler
         return await command(*arguments)
 
     async def _activate(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
-        # A successor of the supervisor waits for it, and finds the detector active, or no detector.
-        return await self._activating.finish(self._begin(detector_id, epoch, room_wanted))
+        """Activate a detector; return the same again if the command is repeated."""
+        queue = self.queues.get(epoch) or self._activating.get(epoch)
+        if queue is None:
+            port = self._make_port()
+            report = partial(self._report, epoch, port)
+            queue = DetectorQueue(detector_id, epoch, port, self._settings, report, room_wanted=room_wanted)
+            self._activating[epoch] = queue
+            queue.activated = asyncio.create_task(self._begin(queue))
+        # It goes on without the scheduler, whose successor adopts the detector.
+        return await asyncio.shield(queue.activated)
 
-    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
-        port = self._make_port()
-        report = partial(self._report, epoch, port)
-        queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
-        queue.activation.schedule.room_wanted = room_wanted
-        activated = await queue.activation.activate()
-        self.queues[epoch] = queue
+    async def _begin(self, queue: DetectorQueue) -> Activated:
+        try:
+            activated = await queue.activation.activate()
+        finally:
+            del self._activating[queue.epoch]
+        self.queues[queue.epoch] = queue
         self._show_detectors()
         queue.start()
         if self._looking is None:
@@ -234,9 +240,9 @@ class DetectorService:
             return
         self._over(epoch, port, report.ended)
         for server in self.servers:
-            if server is not self._supervisor:
+            if server is not self._scheduler:
                 server.note(LEFT, str(epoch).encode())
-        # The supervisor may end the process at once: answers and notes go first.
+        # The scheduler may end the process at once: answers and notes go first.
         asyncio.get_running_loop().call_soon(self._tell, encoded)
 
     def _tell_used(self) -> None:
@@ -245,8 +251,8 @@ class DetectorService:
             self._tell(encoded)
 
     def _tell(self, report: bytes) -> None:
-        if self._supervisor is not None:
-            self._supervisor.note(REPORT, report)
+        if self._scheduler is not None:
+            self._scheduler.note(REPORT, report)
 
     def _over(self, epoch: int, port: DetectorPort, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
@@ -259,15 +265,16 @@ class DetectorService:
     def _show_detectors(self) -> None:
         self._show([queue.detector_id for queue in self.queues.values()])
 
-    async def _adopt(self) -> list[Held]:
-        """Return the active detectors, once those being activated are among them."""
-        if self._activating:
-            await asyncio.wait(self._activating)
-        # The supervisor has called Ray's methods, which show themselves.
+    async def _held(self) -> list[Held]:
+        """Return the activations that there are, and those that have begun."""
+        # Ray's methods, which the scheduler calls when it connects, show themselves.
         self._show_detectors()
-        return [held for queue in self.queues.values() if (held := queue.held) is not None]
+        beginning = [queue.held(activating=True) for queue in self._activating.values()]
+        return [*beginning, *(queue.held() for queue in self.queues.values())]
 
     async def _delete(self, epoch: int) -> None:
+        if (beginning := self._activating.get(epoch)) is not None:
+            await asyncio.wait({beginning.activated})
         if (queue := self.queues.get(epoch)) is not None:
             await queue.delete()
 
@@ -278,9 +285,6 @@ class DetectorService:
     async def _fork(self, epoch: int, fork_id: str) -> bool:
         queue = self.queues.get(epoch)
         return queue is not None and await queue.fork(fork_id)
-
-    async def _ping(self) -> int:
-        return os.getpid()
 
     async def _figures(self) -> WorkerAnswer:
         node = self._node

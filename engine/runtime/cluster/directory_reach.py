@@ -5,11 +5,11 @@ import errno
 import ssl
 from typing import Any, Final, NamedTuple
 
-from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
+from engine.runtime.front_end.scheduler_connection import Unreachable
 from engine.runtime.transport import tls
 from engine.runtime.transport.connecting import OtherProtocolError
 from engine.runtime.transport.link_client import LinkClient

@@ -74,7 +74,7 @@ class DirectoryWatch:
             return beats.missed >= _BEATS * self._patience
 
         async def beat() -> None:
-            await client.ask("beat", int)
+            await client.ask_until_answered("beat", int)
 
         await beats.count(beat, self._silent_s / _BEATS, lambda: lost() or not needed(), counted)
         if not lost():
@@ -87,7 +87,7 @@ class DirectoryWatch:
         turns = Beats()
 
         async def turn() -> None:
-            await client.ask("turn", int)
+            await client.ask_until_answered("turn", int)
 
         await turns.count(turn, self._hung_s / _TURNS, lambda: turns.missed >= _TURNS)
         return self._hung_s

@@ -15,8 +15,7 @@ from ray._private import worker as ray_worker
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.runtime.broker.broker_connection import Unreachable
-from engine.runtime.catalogue.directory_settings import DirectorySettings
+from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.cluster.directory_watch import DirectoryWatch
@@ -29,6 +28,7 @@ from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.scheduler_connection import Unreachable
 from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
@@ -56,7 +56,7 @@ class RayDirectory:
         """The settings of this service that are not in force."""
         data = settings.data.resolve()
         settings = dataclasses.replace(settings, data=data)
-        directory = DirectorySettings(
+        directory = CatalogueSettings(
             data,
             settings.snapshots_kept,
             settings.lock_wait_s,

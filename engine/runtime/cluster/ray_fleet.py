@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 import msgspec
 
-from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.ray_directory import RayDirectory
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.transport.messages import Note
 
 
@@ -24,7 +24,7 @@ def fleet_on_ray(
 ) -> Fleet:
     """Create a fleet, not yet started, on the cluster that this process belongs to.
 
-    Initializes the data folder if necessary. `not_ready` and `problem` are those of RemoteBroker.
+    Initializes the data folder if necessary. `not_ready` and `problem` are those of SchedulerClient.
     `shared_settings` are the settings that all services of the folder share, as text; those not in force are
     logged. Raises StorageError.
     """
@@ -36,8 +36,8 @@ def fleet_on_ray(
         if note.name == LOGGED:
             msgspec.msgpack.decode(note.body, type=Logged).log()
 
-    broker = RemoteBroker(
+    scheduler = SchedulerClient(
         settings, directory.connect, noted=noted, not_ready=not_ready, problem=problem, end=directory.end
     )
     # Others cannot join a Ray that is reached by Unix sockets only.
-    return Fleet(settings, broker, shared=settings.transport != "unix")
+    return Fleet(settings, scheduler, shared=settings.transport != "unix")

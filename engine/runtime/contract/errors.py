@@ -32,10 +32,14 @@ class ActorDied(Exception):
 
 
 class Superseded(ActorDied):
-    """A worker has refused a command, because a later directory commands it.
+    """A worker has refused a command, because a later scheduler commands it.
 
     For the one that is refused, the worker is lost; when it ends the worker, it learns that it was replaced.
     """
+
+
+class MessageLost(ActorDied):
+    """A call or its answer was lost, and the connection goes on. Whether the call was executed is unknown."""
 
 
 def no_such_detector(detector_id: str) -> Refusal:

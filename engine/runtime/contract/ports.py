@@ -56,10 +56,10 @@ class DetectorPort(Protocol):
 
 
 class WorkerPort(Protocol):
-    """One started worker, as the supervisor calls it.
+    """One started worker, as the scheduler calls it.
 
     Every call raises ActorDied if the worker is dead or unreachable. Whatever changes something carries the
-    term of the supervisor's directory, and raises Superseded once a later directory has commanded the worker.
+    term of the scheduler, and raises Superseded once a later scheduler has commanded the worker.
     """
 
     reported: Callable[[Report], None]
@@ -77,8 +77,11 @@ class WorkerPort(Protocol):
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         """Activate a detector; with `room_wanted`, another one waits for its slot. Raises StorageError."""
 
-    async def adopt(self) -> Sequence[Held]:
-        """Have the worker report here, and return its active detectors."""
+    async def held(self) -> Sequence[Held]:
+        """Have the worker report here, and return its activations, those included that have only begun.
+
+        It answers once its event loop turns, which may wait for a batch.
+        """
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
         """Say whether another detector waits for the slot of the activation with that epoch."""
@@ -98,9 +101,6 @@ class WorkerPort(Protocol):
         Returns False if that activation is over, and nothing was done. Raises StorageError.
         """
 
-    async def ping(self) -> None:
-        """Return once the worker's event loop answers, which may wait for a batch."""
-
     async def beat(self) -> None:
         """Return once the worker's process answers, even while it is busy."""
 
@@ -115,7 +115,7 @@ class WorkerPort(Protocol):
 
 
 class Survivor(NamedTuple):
-    """A worker that an earlier supervisor has left."""
+    """A worker that an earlier scheduler has left."""
 
     found: Awaitable[WorkerPort | None]
     """Returns it once it answers; None if it does not, and was ended."""
@@ -127,7 +127,7 @@ class WorkerStarter(Protocol):
     """Starts workers."""
 
     lost_on: str
-    """The node on which the supervisor before was lost, perhaps with the node; empty if there was none."""
+    """The node on which the scheduler before was lost, perhaps with the node; empty if there was none."""
 
     async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
         """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
@@ -136,7 +136,7 @@ class WorkerStarter(Protocol):
         """
 
     async def survivors(self) -> Sequence[Survivor]:
-        """Return the workers that an earlier supervisor of the data folder has left."""
+        """Return the workers that an earlier scheduler of the data folder has left."""
 
 
 class NodesPort(Protocol):

@@ -49,7 +49,7 @@ class OperationExecutor:
     operation does not stop the others. Any failure before the answer ends the activation, so a state that is
     not in the journal never answers. The same holds if a write breaks the engine, since the state may then
     contain half of an event; a read that breaks has changed nothing, and fails alone. The detector is
-    dropped, and the broker activates it in another worker, in the state of its last answer.
+    dropped, and the scheduler activates it in another worker, in the state of its last answer.
 
     All methods except `finish_saving` are called one at a time, from any thread.
     """

@@ -1,1 +1,1 @@
-"""Messages on sockets between front ends, the supervisor and workers: one protocol."""
+"""Messages on sockets between front ends, the scheduler and workers: one protocol."""

@@ -3,12 +3,13 @@
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost
 from engine.runtime.contract.failures import decode_failure
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Address
@@ -19,6 +20,7 @@ from engine.runtime.transport.messages import (
     Answered,
     Ask,
     Batch,
+    Confirm,
     Failed,
     Fetch,
     Moved,
@@ -27,6 +29,7 @@ from engine.runtime.transport.messages import (
     Response,
     Returned,
     Unavailable,
+    Unknown,
     Withdraw,
     encoder,
     responses,
@@ -41,6 +44,8 @@ Room = Callable[[int, Callable[[], None]], Callable[[], None]]
 """Calls back once there is room for that many bytes of answers. Returns what gives the room back."""
 
 _ENDED: Final = "its connection ended"
+_CONFIRM_S: Final = 1.0
+"""The other process is asked about a request that has no answer after this time, and again and again."""
 
 
 def _at_once(_bytes: int, fetch: Callable[[], None]) -> Callable[[], None]:
@@ -49,7 +54,11 @@ def _at_once(_bytes: int, fetch: Callable[[], None]) -> Callable[[], None]:
 
 
 class LinkClient:
-    """Sends batches, asks and notes to the process at the other end of a link."""
+    """Sends batches, asks and notes to the process at the other end of a link.
+
+    Messages arrive in order. So if the other process does not know of a request, and its answer has not come,
+    one of the two was lost, and the request is settled: nobody waits forever.
+    """
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -62,8 +71,13 @@ class LinkClient:
         """Asked for room before announced answers are fetched."""
         self._open: dict[int, Settled] = {}
         self._numbers = 0
+        self._loop = asyncio.get_running_loop()
+        self._confirming: asyncio.TimerHandle | None = None
+        """Set while requests are unanswered."""
         self._rooms: dict[int, Callable[[], None]] = {}
         """What gives back the room for announced answers, by the numbers of their batches."""
+        self._fetched: set[int] = set()
+        """The numbers of the batches whose announced answers have room here."""
 
     @classmethod
     async def to(cls, address: Address) -> Self:
@@ -90,8 +104,7 @@ class LinkClient:
 
     def send(self, settled: Settled, epoch: int, operations: list[Operation]) -> int:
         """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
-        number = self._numbers = self._numbers + 1
-        self._open[number] = settled
+        number = self._begin(settled)
         # While other requests are under way, those of one turn go in one frame.
         self.link.send(Batch(number, epoch, operations), at_once=len(self._open) == 1)
         return number
@@ -118,9 +131,9 @@ class LinkClient:
         self.link.send(Note(name, body))
 
     async def ask(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        """Call a method of the other process. Raises what it raises.
+        """Call a method of the other process, and raise what it raises.
 
-        Raises ActorDied if the connection has ended: whether it was executed is then unknown.
+        Raises ActorDied if the connection has ended, and MessageLost. Both leave open if it was executed.
         """
         if not self.link.usable:
             raise ActorDied(_ENDED)
@@ -130,8 +143,7 @@ class LinkClient:
             if not answer.done():
                 answer.set_result(response)
 
-        number = self._numbers = self._numbers + 1
-        self._open[number] = settled
+        number = self._begin(settled)
         self.link.send(Ask(number, method, msgspec.Raw(encoder.encode(arguments))))
         try:
             response = await answer
@@ -142,6 +154,12 @@ class LinkClient:
         if isinstance(response, Returned):
             return msgspec.msgpack.decode(response.result, type=kind)
         raise error_in(response)
+
+    async def ask_until_answered(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
+        """Call a method that may be executed twice: again if the call or its answer is lost."""
+        while True:
+            with suppress(MessageLost):
+                return await self.ask(method, kind, *arguments)
 
     def abandon(self) -> None:
         """Settle everything unanswered as if the connection had ended."""
@@ -155,6 +173,21 @@ class LinkClient:
         """Send what is queued, then end the connection."""
         self.link.close()
 
+    def _begin(self, settled: Settled) -> int:
+        """Number a request, and have it confirmed until it is answered."""
+        number = self._numbers = self._numbers + 1
+        self._open[number] = settled
+        if self._confirming is None:
+            self._confirming = self._loop.call_later(_CONFIRM_S, self._confirm, number)
+        return number
+
+    def _confirm(self, last: int) -> None:
+        """Ask whether the requests up to the last one are under way, and in a while about all."""
+        self._confirming = None
+        if self._open:
+            self.link.send(Confirm([number for number in self._open if number <= last]))
+            self._confirming = self._loop.call_later(_CONFIRM_S, self._confirm, self._numbers)
+
     def _take(self, messages: Sequence[Response]) -> None:
         for message in messages:
             if isinstance(message, Note):
@@ -165,22 +198,32 @@ class LinkClient:
                 settled(message)
                 if self._rooms:
                     # Callers that wait for the answers start to count them at their next turn.
-                    asyncio.get_running_loop().call_soon(self._give_back, message.number)
+                    self._loop.call_soon(self._give_back, message.number)
 
     def _announced(self, message: Announced) -> None:
         number = message.number
         if number not in self._open:
             self.link.send(Withdraw(number))
             return
-        # There may be room at once, or only after others have read their answers.
-        self._rooms[number] = lambda: None
-        self._rooms[number] = self.room(message.bytes, lambda: self.link.send(Fetch(number), at_once=True))
+        if number not in self._rooms:
+            # There may be room at once, or only after others have read their answers.
+            self._rooms[number] = lambda: None
+            self._rooms[number] = self.room(message.bytes, lambda: self._fetch(number))
+        elif number in self._fetched:
+            self._fetch(number)
+
+    def _fetch(self, number: int) -> None:
+        self._fetched.add(number)
+        self.link.send(Fetch(number), at_once=True)
 
     def _give_back(self, number: int) -> None:
+        self._fetched.discard(number)
         if (release := self._rooms.pop(number, None)) is not None:
             release()
 
     def _lost(self) -> None:
+        if self._confirming is not None:
+            self._confirming.cancel()
         self.abandon()
         self.ended()
 
@@ -194,5 +237,7 @@ def error_in(response: Response) -> Exception:
             return DetectorUnavailable(response.code, response.message, response.retry_after_s)
         case Failed():
             return decode_failure(response.failure)
+        case Unknown():
+            return MessageLost("a message was lost")
         case Answered() | Returned() | Moved() | Note() | Announced():
             raise AssertionError("it carries none")

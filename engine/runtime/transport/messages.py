@@ -1,4 +1,4 @@
-"""The messages between processes: front ends, supervisor and workers.
+"""The messages between processes: front ends, scheduler and workers.
 
 Each batch or ask has a number, which its answer repeats. Notes are not answered.
 """
@@ -106,9 +106,21 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=12):
     number: int
 
 
-Request = Batch | Withdraw | Ask | Note | Fetch
+class Confirm(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """The caller still waits for the answers to these batches and asks."""
+
+    numbers: list[int]
+
+
+class Unknown(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """The batch or ask that was to be confirmed is not under way: it was lost, or its answer was."""
+
+    number: int
+
+
+Request = Batch | Withdraw | Ask | Note | Fetch | Confirm
 """What the connecting end sends."""
-Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note | Announced
+Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note | Announced | Unknown
 """What the accepting end sends."""
 Message = Request | Response
 

@@ -20,6 +20,7 @@ from engine.runtime.transport.messages import (
     Answered,
     Ask,
     Batch,
+    Confirm,
     Failed,
     Fetch,
     Moved,
@@ -29,6 +30,7 @@ from engine.runtime.transport.messages import (
     Response,
     Returned,
     Unavailable,
+    Unknown,
     Withdraw,
     bytes_of,
     encoder,
@@ -145,6 +147,8 @@ class ServerConnection:
                     task.add_done_callback(partial(self._ask_over, message.number))
                 case Note():
                     self._noted(message)
+                case Confirm():
+                    self._confirm(message.numbers)
 
     def _begin(self, batch: Batch) -> None:
         assert self._submit is not None, "this process executes no batches"
@@ -172,6 +176,14 @@ class ServerConnection:
         method, task = self._asks.get(number, ("", None))
         if task is not None and method in self._abandonable:
             task.cancel()
+
+    def _confirm(self, numbers: Sequence[int]) -> None:
+        """Announce answers again that are not fetched yet, and tell what is not under way here."""
+        for number in numbers:
+            if (answered := self._announced.get(number)) is not None:
+                self._send(Announced(number, bytes_of(answered.answers)))
+            elif number not in self._batches and number not in self._asks:
+                self._send(Unknown(number))
 
     async def _answer(self, ask: Ask) -> None:
         try:

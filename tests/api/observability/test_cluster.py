@@ -45,11 +45,11 @@ async def test_the_cluster_shows_each_worker_with_its_detector_and_what_it_holds
         (active,) = [one for one in shown["workers"] if one.get("detectors")]
         assert active["name"] == worker.name
         assert active["answers"]
-        assert active["connections"] == {"unix": 2}, "the broker's and the front end's"
+        assert active["connections"] == {"unix": 2}, "the scheduler's and the front end's"
         (figures,) = active["detectors"]
         assert figures["id"] == detector
         assert figures["name"] == "logins"
-        assert figures["epoch"] == service.broker._placed[detector].epoch
+        assert figures["epoch"] == service.scheduler._placed[detector].epoch
         assert figures["rules"] == 1
         assert figures["keys"] == 7
         assert figures["state_bytes"] > 0
@@ -130,7 +130,7 @@ async def test_what_workers_measure_is_summed_and_outlives_them(tmp_path: Path) 
         worker = service.actors.with_detector(detector)
         assert worker is not None
         worker.die()
-        await until(lambda: not service.broker.active_detectors)
+        await until(lambda: not service.scheduler.active_detectors)
         await caller.evaluate(detector, {})
         told = await samples(caller)
         assert told["rule_detector_batch_operations_count", "127.0.0.1"] == 6
@@ -160,15 +160,15 @@ async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
         assert told["rule_detector_data_free_bytes",] > 0
 
 
-async def test_without_the_broker_metrics_tell_how_old_the_last_answer_is(tmp_path: Path) -> None:
+async def test_without_the_scheduler_metrics_tell_how_old_the_last_answer_is(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
         caller = caller_of(tmp_path, service.fleet)
 
         async def away(*_: object) -> None:
-            raise DetectorUnavailable(1501, "the broker is away", 1.0)
+            raise DetectorUnavailable(1501, "the scheduler is away", 1.0)
 
         for method in ("report_figures", "add_counts", "cluster"):
-            setattr(service.broker, method, away)
+            setattr(service.scheduler, method, away)
         told = await samples(caller)
         assert told["rule_detector_directory_answer_age_seconds",] >= 0
         assert told["rule_detector_front_ends",] == 1
@@ -250,7 +250,7 @@ async def test_the_lag_of_event_loops_is_told_by_the_kind_of_process(tmp_path: P
         slow = service.actors.started[0]
         lags = {
             "front_end": (service.fleet._lag, 3.0),
-            "directory": (service.broker._census._lag, 5.0),
+            "directory": (service.scheduler._census._lag, 5.0),
             "worker": (slow.service._lag, 7.0),
         }
         for lag, measured_s in lags.values():

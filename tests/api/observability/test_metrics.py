@@ -12,8 +12,8 @@ from api.http.app import Application
 from api.observability import metrics_page
 from api.server.sender import Sender
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
@@ -54,7 +54,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         assert (await caller("POST", path, event)).status == 200
         files.fail_next("sync_data")
         assert (await caller("POST", path, event)).codes == [1502]
-        await until(lambda: not service.broker.active_detectors)
+        await until(lambda: not service.scheduler.active_detectors)
         failed = await read(caller)
         assert failed["rule_detector_journal_failures_total"] == 1
         assert failed["rule_detector_detectors_with_problems"] == 1
@@ -80,7 +80,7 @@ async def test_requests_are_counted_by_operation_and_status_over_all_front_ends(
         await second("POST", path, {"event": {}})
         await second("POST", path + "/batch", {"events": []})
         await first("GET", "/api/nowhere")
-        # What the other one counts reaches this one through the broker.
+        # What the other one counts reaches this one through the scheduler.
         await read(second)
         counted = await families(first)
     requests = {
@@ -134,20 +134,20 @@ async def test_the_page_is_made_once_for_all_who_want_it_and_its_bytes_are_share
         assert len(made) == 2
 
 
-async def test_callers_without_a_token_have_the_broker_asked_once_a_second_for_readiness(
+async def test_callers_without_a_token_have_the_scheduler_asked_once_a_second_for_readiness(
     tmp_path: Path,
 ) -> None:
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path) as service:
         app = Application(settings, service.fleet)
-        status, asked = service.broker.status, 0
+        status, asked = service.scheduler.status, 0
 
         async def counted() -> Any:
             nonlocal asked
             asked += 1
             return await status()
 
-        service.broker.status = counted  # type: ignore[method-assign]
+        service.scheduler.status = counted  # type: ignore[method-assign]
         stranger = Caller(app, "")
         answers = [await stranger.plain("GET", path) for _ in range(50) for path in ("/readyz", "/healthz")]
         assert {answer.status_code for answer in answers} == {200}

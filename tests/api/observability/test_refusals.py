@@ -13,7 +13,7 @@ from api.http.app import Application
 from api.observability.log.throttle_log import INTERVAL_S, ThrottleLog
 from api.observability.request_metrics import EXPIRED_CAUSES, THROTTLED_CAUSES
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import (
+from engine.runtime.front_end.memory_budget import (
     ANSWERS,
     BUSY,
     BYTES,

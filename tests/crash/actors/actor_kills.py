@@ -25,7 +25,7 @@ from tests.crash.actors.actor_client import (
 from tests.crash.actors.actor_process import MAIN, SAVER
 from tests.crash.actors.batches import decode_reply, encode_batch
 from tests.crash.model.oracle import Asked, Evaluation, ListRules, Lost, Oracle, told
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 START_US = 1_700_000_000_000_000
 WAKES_IN_A_ROW_MAX = 6

@@ -3,7 +3,7 @@
 from functools import partial
 
 from engine.runtime.catalogue import directory
-from engine.runtime.catalogue.directory import Directory
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
 from engine.runtime.detector.executor import OperationExecutor
@@ -92,10 +92,10 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         retention.trim,
     ),
     "the directory answers before it has synced": Defect(
-        Directory, "_change", "self._store.sync()", "pass", partial(images, "tokens_and_detectors")
+        Catalogue, "_change", "self._store.sync()", "pass", partial(images, "tokens_and_detectors")
     ),
     "a detector is entered before it has a folder": Defect(
-        Directory,
+        Catalogue,
         "create_detectors",
         "create_folders(",
         "self._change(*(DetectorCreated(one, names[one]) for one in new)); create_folders(",
@@ -124,7 +124,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "tokens_and_detectors"),
     ),
     "a detector is entered as a copy, though nothing was copied": Defect(
-        Directory,
+        Catalogue,
         "enter_fork",
         "if not has_snapshot(",
         "if not is_unused(",
@@ -159,7 +159,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         directory, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
     ),
     "a detector's folder goes before it is struck out": Defect(
-        Directory,
+        Catalogue,
         "delete_detector",
         "self._change(DetectorRemoved(detector_id))",
         "destroy_folder(self._detectors_folder / detector_id, self._files); "

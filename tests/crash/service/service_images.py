@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
@@ -43,8 +43,8 @@ class NoLock:
         """Nobody else was there."""
 
 
-def opened(disk: FoldersDisk) -> Directory:
-    directory = Directory(DirectorySettings(DATA, 2, lock_wait_s=0), files=disk)
+def opened(disk: FoldersDisk) -> Catalogue:
+    directory = Catalogue(CatalogueSettings(DATA, 2, lock_wait_s=0), files=disk)
     directory._lock = NoLock()  # type: ignore[assignment]
     directory.open()
     return directory
@@ -102,7 +102,7 @@ class ServiceRun:
         self.directory.purge_detector(detector_id)
 
     def fork(self, owner: "Owner", detector_id: str, *, opened_meanwhile: bool = False) -> None:
-        """Make another detector of one, as broker and worker do."""
+        """Make another detector of one, as scheduler and worker do."""
         self.detectors[detector_id] = Known([owner.known.positions[owner.place]])
         make_folder = owner.actor.begin_fork(detector_id)
         make_folder()

@@ -15,10 +15,10 @@ import pytest
 
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.text.parser import parse
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.front_end.fleet import Fleet
 from tests.local_runtime.service import local_service, until
 from tests.reference import ReferenceDetector
 
@@ -177,7 +177,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             worker = service.actors.with_detector(detector.id)
             assert worker is not None
             worker.die()
-            await until(lambda: service.broker.active_detectors == 0)
+            await until(lambda: service.scheduler.active_detectors == 0)
             await detector.event(next(numbers))
             # Its journal has records that its next owner would have to settle, for which there is no room.
             for _ in range(3):
@@ -191,7 +191,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
                 worker = service.actors.with_detector(detector.id)
                 assert worker is not None
                 worker.die()
-                await until(lambda: service.broker.active_detectors == 0)
+                await until(lambda: service.scheduler.active_detectors == 0)
                 assert await detector.rules() == list(detector.reference.rules)
             ballast.unlink()
             for path in disk.glob("inode *"):

@@ -19,11 +19,12 @@ import pytest_asyncio
 
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.measurements.figures import WorkerAnswer
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.front_end.fleet import Fleet
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError, WrongFolder
@@ -121,7 +122,7 @@ def directory_pid(folder: Path) -> int:
 
 async def pid_of(fleet: Fleet, detector_id: str) -> int:
     """The process that hosts a detector."""
-    return await connection_of(fleet, detector_id).ask("ping", int)
+    return (await connection_of(fleet, detector_id).ask("figures", WorkerAnswer)).process.pid
 
 
 def stopped(pid: int) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from engine.language.text.parser import parse
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.front_end.fleet import Fleet
 from tests.data.golden.make import fields
 from tests.local_runtime.service import local_service
 from tests.reference import ReferenceDetector

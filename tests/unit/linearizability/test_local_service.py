@@ -15,11 +15,11 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
-from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
+from engine.runtime.front_end.fleet import Fleet
 from snapshots.store import Store
 from tests.linearizability.clients import NOT_EXECUTED, Subject, answer_of, request_of
 from tests.linearizability.history import (

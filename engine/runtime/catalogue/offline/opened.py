@@ -4,20 +4,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.runtime.catalogue.directory import Directory
-from engine.runtime.catalogue.directory_settings import DirectorySettings
+from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from snapshots.data_folder.identity import begin_folder
 
 
 @contextmanager
-def opened_offline(data: Path) -> Iterator[Directory]:
+def opened_offline(data: Path) -> Iterator[Catalogue]:
     """Open the directory of a data folder that no service uses, for the duration of the context.
 
     Creates the folder if it is missing. Raises FolderInUse at once if a service uses it.
     """
     folder_id = begin_folder(data)
-    directory = Directory(DirectorySettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
+    directory = Catalogue(CatalogueSettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
     directory.open()
     try:
         yield directory

@@ -5,15 +5,15 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from engine.runtime.broker.directory_service import DirectoryService
-from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.catalogue.directory_settings import DirectorySettings
-from engine.runtime.catalogue.directory_thread import DirectoryThreads
+from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
+from engine.runtime.catalogue.catalogue_thread import CatalogueThreads
 from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.ray_nodes import RayNodes
 from engine.runtime.contract.log_records import ForwardedLogs
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.scheduler import Scheduler
+from engine.runtime.scheduler.scheduler_service import SchedulerService
 from engine.runtime.transport.link import Link
 
 _LOG_RECORDS_MAX: Final = 200
@@ -26,7 +26,7 @@ class DirectoryActor(ServingActor):
     def __init__(
         self,
         settings: RuntimeSettings,
-        directory: DirectorySettings,
+        directory: CatalogueSettings,
         shared_settings: Mapping[str, str],
         lost_on: str,
         lost: int = 0,
@@ -41,7 +41,7 @@ class DirectoryActor(ServingActor):
         self._directory = directory
         self._lost_on = lost_on
         self._lost = lost
-        self._service: DirectoryService | None = None
+        self._service: SchedulerService | None = None
 
     def folder(self) -> str:
         """Return the path of the data folder."""
@@ -49,21 +49,21 @@ class DirectoryActor(ServingActor):
 
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike
         if self._service is None:
-            broker = LocalBroker(
+            scheduler = Scheduler(
                 self._settings,
                 RayWorkers(
                     self._settings,
-                    lambda: broker.check_owner(),  # noqa: PLW0108 -- made below
-                    lambda: broker.term,
+                    lambda: scheduler.check_owner(),  # noqa: PLW0108 -- made below
+                    lambda: scheduler.term,
                     lost_on=self._lost_on,
                 ),
-                DirectoryThreads(self._directory, _give_up),
+                CatalogueThreads(self._directory, _give_up),
                 nodes=RayNodes(),
                 leave=lambda: os._exit(0),
                 lost=self._lost,
             )
-            self._service = DirectoryService(
-                broker,
+            self._service = SchedulerService(
+                scheduler,
                 folder=str(self._directory.data),
                 shared_settings=self._shared_settings,
                 abandoned_s=self._settings.abandoned_s,

@@ -32,7 +32,7 @@ from engine.runtime.transport.messages import Note
 T = TypeVar("T")
 
 _FOUND_S: Final = 3.0
-"""How long a worker of an earlier supervisor may take to be reached."""
+"""How long a worker of an earlier scheduler may take to be reached."""
 _END_AGAIN_S: Final = 5.0
 """The time between two attempts to end a worker, while Ray's control store or the disk does not answer."""
 
@@ -72,8 +72,8 @@ class RayWorkerPort(RayActor, WorkerPort):
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
         return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
-    async def adopt(self) -> list[Held]:
-        return await self._command("adopt", list[Held])
+    async def held(self) -> list[Held]:
+        return await self._command("held", list[Held])
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
         self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch, wanted=wanted))
@@ -87,14 +87,11 @@ class RayWorkerPort(RayActor, WorkerPort):
     async def fork(self, epoch: int, fork_id: str) -> bool:
         return await self._command("fork", bool, epoch, fork_id)
 
-    async def ping(self) -> None:
-        await self._client.ask("ping", int)
-
     async def beat(self) -> None:
-        await self._beats.ask("beat", int)
+        await self._beats.ask_until_answered("beat", int)
 
     async def figures(self) -> WorkerAnswer:
-        return await self._client.ask("figures", WorkerAnswer)
+        return await self._client.ask_until_answered("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         """Wait until the worker is dead, or useless because its connection has ended."""
@@ -112,7 +109,7 @@ class RayWorkerPort(RayActor, WorkerPort):
         await self._end(self)
 
     async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._client.ask(method, kind, self._term(), *arguments)
+        return await self._client.ask_until_answered(method, kind, self._term(), *arguments)
 
     async def _watch(self) -> None:
         with suppress(ActorDied):
@@ -137,10 +134,10 @@ class RayWorkers(WorkerStarter):
         *,
         lost_on: str = "",
     ) -> None:
-        """`may_end` returns once it is certain that this supervisor has no successor.
+        """`may_end` returns once it is certain that this scheduler has no successor.
 
-        It raises DetectorUnavailable if that is not known. `term` returns the term of this supervisor's
-        directory. `lost_on` is the node of the supervisor before.
+        It raises DetectorUnavailable if that is not known. `term` returns the term of this scheduler, and
+        `lost_on` is the node of the scheduler before.
         """
         self._term = term
         self._may_end = may_end
@@ -166,7 +163,7 @@ class RayWorkers(WorkerStarter):
         return await self._connect(RayActor(actor, name), within_s)
 
     async def survivors(self) -> Sequence[Survivor]:
-        """Return the workers that an earlier supervisor of the data folder has left."""
+        """Return the workers that an earlier scheduler of the data folder has left."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
         nodes = await off_loop(nodes_of_actors, "ray names")
         return [

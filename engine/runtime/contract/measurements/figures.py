@@ -1,4 +1,4 @@
-"""Figures that processes and the broker report: what runs where, and how much of it.
+"""Figures that processes and the scheduler report: what runs where, and how much of it.
 
 Times end in `_ms` and count from 1970; durations end in `_s`.
 """
@@ -59,7 +59,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     address: str
     """The node's address."""
     connections: dict[str, int]
-    """The connections of front ends and of the broker, by transport."""
+    """The connections of front ends and of the scheduler, by transport."""
     detectors: list[DetectorFigures]
     histograms: dict[str, Histogram]
     keys_evicted: int
@@ -83,7 +83,7 @@ class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     connections: Annotated[
         dict[str, int],
         Meta(
-            description="Connections of front ends and of the broker, by transport: `unix`, `tcp` or `tls`."
+            description="Connections of front ends and the scheduler, by transport: `unix`, `tcp` or `tls`."
         ),
     ] = {}
     detectors: Annotated[list[DetectorFigures], Meta(description="The detectors that are active in it.")] = []
@@ -151,7 +151,7 @@ class FolderFigures(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct):
-    """What workers of one node have measured since the broker's start, those that ended included."""
+    """What workers of one node have measured since the scheduler's start, those that ended included."""
 
     histograms: dict[str, Histogram] = {}
     keys_evicted: int = 0
@@ -177,7 +177,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """The measurements of each node, by its address."""
     other_settings: list[OtherSetting] = []
     """The settings of services that are not in force."""
-    broker_loop_lag_s: float = 0.0
+    scheduler_loop_lag_s: float = 0.0
     no_room: str = ""
     """The message that no node has room for a worker that is needed; empty if one has."""
     waiting_for_slots: int = 0

@@ -1,4 +1,4 @@
-"""Messages between the broker and a worker about the worker's detectors."""
+"""Messages between the scheduler and a worker about the worker's detectors."""
 
 from collections.abc import Callable
 from typing import Final
@@ -19,12 +19,17 @@ class Activated(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A detector that is active in a worker, for a broker that adopts the worker."""
+    """An activation that a worker has, or has begun, as it tells whoever commands it."""
 
     detector_id: str
     epoch: int
-    at_risk: bool
+    activating: bool = False
+    room_wanted: bool = False
+    """Whether the worker was told that another detector waits for the slot."""
+    at_risk: bool = False
     """Whether the death of the process would lose what was answered."""
+    problem: str | None = None
+    """The problem that was reported last; empty if it is over, None if there was none."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -42,7 +47,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What happened to an active detector of a worker, for the broker."""
+    """What happened to an active detector of a worker, for the scheduler."""
 
     epoch: int
     counts: dict[str, int] = {}

@@ -16,7 +16,7 @@ from api.process import front_end
 from api.schema.envelope import RequestRefusal
 from api.server.asgi import Message
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import READING, MemoryBudget
+from engine.runtime.front_end.memory_budget import READING, MemoryBudget
 from tests.api.scripted import ScriptedFleet
 
 MIB = 1024 * 1024

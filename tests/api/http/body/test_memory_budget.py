@@ -11,7 +11,7 @@ import pytest
 from api.http.app import Application
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
-from engine.runtime.broker.memory_budget import UNREAD_S
+from engine.runtime.front_end.memory_budget import UNREAD_S
 from tests.api.conftest import BOOTSTRAP
 from tests.api.http.body.deaf_callers import Caller, Callers
 from tests.api.wire import request

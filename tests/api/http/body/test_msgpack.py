@@ -113,7 +113,7 @@ async def test_it_outlives_the_death_of_its_process(
     worker = service.actors.with_detector(detector)
     assert worker is not None
     worker.die()
-    while service.broker.active_detectors:  # noqa: ASYNC110 -- until its death is known
+    while service.scheduler.active_detectors:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     later = Caller(Application(settings, service.fleet), caller.token)
     assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

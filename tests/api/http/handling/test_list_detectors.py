@@ -13,8 +13,8 @@ from api.schema.envelope import Response, success
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet
 from tests.local_runtime.service import local_service

@@ -121,7 +121,7 @@ async def test_what_was_answered_outlives_the_death_of_its_process(
     worker = service.actors.with_detector(detector)
     assert worker is not None
     worker.die()
-    while service.broker.active_detectors:  # noqa: ASYNC110 -- until its death is known
+    while service.scheduler.active_detectors:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     await one.send(line(1))
     assert len((await one.next())["actions"]) == 1
@@ -264,7 +264,7 @@ async def test_a_stream_ends_where_its_token_is_revoked(
         await one.begun()
         assert await one.next() == {"actions": []}
     if by == "another":
-        await service.broker.revoke_token(minted["id"])
+        await service.scheduler.revoke_token(minted["id"])
     else:
         await caller("DELETE", f"/api/token/{minted['id']}")
     closing = await revoked.next()

@@ -14,8 +14,8 @@ from api.server import connection_timeouts
 from api.server.asgi import CallerGone
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.broker.memory_budget import MemoryBudget
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.http.ndjson.streams import echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.streaming import line, stream

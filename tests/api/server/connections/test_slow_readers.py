@@ -9,7 +9,7 @@ import pytest
 
 from api.server.connection_timeouts import CHECKS_SAVED_MAX, STALLED_S, StallWatch, unsent_bytes
 from api.server.sender import Sender
-from engine.runtime.broker.memory_budget import MemoryBudget
+from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.skipping_clock import SkippingLoop
 
 KIB = 1024

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from api.cli import main
-from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.catalogue_changes import StoredToken
 from snapshots.data_folder.lock import FolderLock
 from snapshots.inspection import inspect_folder, read_only
@@ -26,7 +26,7 @@ def run(data, *options):
 @pytest.fixture
 def data(tmp_path):
     """A data folder whose directory died with three tokens and a detector with four records."""
-    directory = Directory(DirectorySettings(tmp_path, 3, lock_wait_s=0))
+    directory = Catalogue(CatalogueSettings(tmp_path, 3, lock_wait_s=0))
     directory.open()
     directory.create_detectors({A: "one"})
     for token_id in (A, B, C):
@@ -47,7 +47,7 @@ def segment(folder):
 
 
 def tokens(data):
-    directory = Directory(DirectorySettings(data, 3, lock_wait_s=0))
+    directory = Catalogue(CatalogueSettings(data, 3, lock_wait_s=0))
     try:
         directory.open()
         return [one.id for one in directory.tokens()]
@@ -133,7 +133,7 @@ def test_a_detector_is_restored_from_a_backup_where_it_is_damaged_or_beside_itse
     restored = data / "detectors" / result.output.split()[-1]
     assert (restored.name == A) is not bool(options)
     assert [one.payload for one in read_only(restored).records] == [b"0", b"1", b"2", b"3"]
-    directory = Directory(DirectorySettings(data, 3, lock_wait_s=0))
+    directory = Catalogue(CatalogueSettings(data, 3, lock_wait_s=0))
     directory.open()
     names = directory.changes(0, 0).detectors.whole
     epoch = directory.lease(restored.name)

@@ -19,7 +19,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.measured_executor import MeasuredExecutor
 from snapshots.errors import WriteFailed
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 ID = "a" * 32
 

@@ -126,7 +126,7 @@ async def test_one_gives_way_to_another_and_comes_back(tmp_path):
         for step in range(2, 5):
             for detector_id in ids:
                 assert await fired(service, detector_id, step) == ["seen"]
-        assert service.broker.active_detectors <= 4
+        assert service.scheduler.active_detectors <= 4
         assert sum(not worker.dead for worker in service.actors.started) <= 3
 
 
@@ -138,7 +138,7 @@ async def test_when_the_worker_dies_all_recover_and_nothing_acknowledged_is_lost
         assert await asyncio.gather(*(fired(service, one, 2) for one in ids)) == [["seen"]] * 4
         assert all(service.actors.with_detector(one) is not killed for one in ids)
         assert [events_seen(service, one) for one in ids] == [2] * 4
-        assert service.broker.counts["detectors_lost"] == 4
+        assert service.scheduler.counts["detectors_lost"] == 4
 
 
 async def test_one_that_breaks_the_engine_leaves_the_others_alone(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service, until
 
 ONE = "1" * 32
@@ -130,13 +130,13 @@ async def test_what_nobody_hears_goes_to_standard_error(capsys):
     assert capsys.readouterr().err == "alone\n"
 
 
-async def test_a_worker_sends_its_records_to_its_supervisor(tmp_path):
+async def test_a_worker_sends_its_records_to_its_scheduler(tmp_path):
     async with local_service(tmp_path) as service:
         detector_id = await service.fleet.create_detector("d")
         await service.fleet.call(detector_id, ops.rules())
         worker = service.actors.with_detector(detector_id)
         told: list[Note] = []
-        worker._supervisor.noted = told.append
+        worker._scheduler.noted = told.append
         logged = Logged("engine.x", logging.ERROR, "it broke", {}, "why")
         assert worker.service.log(logged)
         await until(lambda: any(note.name == LOGGED for note in told))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.broker.broker_connection import Unreachable
 from engine.runtime.cluster import directory_reach
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.routes import Address
+from engine.runtime.front_end.scheduler_connection import Unreachable
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.server_connection import ServerConnection
@@ -24,7 +24,7 @@ HERE = "here"
 SILENT_S = 1.0
 
 
-class Directory:
+class Catalogue:
     """A directory as Ray reaches it."""
 
     def __init__(self, address: Address | Exception) -> None:
@@ -46,11 +46,11 @@ class Directory:
         self.ended += 1
 
 
-def refusing() -> Directory:
+def refusing() -> Catalogue:
     """One at whose port nobody listens, as behind a firewall that refuses."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    return Directory(Address(("127.0.0.1", port), b"t" * 32, node="there"))
+    return Catalogue(Address(("127.0.0.1", port), b"t" * 32, node="there"))
 
 
 async def attempt(reach: DirectoryReach, directory: Any) -> Exception:
@@ -97,7 +97,7 @@ async def test_a_directory_that_has_answered_here_or_cannot_listen_is_ended() ->
     assert directory.ended == 1
     # Ray may take long to answer for a process that was lost with its node.
     assert directory.asked == []
-    deaf = Directory(OSError("no address is free"))
+    deaf = Catalogue(OSError("no address is free"))
     assert isinstance(await attempt(reach, deaf), ActorDied)
     assert deaf.ended == 1
 
@@ -117,7 +117,7 @@ async def test_a_service_that_lacks_descriptors_ends_no_directory(monkeypatch: p
 async def test_a_stopped_directory_that_has_answered_here_is_ended_soon() -> None:
     # The system accepts connections for a process that is stopped.
     with socket.create_server(("127.0.0.1", 0)) as stopped:
-        directory = Directory(Address(stopped.getsockname(), b"t" * 32))
+        directory = Catalogue(Address(stopped.getsockname(), b"t" * 32))
         assert isinstance(directory.address, Address)
         reach = DirectoryReach(0.05)
         reach.answered(directory, Places(directory.address, directory.address))
@@ -144,7 +144,7 @@ async def test_a_service_with_a_wrong_certificate_ends_no_directory(
         }[known]
         for name, value in wrong.items():
             monkeypatch.setenv(name, value)
-        reach, directory = DirectoryReach(SILENT_S), Directory(listener.address)
+        reach, directory = DirectoryReach(SILENT_S), Catalogue(listener.address)
         reach.answered(directory, Places(listener.address, listener.address))
         errors = [await attempt(reach, directory) for _ in range(3)]
         assert isinstance(errors[-1], Unreachable)

@@ -35,7 +35,7 @@ class Connection:
         self._delay_s = delay_s
         self._holds_up_s = holds_up_s
 
-    async def ask(self, method: str, kind: type) -> Any:
+    async def ask_until_answered(self, method: str, kind: type) -> Any:
         assert method in {"beat", "turn"}
         assert kind is int
         await asyncio.sleep(self._delay_s)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from ray.exceptions import RayError
 
-from engine.runtime.broker.broker_connection import Unreachable
-from engine.runtime.catalogue.directory import DirectorySettings
+from engine.runtime.catalogue.catalogue import CatalogueSettings
 from engine.runtime.cluster import directory_reach
 from engine.runtime.cluster.directory_reach import DirectoryReach
 from engine.runtime.cluster.nodes import node_versions
@@ -16,6 +15,7 @@ from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse
 from engine.runtime.cluster.session import joining
 from engine.runtime.contract.build import SPOKEN, build_version
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.scheduler_connection import Unreachable
 from engine.runtime.transport.connecting import OtherProtocolError
 from tests.unit.runtime.cluster.test_directory_reach import SILENT_S, refusing
 
@@ -77,7 +77,7 @@ def test_a_release_that_is_too_far_away_is_refused_with_both_versions(
 
 @pytest.mark.parametrize(
     "settings",
-    [RuntimeSettings(data=Path("/data"), turn_s=7.0), DirectorySettings(Path("/data"), 3, 7.0)],
+    [RuntimeSettings(data=Path("/data"), turn_s=7.0), CatalogueSettings(Path("/data"), 3, 7.0)],
     ids=lambda settings: type(settings).__name__,
 )
 def test_settings_may_come_from_a_release_with_more_or_fewer_of_them(settings: Any) -> None:

@@ -25,7 +25,7 @@ from engine.runtime.transport.server_connection import ServerConnection
 SILENT_S = 1.0
 
 
-class Directory:
+class Catalogue:
     """A directory in a thread: as Ray's handle to it, and as it serves connections.
 
     `asked` is set when it is asked for a sign of life, and `silent` keeps it from answering.
@@ -98,10 +98,10 @@ class Directory:
 
 
 @pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Directory]:
-    one = Directory(tmp_path.resolve())
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogue]:
+    one = Catalogue(tmp_path.resolve())
 
-    def remote(*arguments: Any) -> Directory:
+    def remote(*arguments: Any) -> Catalogue:
         one.lost_before = arguments[-1]
         return one
 
@@ -136,7 +136,7 @@ def reached(tmp_path: Path) -> RayDirectory:
 
 
 def test_a_service_that_is_held_up_itself_does_not_replace_the_directory(
-    tmp_path: Path, directory: Directory, ended: list[str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, directory: Catalogue, ended: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def hold_up() -> None:
         reach = reached(tmp_path)
@@ -160,7 +160,7 @@ def test_a_service_that_is_held_up_itself_does_not_replace_the_directory(
 
 
 def test_a_silent_directory_is_replaced_and_one_whose_connection_ended_is_not(
-    tmp_path: Path, directory: Directory, ended: list[str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, directory: Catalogue, ended: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
         reach = reached(tmp_path)
@@ -185,7 +185,7 @@ def test_a_silent_directory_is_replaced_and_one_whose_connection_ended_is_not(
 
 
 def test_a_directory_that_was_killed_leaves_a_line_and_is_counted_and_one_that_is_left_does_not(
-    tmp_path: Path, directory: Directory, ended: list[str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, directory: Catalogue, ended: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
         reach = reached(tmp_path)

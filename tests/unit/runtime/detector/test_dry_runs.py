@@ -13,7 +13,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 IDS = ("1" * 32, "2" * 32)
 RULES = ("per user (count(a == 1) within 1m >= 2)", "per user (previous a == 1) and not a == 2", "b > 1")

@@ -17,7 +17,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import LocalService, front_end, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -149,7 +149,7 @@ async def test_forks_of_one_detector_are_written_one_at_a_time(tmp_path):
 async def test_a_passivated_detector_can_be_forked(tmp_path):
     async with local_service(tmp_path, passivate_after_s=0.0) as service:
         source = await source_of(service)
-        await until(lambda: service.broker.active_detectors == 0)
+        await until(lambda: service.scheduler.active_detectors == 0)
         fork = await service.fleet.fork_detector(source, "fork")
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
@@ -304,9 +304,9 @@ async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         fork = "f" * 32
-        version = await service.broker.fork_detector(source, fork, "fork")
+        version = await service.scheduler.fork_detector(source, fork, "fork")
         assert await fired(service, fork, 2, a=1, user="bob") == ["seen"]
-        assert await service.broker.fork_detector(source, fork, "fork") == version
+        assert await service.scheduler.fork_detector(source, fork, "fork") == version
         assert await fired(service, fork, 3, user="bob") == ["seen"]
 
 

@@ -22,7 +22,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import measured_executor
 from engine.runtime.detector.measured_executor import MeasuredExecutor
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 ONE = "1" * 32
 

@@ -18,7 +18,7 @@ from engine.runtime.detector.persistence.replay_attempts import KILLS_MAX, Poiso
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -178,7 +178,7 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         worker = service.actors.with_detector(detector_id)
         assert worker is not None
         worker.die()
-        await until(lambda: service.broker.active_detectors == 0)
+        await until(lambda: service.scheduler.active_detectors == 0)
         make_full(files)
         for _ in range(3):
             told = await service.fleet.call(detector_id, ops.rules())
@@ -196,4 +196,4 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         while not await taken():
             pass
         assert (await service.fleet.status()).problems == []
-        assert service.broker.counts["detectors_activated"] < 20
+        assert service.scheduler.counts["detectors_activated"] < 20

@@ -19,7 +19,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.read_only import ReadOnlyDetector
 from snapshots.files import RealFiles
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service
 
 PLACES = ("engine/evaluation/", "engine/language/", "engine/patterns/", "detector/apply.py")

@@ -14,7 +14,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from snapshots.inspection import read_only
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.property.looking.test_forks import opened
 
 ONE = "1" * 32

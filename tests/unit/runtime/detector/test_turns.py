@@ -12,7 +12,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.turns import FREE, Turns
 from snapshots.store import Store
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 ID = "a" * 32
 

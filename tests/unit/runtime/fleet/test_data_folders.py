@@ -42,7 +42,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         if instead == "begun":
             begin_folder(data)
         before = held(data)
-        await until(lambda: service.broker._directory.problem)
+        await until(lambda: service.scheduler._catalogue.problem)
         (reason,) = (await fleet.status()).reasons
         assert "is not the service's data folder" in reason
         assert await refused(fleet.call(warm, event(2))) in (1501, 1502)
@@ -58,7 +58,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         # As when the right file system is mounted again.
         data.rename(other)
         aside.rename(data)
-        await until(lambda: not service.broker._directory.problem)
+        await until(lambda: not service.scheduler._catalogue.problem)
         assert (await fleet.status()).reasons == []
         assert await fleet.detectors() == [(warm, "warm"), (cold, "cold")]
         assert await fired_at_last(fleet, warm, 3) == ["seen"]

@@ -130,7 +130,7 @@ async def test_a_question_that_is_under_way_does_not_answer_for_what_came_after_
             await go_on.wait()
             return answer
 
-        service.broker._directory.changes = answered_late
+        service.scheduler._catalogue.changes = answered_late
         early = asyncio.create_task(service.fleet.token_lookup(b"digest"))
         await under_way.wait()
         handle.directory.add_token("t" * 32, StoredToken(b"digest", "hint"))
@@ -155,7 +155,7 @@ async def test_a_question_under_way_does_not_bring_a_revoked_token_back(tmp_path
             await go_on.wait()
             return answer
 
-        service.broker._directory.changes = answered_late
+        service.scheduler._catalogue.changes = answered_late
         lookup = asyncio.create_task(fleet.token_lookup(digest_of(minted.token)))
         await under_way.wait()
         await fleet.revoke_token(minted.id)

@@ -111,7 +111,7 @@ async def test_another_detector_does_not_wait_for_the_longest_of_the_batches_in_
         other = await service.fleet.create_detector("other")
         began_s = asyncio.get_running_loop().time()
         # Its own event would take as long in such a worker.
-        await service.broker.route(other, 0)
+        await service.scheduler.route(other, 0)
         assert asyncio.get_running_loop().time() - began_s < 3
         for worker in service.actors.started:
             worker.before = SHORT
@@ -157,7 +157,7 @@ async def test_a_small_request_does_not_wait_for_large_batches_while_processes_s
         await asyncio.sleep(1)
         for _ in range(5):
             began_s = asyncio.get_running_loop().time()
-            route = await service.broker.route(other, 0)
+            route = await service.scheduler.route(other, 0)
             assert asyncio.get_running_loop().time() - began_s < 1
             (worker,) = [one for one in actors.started if one.name == route.worker]
             worker.make_room(route.epoch)
@@ -173,14 +173,14 @@ async def test_a_small_request_does_not_wait_for_large_batches_while_processes_s
 async def test_a_detector_counts_as_large_until_it_leaves(tmp_path):
     async with local_service(tmp_path) as service:
         detector = await service.fleet.create_detector("large at first")
-        route = await service.broker.route(detector, 0, large=True)
-        (placed,) = service.broker._placed.values()
+        route = await service.scheduler.route(detector, 0, large=True)
+        (placed,) = service.scheduler._placed.values()
         assert placed.large
-        small = asyncio.create_task(service.broker.route(detector, route.epoch))
+        small = asyncio.create_task(service.scheduler.route(detector, route.epoch))
         await asyncio.sleep(0.01)
         worker = service.actors.with_detector(detector)
         assert worker is not None
         worker.make_room(route.epoch)
         assert (await small).epoch > route.epoch
-        assert service.broker._placed[detector] is placed
+        assert service.scheduler._placed[detector] is placed
         assert not placed.large

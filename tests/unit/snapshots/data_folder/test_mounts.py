@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.mounts import check_mount, mount_of
 from snapshots.errors import UnsafeFolder
 from snapshots.files import RealFiles
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 ROOT = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard"
 NFS = "rw,vers=4.2,rsize=1048576,hard,proto=tcp,clientaddr=10.0.0.2,local_lock=none,addr=10.0.0.1"
@@ -127,7 +127,7 @@ def test_whoever_writes_to_the_folder_looks_at_its_mount_and_changes_nothing(tmp
     with pytest.raises(UnsafeFolder):
         begin_folder(tmp_path, files=files)
     with pytest.raises(UnsafeFolder):
-        Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, folder_id=folder_id), files=files).open()
+        Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, folder_id=folder_id), files=files).open()
     settings = RuntimeSettings(data=tmp_path, folder_id=folder_id)
     with pytest.raises(UnsafeFolder):
         OperationExecutor(settings, files=files).activate("1" * 32, 1)

@@ -17,7 +17,7 @@ from snapshots.errors import (
     SyncFailed,
     WriteFailed,
 )
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
 
 

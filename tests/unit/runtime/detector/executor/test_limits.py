@@ -5,7 +5,7 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.unit.runtime.detector.executor.requests import ONE, add, codes, event, fired
 
 

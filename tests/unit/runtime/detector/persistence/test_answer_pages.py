@@ -16,7 +16,7 @@ from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import StorageError
 from snapshots.format.file_names import listing
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 ONE = "1" * 32
 KEPT_US = 600_000_000

@@ -51,7 +51,7 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
         put_out_of_the_way(gone, how)
         for timestamp_ms in (2, 3):
             assert await fired(service, detector_id, timestamp_ms) == ["seen"]
-        await until(lambda: service.broker.counts["snapshots_written"])
+        await until(lambda: service.scheduler.counts["snapshots_written"])
         [said] = await problems(service)
         assert detector_id in said
         assert gone.name in said
@@ -61,7 +61,7 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
         handle = service.actors.with_detector(detector_id)
         assert handle is not None
         handle.die()
-        await until(lambda: not service.broker.active_detectors)
+        await until(lambda: not service.scheduler.active_detectors)
         assert await fired(service, detector_id, 5) == ["seen"]
         assert said in await problems(service)
 
@@ -100,7 +100,7 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
         gone = segment(tmp_path / "directory")
         put_out_of_the_way(gone, how)
         second = await service.fleet.mint_token()
-        await until(lambda: service.broker._problems.lasting)
+        await until(lambda: service.scheduler._problems.lasting)
         [said] = await problems(service)
         assert gone.name in said
         service.directories.started[-1].die()

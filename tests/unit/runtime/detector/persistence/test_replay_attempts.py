@@ -21,7 +21,7 @@ from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.files import RealFiles
 from snapshots.format.segment_reader import Record
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 
 ONE = "1" * 32
 

@@ -17,7 +17,7 @@ from engine.runtime.detector import apply as apply_module
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import journal_entries as history
 from snapshots.inspection import read_only
-from tests.local_runtime.directories import newborn
+from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -150,7 +150,7 @@ async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Pat
         worker = service.actors.with_detector(detector_id)
         assert worker is not None
         worker.die()
-        await until(lambda: service.broker.active_detectors == 0)
+        await until(lambda: service.scheduler.active_detectors == 0)
         await service.fleet.call(detector_id, ops.rules())
         status = await service.fleet.status()
         (problem,) = status.problems

@@ -1,1 +1,0 @@
-"""The broker between front ends and workers, and how front ends reach it."""

@@ -1,0 +1,390 @@
+"""The single owner of tokens, catalogue and leases, as a plain class."""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec.structs import astuple
+
+from engine.runtime.catalogue import catalogue_state
+from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
+from engine.runtime.catalogue.catalogue_state import (
+    RECORD_VERSION,
+    STATE_VERSION,
+    CatalogueState,
+    Change,
+    DetectorCreated,
+    DetectorPurged,
+    DetectorRemoved,
+    TokenAdded,
+    TokenRevoked,
+    recovered_state,
+)
+from engine.runtime.catalogue.table_updates import TableVersions
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable
+from engine.runtime.detector.persistence import detector_snapshot
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
+from snapshots.data_folder.identity import check_identity
+from snapshots.data_folder.lock import FolderLock
+from snapshots.data_folder.mounts import check_mount
+from snapshots.errors import Fenced, NothingUsable, StorageError, WriteFailed
+from snapshots.files import Files, RealFiles, storage_errors
+from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
+from snapshots.store import Store
+
+_EPOCHS_PER_OPENING: Final = 2**32
+_SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
+"""A journal of this size, or of the newest snapshot's if that is larger, triggers a snapshot. So the
+amortized cost of snapshots per change is constant."""
+
+_SNAPSHOT_INTERVAL_S: Final = 60.0
+"""A change is in a snapshot after this time, or when the directory closes: then damage of the journal loses
+nothing."""
+
+_SEGMENTS_MAX: Final = 8
+"""More segments than this trigger a snapshot at the opening, since each opening may leave one."""
+
+UNFINISHED_COPY: Final = "directory.unfinished"
+"""The catalogue of a copy of a data folder that is not complete."""
+
+_WARNINGS_KEPT: Final = 10
+_RECORD_BYTES_MAX: Final = 4096
+"""The maximum size of a change in the journal."""
+
+
+class Catalogue:
+    """Tokens, catalogue, leases. A change is on the disk before it is answered, or it is not made.
+
+    Epochs and versions combine the number of the opening, which is stored, with a count within the opening.
+    So they grow across restarts although the count is not stored.
+    """
+
+    def __init__(
+        self,
+        settings: CatalogueSettings,
+        *,
+        files: Files | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._files = files or RealFiles()
+        self._folder = settings.data / "directory"
+        self._detectors_folder = settings.data / "detectors"
+        self._data = settings.data
+        self._lock = FolderLock(
+            settings.data,
+            pid=settings.service_pid,
+            host=settings.service_host,
+            wait_s=settings.lock_wait_s,
+            cluster=settings.cluster,
+        )
+        kept = settings.snapshots_kept
+        self._store = Store(self._folder, snapshots_kept=kept, reads_without_room=True, files=self._files)
+        self._state = CatalogueState()
+        self._opening = self._granted = 0
+        self._tokens = TableVersions[bytes](0)
+        self._detectors = TableVersions[str](0)
+        self._snapshot_bytes = 0
+        self._warnings: list[str] = []
+        self._now_s = now_s
+        self._opened = False
+        self._save_at_s = 0.0
+        self._mark_is_synced = False
+        """Whether the mark of this opening's first record is known to be on the disk."""
+        self._newborn = detector_snapshot.empty_snapshot()
+
+    def open(self) -> Opened:
+        """Lock the data folder and read it. On a full disk, changes raise NoRoom until there is room.
+
+        Raises StorageError, including FolderInUse, and WrongFolder before anything is changed.
+        """
+        try:
+            # Before the lock, which would create the folder and its lock file.
+            self._check_folder()
+            check_mount(self._data, self._files)
+            self._lock.acquire()
+            return self._open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise StorageError(f"{self._data} cannot be read: {error}") from error
+            raise
+
+    def _check_folder(self) -> None:
+        """Raise WrongFolder if the data folder is not the expected one. Raises OSError."""
+        if self._settings.folder_id is not None:
+            check_identity(self._data, self._settings.folder_id, self._files)
+
+    def _open(self) -> Opened:
+        self._begin()
+        recovered = self._store.recover()
+        self._store.check_owner()
+        self._state = recovered_state(recovered)
+        assert self._store.epoch is not None, "to recover is to have an epoch"
+        self._opening = self._store.epoch * _EPOCHS_PER_OPENING
+        self._tokens, self._detectors = TableVersions(self._opening + 1), TableVersions(self._opening + 1)
+        assert recovered.snapshot is not None, "a folder begins with one"
+        self._snapshot_bytes = len(recovered.snapshot.body)
+        self._opened = True
+        self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
+        self._save_if_long()
+        if self._store.segment_count > _SEGMENTS_MAX:
+            self._save_if_can_be()
+        return Opened((*map(str, recovered.damage), *self._delete_unfinished()), self._store.epoch)
+
+    def _begin(self) -> None:
+        """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
+        if UNFINISHED_COPY in self._files.names(self._data):
+            raise NothingUsable(f"{self._data} holds a copy that was interrupted: remove it, and copy again")
+        if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
+            raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
+        if is_unused(self._folder, self._files):
+            self._refuse_lost_journal()
+            # An earlier initialization may not have finished.
+            create_folder(
+                self._folder,
+                catalogue_state.encode_state(self._state),
+                version=STATE_VERSION,
+                files=self._files,
+            )
+        # Folders created just before a crash may not be synced yet.
+        with storage_errors(f"{self._folder.parent} cannot be synced"):
+            self._files.sync_folder(self._folder.parent)
+
+    def _refuse_lost_journal(self) -> None:
+        """Raise NothingUsable if a catalogue without a record has detectors that were used."""
+        for name in self._files.names(self._detectors_folder):
+            if not is_unused(self._detectors_folder / name, self._files):
+                raise NothingUsable(
+                    f"{self._folder} has lost its journal: it names no detector, and "
+                    f"{self._detectors_folder / name} was used"
+                )
+
+    def _delete_unfinished(self) -> list[str]:
+        """Delete what is half created or half removed; return what could not be deleted or is not ours."""
+        warnings = []
+        for detector_id in list(self._state.removed):
+            try:
+                self.purge_detector(detector_id)
+            except StorageError as error:
+                # Leftover files must not keep the service from starting.
+                warnings.append(str(error))
+        known = self._state.detectors.keys() | self._state.removed
+        for name in self._files.names(self._detectors_folder):
+            if name not in known:
+                folder = self._detectors_folder / name
+                if is_unused(folder, self._files):
+                    destroy_folder(folder, self._files)
+                else:
+                    warnings.append(
+                        f"{folder}: no detector of the catalogue has this folder; it is left as it is"
+                    )
+        return warnings
+
+    def close(self) -> None:
+        """Save what changed, if that is possible, and release the data folder."""
+        if self._opened and self._changed:
+            self._save_if_can_be()
+        self._opened = False
+        self._store.close()
+        self._lock.release()
+
+    @property
+    def epoch(self) -> int:
+        """An epoch that is earlier than those of all leases of this opening, and later than all before."""
+        return self._opening
+
+    def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Return the changes since the versions that a front end has seen. Raises StorageError."""
+        self.check_owner()
+        if self._changed and self._now_s() >= self._save_at_s:
+            self._save_if_can_be()
+        if not self._lock.held:
+            # A predecessor that was cut off had the lock, and may have ended since.
+            with contextlib.suppress(StorageError):
+                self._lock.acquire()
+        state = self._state
+        return Changes(
+            self._tokens.since(
+                tokens_seen,
+                lambda: {token.digest: token_id for token_id, token in state.tokens.items()},
+            ),
+            self._detectors.since(detectors_seen, state.detectors.copy),
+            tuple(self._warnings),
+        )
+
+    def add_token(self, token_id: str, token: StoredToken) -> int | None:
+        """Store a token; return the version of the tokens that includes it, None if the limit is reached."""
+        self.check_owner()
+        if token_id not in self._state.tokens:
+            if len(self._state.tokens) >= self._settings.tokens_max:
+                return None
+            self._change(TokenAdded(token_id, *astuple(token)))
+            self._tokens.note(token.digest, token_id)
+        return self._tokens.version
+
+    def revoke_token(self, token_id: str) -> int | None:
+        """Remove a token; return the version without it, None if it does not exist."""
+        self.check_owner()
+        token = self._state.tokens.get(token_id)
+        if token is None:
+            return None
+        self._change(TokenRevoked(token_id))
+        return self._tokens.note(token.digest, None)
+
+    def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        self.check_owner()
+        used = self._state.tokens_used
+        return [
+            TokenEntry(token_id, token.hint, token.name, token.created_at_ms, used.get(token_id))
+            for token_id, token in self._state.tokens.items()
+        ]
+
+    def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used. Nothing is written: the next snapshot has it."""
+        used = self._state.tokens_used
+        for token_id in token_ids:
+            if token_id in self._state.tokens:
+                used[token_id] = max(at_ms, used.get(token_id, at_ms))
+
+    def create_detectors(self, names: Mapping[str, str]) -> list[int | None]:
+        """Add detectors, given as names by id, together.
+
+        Return for each the catalogue's version that includes it, None if the limit is reached.
+        """
+        self.check_owner()
+        known = self._state.detectors
+        new = [detector_id for detector_id in names if detector_id not in known]
+        del new[max(0, self._settings.detectors_max - len(known)) :]
+        if new:
+            self._store.reserve(len(new) * _RECORD_BYTES_MAX)
+            # The folders come first: one without a detector is deleted at the next opening, but a detector
+            # without a folder is lost.
+            folder, version = self._detectors_folder, SNAPSHOT_VERSION
+            create_folders(folder, new, self._newborn, version=version, files=self._files)
+        versions = self._enter({one: names[one] for one in new}) if new else {}
+        return [
+            versions.get(detector_id, self._detectors.version if detector_id in known else None)
+            for detector_id in names
+        ]
+
+    def enter_fork(self, detector_id: str, name: str) -> int | None:
+        """Add a detector whose folder was made; return the catalogue's version, None if the limit is reached.
+
+        Raises DetectorUnavailable if the folder has no snapshot.
+        """
+        self.check_owner()
+        if detector_id not in self._state.detectors:
+            if len(self._state.detectors) >= self._settings.detectors_max:
+                return None
+            if not has_snapshot(self._detectors_folder / detector_id, self._files):
+                raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
+            self._enter({detector_id: name})
+        return self._detectors.version
+
+    def _enter(self, names: Mapping[str, str]) -> dict[str, int]:
+        """Add detectors that have folders to the catalogue; return the version that includes each."""
+        self._change(*(DetectorCreated(*one) for one in names.items()))
+        return {detector_id: self._detectors.note(detector_id, name) for detector_id, name in names.items()}
+
+    def delete_detector(self, detector_id: str) -> int | None:
+        """Remove a detector; return the version without it, None if it does not exist.
+
+        Its files stay until `purge_detector`; the next opening purges leftovers.
+        """
+        self.check_owner()
+        if detector_id not in self._state.detectors:
+            return None
+        self._change(DetectorRemoved(detector_id))
+        return self._detectors.note(detector_id, None)
+
+    def removed_detectors(self) -> list[str]:
+        """Return the removed detectors whose files may still exist."""
+        self.check_owner()
+        return list(self._state.removed)
+
+    def purge_detector(self, detector_id: str) -> None:
+        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
+        self.check_owner()
+        if detector_id in self._state.detectors:
+            return
+        destroy_folder(self._detectors_folder / detector_id, self._files)
+        if detector_id in self._state.removed:
+            self._change(DetectorPurged(detector_id))
+
+    def lease(self, detector_id: str) -> int | None:
+        """Return the epoch of a detector's next activation, later than all before; None without a detector.
+
+        An activation may write to the detector's folder until one with a later epoch does.
+        """
+        self.check_owner()
+        if detector_id not in self._state.detectors:
+            return None
+        self._granted += 1
+        assert self._granted < _EPOCHS_PER_OPENING
+        return self._opening + self._granted
+
+    def _change(self, *changes: Change) -> None:
+        """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
+        self._store.reserve(len(changes) * _RECORD_BYTES_MAX)
+        try:
+            for change in changes:
+                self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
+        except WriteFailed as error:
+            if len(changes) == 1:
+                raise
+            raise StorageError(f"some of {len(changes)} changes may be written: {error}") from error
+        self._store.sync()
+        if not self._mark_is_synced:
+            # Not every file system writes the mark with the record, and this happens once in an opening.
+            with storage_errors(f"{self._folder} cannot be synced"):
+                self._files.sync_folder(self._folder)
+            self._mark_is_synced = True
+        self._store.check_owner()
+        missing = self._store.missing()
+        for change in changes:
+            catalogue_state.apply(change, self._state)
+        if missing is not None:
+            message = f"{missing} was removed or replaced while in use; a snapshot replaces it"
+            self._warnings = [*self._warnings, message][-_WARNINGS_KEPT:]
+            self._save_if_can_be()
+        self._save_if_long()
+
+    def _save_if_long(self) -> None:
+        if self._store.journal_bytes >= max(_SNAPSHOT_JOURNAL_BYTES, self._snapshot_bytes):
+            self._save_if_can_be()
+
+    @property
+    def _changed(self) -> bool:
+        """Whether the journal has changes that no snapshot has."""
+        return self._store.sequence > self._store.snapshot_sequence
+
+    def _save_if_can_be(self) -> None:
+        # The journal has all changes, and another attempt follows later.
+        self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
+        with contextlib.suppress(StorageError):
+            self._save()
+
+    def _save(self) -> None:
+        sequence = self._store.begin_snapshot()
+        body = catalogue_state.encode_state(self._state)
+        self._store.save([body], version=STATE_VERSION, sequence=sequence)
+        self._store.close_earlier_segments()
+        self._snapshot_bytes = len(body)
+
+    def check_owner(self) -> None:
+        """Raise StorageError unless this directory owns the data folder, so that what it knows is the latest.
+
+        Called before each answer, even one from memory: a successor may have revoked a token or granted a
+        lease while this process was stopped or cut off.
+        """
+        try:
+            self._store.check_owner()
+        except Fenced:
+            # If the folder was replaced by another one, the error must say that: there is no successor.
+            with storage_errors(f"{self._data} cannot be read"):
+                self._check_folder()
+            raise

@@ -1,0 +1,167 @@
+"""A front end's channels to detectors, and its connections to workers.
+
+All that a front end knows of a detector is its route. It asks the scheduler for the route when it has none,
+when a worker says that the detector has moved, and when a connection ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.requests.calls import LEFT
+from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.routes import Address, Route
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
+from engine.runtime.front_end.memory_budget import MemoryBudget
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note
+
+Connect = Callable[[Address], Awaitable[LinkClient]]
+
+_CHANNELS_KEPT: Final = 1_000
+_LOOK_S: Final = 0.01
+_CHECKS_PER_TIMEOUT: Final = 4
+
+
+class Channels:
+    """Passes operations on to detectors. For one event loop."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        locate: Locate,
+        connect: Connect,
+        memory: MemoryBudget,
+        waiting_for_slots: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
+        self._settings = settings
+        self._waiting_for_slots = waiting_for_slots
+        self._memory = memory
+        self._locate = locate
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._channels: dict[str, DetectorChannel] = {}
+        self._channels_kept = max(_CHANNELS_KEPT, 2 * settings.max_resident)
+        self._channels_max = self._channels_kept
+        self._clients: dict[str, LinkClient] = {}
+        """The connections, by the names of the workers."""
+        self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
+        self._check_s = settings.node_timeout_s / _CHECKS_PER_TIMEOUT
+        self._next_check: asyncio.TimerHandle | None = None
+        self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
+        """The channels to the detectors of a worker, by the epochs of their activations."""
+
+    async def call(self, detector_id: str, operation: Operation) -> Answer:
+        """Execute an operation on a detector, first come, first served.
+
+        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
+        waiting operation is dropped; one in flight may still be executed.
+        """
+        channel = self._channels.get(detector_id) or self._new_channel(detector_id)
+        request = channel.submit(operation, current_request())
+        try:
+            return await request.answer
+        finally:
+            channel.release(request)
+
+    def waiting(self) -> tuple[int, float]:
+        """Return the number of unanswered requests, and how long the oldest that is not sent yet waits."""
+        busy = [channel for channel in self._channels.values() if channel.busy]
+        waiting_s = max((channel.waiting_s for channel in busy), default=0.0)
+        return sum(channel.unanswered for channel in busy), waiting_s
+
+    def deleted(self, detector_id: str) -> None:
+        """Refuse the requests that wait for a detector with 1200."""
+        if (channel := self._channels.get(detector_id)) is not None:
+            channel.deleted()
+
+    def refuse_all(self) -> None:
+        """Refuse all waiting and running requests: the time to serve them is over."""
+        for channel in self._channels.values():
+            channel.refuse_all()
+
+    async def shut_down(self) -> None:
+        """Let waiting requests be answered for at most `shutdown_s`, then refuse them."""
+        until_s = self._loop.time() + self._settings.shutdown_s
+        while any(channel.busy for channel in self._channels.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
+            await asyncio.sleep(_LOOK_S)
+        for channel in self._channels.values():
+            channel.refuse_waiting()
+
+    async def close(self) -> None:
+        """End all connections."""
+        connecting = list(self._connecting.values())
+        for task in connecting:
+            task.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        for client in list(self._clients.values()):
+            client.close()
+        if self._next_check is not None:
+            self._next_check.cancel()
+
+    def _new_channel(self, detector_id: str) -> DetectorChannel:
+        if len(self._channels) >= self._channels_max:
+            # An idle channel is forgotten; the next call makes another one.
+            self._channels = {key: channel for key, channel in self._channels.items() if channel.busy}
+            self._channels_max = max(self._channels_kept, 2 * len(self._channels))
+        if self._next_check is None:
+            self._check_routes()
+        channel = self._channels[detector_id] = DetectorChannel(
+            detector_id,
+            self._settings,
+            self._locate,
+            self._reach,
+            self._memory,
+            waiting_for_slots=self._waiting_for_slots,
+        )
+        return channel
+
+    def _check_routes(self) -> None:
+        """Have each channel check its route if its worker is slow to answer; repeat this later."""
+        before_s = self._loop.time() - 2 * self._check_s
+        for channel in self._channels.values():
+            channel.check_route(before_s)
+        self._next_check = self._loop.call_later(self._check_s, self._check_routes)
+
+    async def _reach(self, route: Route, channel: DetectorChannel) -> LinkClient:
+        """Return the connection to a worker. Raises OSError."""
+        client = self._clients.get(route.worker)
+        if client is None:
+            connecting = self._connecting.get(route.worker)
+            if connecting is None:
+                connecting = self._connecting[route.worker] = self._loop.create_task(self._connect_to(route))
+            # Others may wait for the same connection.
+            client = await asyncio.shield(connecting)
+        self._users.setdefault(client, {})[route.epoch] = channel
+        return client
+
+    async def _connect_to(self, route: Route) -> LinkClient:
+        try:
+            client = await self._connect(route.address)
+        finally:
+            del self._connecting[route.worker]
+        self._clients[route.worker] = client
+        client.room = self._room
+        client.noted = lambda note: self._noted(client, note)
+        client.ended = lambda: self._ended(route.worker, client)
+        return client
+
+    def _room(self, bytes_: int, fetch: Callable[[], None]) -> Callable[[], None]:
+        # While a message is decoded, its bytes are there twice.
+        return self._memory.answer(2 * bytes_, fetch).release
+
+    def _noted(self, client: LinkClient, note: Note) -> None:
+        if note.name == LEFT:
+            epoch = int(note.body)
+            channel = self._users.get(client, {}).pop(epoch, None)
+            if channel is not None:
+                channel.left(epoch)
+
+    def _ended(self, worker: str, client: LinkClient) -> None:
+        self._users.pop(client, None)
+        if self._clients.get(worker) is client:
+            del self._clients[worker]

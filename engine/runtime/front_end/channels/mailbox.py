@@ -1,0 +1,180 @@
+"""Requests that wait for one detector: bounded in number and bytes, taken in batches."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
+from engine.runtime.contract.requests.current_request import CurrentRequest
+from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation, Took
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
+
+COPIES: Final = 2
+"""A request counts this often in the memory of the front end, because sending it copies it."""
+
+_GONE_MAX = 64
+_NOTHING = Operation("", b"")
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """An operation and the future of its answer. The deadline is in the loop's time."""
+
+    operation: Operation
+    answer: asyncio.Future[Answer]
+    deadline_s: float
+    waits: bool = False
+    caller: CurrentRequest = field(default_factory=CurrentRequest)
+    """The HTTP request, which is told where its time went."""
+    sent: int = 0
+    """How often it was sent to a worker."""
+    sent_at_s: float | None = None
+    """When it was sent last; None while it waits."""
+    took: Took | None = None
+    """Where its time went in the worker, once it is answered."""
+    mailbox: "Mailbox | None" = None
+    """The mailbox that admitted it."""
+
+    def settle(self, answer: Answer) -> None:
+        """Give the caller its answer, unless it has one."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Give the caller an error, unless it has an answer."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def release(self) -> None:
+        """Drop the request: it is answered, or its caller is gone."""
+        if self.mailbox is not None:
+            self.mailbox.release(self)
+
+    def tell_times(self, admitted_s: float, now_s: float) -> None:
+        """Tell its caller where the time went."""
+        queued_s = (now_s if self.sent_at_s is None else self.sent_at_s) - admitted_s
+        if (took := self.took) is None:
+            self.caller.add(queued_s, None, None)
+        else:
+            self.caller.add(queued_s + took.waited_s, took.evaluated_s, took.synced_s)
+
+
+class Mailbox:
+    """Requests in order. All have the same timeout, so the first one has the earliest deadline.
+
+    A request whose future is done is never taken. It stops counting once it is released.
+    """
+
+    def __init__(self, settings: RuntimeSettings, memory: MemoryBudget) -> None:
+        self._settings = settings
+        self._memory = memory
+        self._queue: deque[Request] = deque()
+        self._count = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        """The size of all waiting payloads."""
+        return self._bytes
+
+    def admit(self, request: Request) -> None:
+        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full."""
+        size = len(request.operation.payload)
+        # A request larger than the bound is admitted alone; otherwise it could never be served.
+        too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
+        too_many = self._count >= self._settings.waiting_max
+        if too_many or too_large:
+            self._memory.throttled[QUEUE if too_many else BYTES] += 1
+            raise DetectorUnavailable(
+                TOO_MANY_WAIT,
+                f"{self._count} requests wait for this detector already; this one was not executed",
+                retry_after_s=1.0,
+            )
+        if not self._memory.has_room(COPIES * size):
+            self._find_room(request.operation, size)
+        request.mailbox = self
+        self._enter(request)
+        self._queue.append(request)
+
+    def release(self, request: Request) -> None:
+        """Drop a request that nobody waits for. It may have been taken, or released before."""
+        if not request.waits:
+            return
+        self._leave(request)
+        request.operation = _NOTHING
+        gone = len(self._queue) - self._count
+        if gone > max(_GONE_MAX, self._count):
+            self._queue = deque(one for one in self._queue if one.waits)
+
+    def take(self) -> list[Request]:
+        """Return the next batch, within its bounds: at least one request if any waits."""
+        batch: list[Request] = []
+        bytes_left = self._settings.batch_bytes_max
+        while self._queue and len(batch) < self._settings.batch_operations_max:
+            request = self._queue[0]
+            if request.waits and not request.answer.done():
+                bytes_left -= len(request.operation.payload)
+                if bytes_left < 0 and batch:
+                    break
+                batch.append(request)
+            self._queue.popleft()
+            self._leave(request)
+        return batch
+
+    def put_back(self, requests: list[Request]) -> None:
+        """Queue again, ahead of all others, requests that were taken but not executed."""
+        for request in reversed(requests):
+            if not request.answer.done():
+                request.sent_at_s = None
+                self._enter(request)
+                self._queue.appendleft(request)
+
+    def first_deadline_s(self) -> float | None:
+        """Return the earliest deadline, or None if nothing waits."""
+        return next((request.deadline_s for request in self._queue if request.waits), None)
+
+    def expire(self, now_s: float, cause: str) -> Iterator[Request]:
+        """Remove and yield the requests whose deadline has passed. Those never sent count: one of EXPIRED."""
+        while self._queue and (not self._queue[0].waits or self._queue[0].deadline_s <= now_s):
+            request = self._queue.popleft()
+            if request.waits:
+                self._leave(request)
+                self._memory.expired[cause] += not request.sent
+                yield request
+
+    def take_waiting(self) -> list[Request]:
+        """Remove and return all waiting requests."""
+        taken = [request for request in self._queue if request.waits]
+        for request in taken:
+            self._leave(request)
+        self._queue.clear()
+        return taken
+
+    def _find_room(self, operation: Operation, size: int) -> None:
+        is_small = size <= SMALL_BYTES_MAX and operation.kind not in ANSWERS_MUCH
+        if not self._memory.find_room(COPIES * size, is_small=is_small):
+            self._memory.throttled[MEMORY] += 1
+            message = "there is no memory for the request beside those of others; it was not executed"
+            raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
+
+    def _enter(self, request: Request) -> None:
+        size = len(request.operation.payload)
+        request.waits = True
+        self._count += 1
+        self._bytes += size
+        self._memory.requests += COPIES * size
+
+    def _leave(self, request: Request) -> None:
+        if request.waits:
+            size = len(request.operation.payload)
+            request.waits = False
+            self._count -= 1
+            self._bytes -= size
+            self._memory.requests -= COPIES * size

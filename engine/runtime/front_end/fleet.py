@@ -1,0 +1,272 @@
+"""The service as a front end sees it: tokens, the catalogue, and calls to detectors."""
+
+import asyncio
+import secrets
+
+import msgspec
+
+from engine.evaluation.wire.events import Answer, Refused
+from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
+from engine.runtime.catalogue.tokens import MintedToken, mint
+from engine.runtime.concurrency.background import Background, finished
+from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.contract.catalogue_changes import TokenEntry
+from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
+from engine.runtime.contract.measurements.figures import (
+    ClusterFigures,
+    FrontEndFigures,
+    MemoryFigures,
+    NodeFigures,
+    ProcessFigures,
+    WorkerFigures,
+)
+from engine.runtime.contract.measurements.status import Counts, Status
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.channels.channels import Channels, Connect
+from engine.runtime.front_end.memory_budget import ANSWERS, MemoryBudget
+from engine.runtime.front_end.scheduler_client import SchedulerClient
+from engine.runtime.process.usage import usage
+from engine.runtime.transport.link_client import LinkClient
+
+
+class Fleet:
+    """A front end's access to tokens, catalogue and detectors. For one event loop.
+
+    A change of tokens or the catalogue that has begun is finished, even if its caller is cancelled. Errors of
+    callers are Refusals, raised or inside an answer. Errors after which a retry may succeed are
+    DetectorUnavailable.
+    """
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        scheduler: SchedulerClient,
+        *,
+        shared: bool = False,
+        connect: Connect = LinkClient.to,
+    ) -> None:
+        """Start with an empty cache. With `shared`, other front ends change tokens and catalogue too."""
+        self.scheduler = scheduler
+        self._settings = settings
+        self.memory = MemoryBudget(settings.memory_bytes_max)
+        self._shared = shared
+        self._cache = cache = CatalogueCache(scheduler, settings)
+        self.channels = Channels(
+            settings, scheduler.route, connect, self.memory, lambda: cache.waiting_for_slots
+        )
+        self._lag = LoopLag()
+        self._closing = False
+        self.background = Background()
+        """The changes of tokens and the catalogue that are under way, even if nobody waits for them."""
+
+    async def start(self) -> None:
+        """Start the scheduler and fill the cache. Raises StorageError and DetectorUnavailable."""
+        await self.scheduler.start()
+        await self._cache.start()
+        self._lag.start()
+
+    def refuse_all(self) -> None:
+        """Refuse all waiting, running and future requests: the time to serve them is over."""
+        self._closing = True
+        self.scheduler.refuse_all()
+        self.channels.refuse_all()
+
+    async def close(self) -> list[str]:
+        """Save all detectors and stop; return a sentence for each one that could not be saved."""
+        self._closing = True
+        self._lag.end()
+        if self.background:
+            await asyncio.wait(self.background, timeout=self._settings.shutdown_s)
+        # The cache comes first: its next poll would start a closed directory again.
+        await self._cache.close()
+        await self.channels.shut_down()
+        unsaved = await self.scheduler.close()
+        await self.channels.close()
+        return unsaved
+
+    # -- status ----------------------------------------------------------------------------------------------
+
+    @property
+    def answer_is_fresh(self) -> bool:
+        """Whether the last answer of the directory is recent enough to be trusted."""
+        return self._cache.fresh
+
+    async def status(self) -> Status:
+        """Return the scheduler's state, and whether this front end's cache is stale.
+
+        Raises DetectorUnavailable if the scheduler does not answer.
+        """
+        status = await self.scheduler.status()
+        if self.answer_is_fresh:
+            return status
+        stale = "the directory of tokens and detectors has not answered recently"
+        return msgspec.structs.replace(status, reasons=[*status.reasons, stale])
+
+    async def cluster(self) -> ClusterFigures:
+        """Return what runs where, with the names of detectors. Raises DetectorUnavailable."""
+        await self.report_figures()
+        cluster = await self.scheduler.cluster()
+        return msgspec.structs.replace(cluster, workers=[self._named(worker) for worker in cluster.workers])
+
+    def _named(self, worker: WorkerFigures) -> WorkerFigures:
+        named = [
+            msgspec.structs.replace(figures, name=entry.name)
+            if (entry := self._cache.detector(figures.id)) is not None
+            else figures
+            for figures in worker.detectors
+        ]
+        return msgspec.structs.replace(worker, detectors=named)
+
+    def own_figures(self) -> ClusterFigures:
+        """Return what this front end knows by itself."""
+        figures = self._figures()
+        return ClusterFigures([], figures.process, [figures], [], [], None, {})
+
+    async def report_figures(self) -> None:
+        """Send this front end's figures to the scheduler. Raises DetectorUnavailable."""
+        await self.scheduler.report_figures(self._figures())
+
+    def _figures(self) -> FrontEndFigures:
+        waiting, waiting_s = self.channels.waiting()
+        return FrontEndFigures(
+            ProcessFigures(*usage()),
+            waiting,
+            waiting_s,
+            self._cache.directory_answer_age_s,
+            self._lag.longest_s,
+            MemoryFigures(self.memory.bodies, self.memory.requests, self.memory.answers),
+        )
+
+    async def add_counts(self, counted: Counts) -> None:
+        """Add to the metrics of all front ends. Raises DetectorUnavailable."""
+        await self.scheduler.add_counts(counted)
+
+    # -- tokens ----------------------------------------------------------------------------------------------
+
+    @finished
+    async def mint_token(self, name: str = "") -> MintedToken:
+        """Create a token durably."""
+        minted = mint(name)
+        version = await self.scheduler.add_token(minted.id, minted.stored)
+        self._cache.token_added(minted.id, minted.stored.digest, version)
+        return minted
+
+    @finished
+    async def revoke_token(self, token_id: str) -> None:
+        """Revoke a token; this front end rejects it from now on. Raises Refusal 1202."""
+        self._cache.token_revoked(token_id, await self.scheduler.revoke_token(token_id))
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        await self._cache.report_used()
+        return await self.scheduler.tokens()
+
+    def token_known(self, digest: bytes) -> bool:
+        """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
+        return self._cache.use_token(digest)
+
+    async def token_lookup(self, digest: bytes) -> bool:
+        """Whether the directory has the token, asked now."""
+        await self._cache.ask()
+        return self._cache.use_token(digest)
+
+    @property
+    def any_token(self) -> bool:
+        """Whether any token exists; if none does, start-up mints the first."""
+        return self._cache.any_token
+
+    # -- catalogue -------------------------------------------------------------------------------------------
+
+    async def detectors(self) -> list[tuple[str, str]]:
+        """Return the ids and names of all detectors, in order of creation."""
+        await self._catch_up()
+        return self._cache.detectors()
+
+    async def detectors_page(self, after: str | None, most: int) -> list[tuple[str, str]] | None:
+        """Return a page in order, from the start or after an id; None for an unknown id."""
+        await self._catch_up()
+        return self._cache.detectors_page(after, most)
+
+    async def detector(self, detector_id: str) -> DetectorEntry:
+        """Return one detector. Raises Refusal 1200."""
+        await self._catch_up()
+        await self.confirm(detector_id)
+        entry = self._cache.detector(detector_id)
+        assert entry is not None, "it was confirmed"
+        return entry
+
+    def exists(self, detector_id: str) -> bool:
+        """Whether the cache has the detector."""
+        return self._cache.has_detector(detector_id)
+
+    @finished
+    async def create_detector(self, name: str) -> str:
+        """Add a detector durably, and return its id. Raises Refusal 1400."""
+        detector_id = secrets.token_hex(16)
+        version = await self.scheduler.create_detector(detector_id, name)
+        self._cache.detector_created(detector_id, name, version)
+        return detector_id
+
+    @finished
+    async def fork_detector(self, source_id: str, name: str) -> str:
+        """Add a detector with the rules and the state of another one durably, and return its id.
+
+        Raises Refusal 1200 and 1400.
+        """
+        detector_id = secrets.token_hex(16)
+        version = await self.scheduler.fork_detector(source_id, detector_id, name)
+        self._cache.detector_created(detector_id, name, version)
+        return detector_id
+
+    @finished
+    async def delete_detector(self, detector_id: str) -> None:
+        """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
+        version = await self.scheduler.delete_detector(detector_id)
+        self._cache.detector_deleted(detector_id, version)
+        self.channels.deleted(detector_id)
+
+    @finished
+    async def move_detector(self, detector_id: str, node: str) -> Route:
+        """Move a detector to a node, or with an empty one to any but its own; return its route.
+
+        Raises Refusal 1200 and 1204.
+        """
+        await self.confirm(detector_id)
+        return await self.scheduler.move(detector_id, node)
+
+    @finished
+    async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
+        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
+        return await self.scheduler.drain(node, draining)
+
+    async def _catch_up(self) -> None:
+        """Fetch the changes made through other front ends, so that their callers see them here."""
+        if self._shared:
+            await self._cache.ask()
+
+    async def confirm(self, detector_id: str) -> None:
+        """Raise Refusal 1200 unless the detector exists; asks the directory before refusing."""
+        if not self._cache.has_detector(detector_id):
+            await self._cache.ask()
+            if not self._cache.has_detector(detector_id):
+                raise no_such_detector(detector_id)
+
+    # -- operations ------------------------------------------------------------------------------------------
+
+    async def call(self, detector_id: str, operation: Operation) -> Answer:
+        """Execute an operation on a detector, first come, first served.
+
+        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. Other refusals, and 1500, are in
+        the answer.
+        """
+        if not self._cache.has_detector(detector_id):
+            await self.confirm(detector_id)
+        if self._closing:
+            raise shutting_down()
+        answer = await self.channels.call(detector_id, operation)
+        if isinstance(answer, Refused) and answer.entries[0].code == TOO_MANY_WAIT:
+            # The answers that are kept for idempotency keys have used up their memory.
+            self.memory.throttled[ANSWERS] += 1
+        return answer

@@ -1,1 +1,0 @@
-"""Which worker has which detector, and on which node the workers are."""

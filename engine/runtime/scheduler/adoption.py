@@ -1,0 +1,125 @@
+"""How a scheduler takes over the workers that an earlier one of the data folder has left."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container, Sequence
+
+from engine.runtime.catalogue.catalogue_client import CatalogueClient
+from engine.runtime.concurrency.background import Background
+from engine.runtime.concurrency.beats import answer_within
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.ports import WorkerPort, WorkerStarter
+from engine.runtime.contract.requests.calls import Held
+from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
+from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
+from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_S = 5.0
+"""How long such a worker may take to list its detectors."""
+_AGAIN_S = 0.05
+"""How soon a worker is asked again that is activating a detector."""
+_FIRST_S = 1.0
+"""How long the start waits for such workers, if they may have detectors."""
+_FIRST_OF_LOST_S = 0.25
+"""The same for those on the node where the earlier scheduler was lost: if that is lost, they never answer."""
+
+_Adopted = Sequence[tuple[DetectorWorker, Held]]
+"""Detectors, each with the worker in which it is active."""
+
+
+class Adoption:
+    """Takes over workers and their active detectors. `place` adds a detector to `placed` if it is missing.
+
+    Workers that answer late are taken over later. A detector that was activated elsewhere meanwhile is
+    dropped: its worker could not write anything for it any more.
+    """
+
+    def __init__(
+        self,
+        starter: WorkerStarter,
+        workers: WorkerPool,
+        catalogue: CatalogueClient,
+        placed: Container[str],
+        place: Callable[[str], PlacedDetector],
+    ) -> None:
+        self._starter = starter
+        self._workers = workers
+        self._catalogue = catalogue
+        self._placed = placed
+        self._place = place
+        self._late = Background()
+
+    async def begin(self) -> None:
+        """Take over those that answer soon."""
+        survivors = await self._starter.survivors()
+        adopting = {asyncio.create_task(self._adopt(one.found)): one.node for one in survivors}
+        if not adopting:
+            return
+        lost_on = self._starter.lost_on
+        if doubtful := lost_on != "" and lost_on in adopting.values():
+            # Ray may still take a lost node for alive, and what it starts there would never answer.
+            self._workers.avoided.add(lost_on)
+        await asyncio.wait(adopting, timeout=_FIRST_OF_LOST_S)
+        if others := [one for one, node in adopting.items() if node not in ("", lost_on)]:
+            await asyncio.wait(others, timeout=_FIRST_S - _FIRST_OF_LOST_S)
+        if doubtful and any(worker.port.node == lost_on for worker in self._workers.all):
+            self._workers.avoided.remove(lost_on)
+        elif doubtful:
+            self._workers.avoid(lost_on)
+        soon = [one for one in adopting if one.done()]
+        await self._take_over([held for one in soon for held in one.result()])
+        for one in adopting.keys() - set(soon):
+            self._late.begin(self._take_over_late(one))
+
+    async def end(self) -> None:
+        """Wait for those that answer late."""
+        await asyncio.gather(*self._late, return_exceptions=True)
+
+    async def _take_over_late(self, adopting: asyncio.Task[_Adopted]) -> None:
+        adopted = await adopting
+        try:
+            await self._take_over(adopted)
+        except DetectorUnavailable:
+            for worker, _ in adopted:
+                self._workers.lose(worker)
+
+    async def _take_over(self, adopted: _Adopted) -> None:
+        """Take over detectors with the workers in which they are active."""
+        if not adopted:
+            return
+        known = (await self._catalogue.changes(0, 0)).detectors.whole or {}
+        # The latest activation of a detector is the one that may write.
+        for worker, held in sorted(adopted, key=lambda one: -one[1].epoch):
+            if held.detector_id in known and held.detector_id not in self._placed and not worker.dead:
+                self._place(held.detector_id).adopt(worker, held)
+            else:
+                await self._workers.drop_taken(worker, held.epoch)
+
+    async def _adopt(self, finding: Awaitable[WorkerPort | None]) -> _Adopted:
+        """Take over a worker, and return it with its detectors; end it if that is impossible."""
+        port = await finding
+        if port is None:
+            return []
+        worker = DetectorWorker(port, taken=1)
+        port.reported = worker.reported
+        try:
+            held = await answer_within(_held(port), _ANSWER_S)
+        except (ActorDied, TimeoutError) as error:
+            _log.warning("the worker %s cannot be adopted, and is ended: %r", port.name, error)
+            await port.end()
+            return []
+        worker.taken = worker.activations = len(held)
+        worker.pending.update(one.epoch for one in held)
+        self._workers.adopt(worker)
+        return [(worker, one) for one in held]
+
+
+async def _held(port: WorkerPort) -> Sequence[Held]:
+    """Return the activations of a worker, once none is only begun."""
+    while True:
+        held = await port.held()
+        if not any(one.activating for one in held):
+            return held
+        await asyncio.sleep(_AGAIN_S)

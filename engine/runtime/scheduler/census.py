@@ -1,0 +1,174 @@
+"""What runs where: the scheduler's placement, and the figures of workers and front ends."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from engine.runtime.concurrency.kept import Kept
+from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.concurrency.threads import off_loop
+from engine.runtime.contract.measurements.figures import (
+    ClusterFigures,
+    DetectorFigures,
+    FolderFigures,
+    FrontEndFigures,
+    Measured,
+    NodeFigures,
+    ProcessFigures,
+    WorkerAnswer,
+    WorkerFigures,
+)
+from engine.runtime.process.usage import usage
+from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
+from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
+
+T = TypeVar("T")
+
+_ANSWER_S: Final = 1.0
+"""How long workers, Ray and the file system may take to answer."""
+_FRESH_S: Final = 1.0
+"""Figures are shared for this long, so that workers are asked at most once a second."""
+_FRONT_END_S: Final = 5.0
+"""A front end counts as gone after this long without figures, which it sends twice a second."""
+
+
+class Census:
+    """Takes stock of what runs where: asks all workers at once, and waits for a second at most.
+
+    When a worker dies, what it has measured since its last answer is lost.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        workers: Callable[[], Iterable[DetectorWorker]],
+        placed: Callable[[], Iterable[PlacedDetector]],
+        nodes: Callable[[], Awaitable[Sequence[NodeFigures]]],
+    ) -> None:
+        self._data = data
+        self._workers = workers
+        self._placed = placed
+        self._nodes = nodes
+        self._loop = asyncio.get_running_loop()
+        self._lag = LoopLag()
+        self._lag.start()
+        self.answers: dict[str, WorkerAnswer] = {}
+        """The last answer of each worker that runs."""
+        self._known_nodes: list[NodeFigures] = []
+        """Ray's last answer. A busy Ray, or one without its control store, gives none for a while."""
+        self._ended: dict[str, Measured] = {}
+        """What the workers that have ended measured, by the node's address."""
+        self._front_ends: dict[tuple[str, int], tuple[float, FrontEndFigures]] = {}
+        self._taken = Kept(self._take, _FRESH_S)
+
+    def report_figures(self, figures: FrontEndFigures) -> None:
+        """Record the figures of a front end."""
+        self._front_ends[figures.process.host, figures.process.pid] = self._loop.time(), figures
+
+    async def take(self) -> ClusterFigures:
+        """Return what runs where, at most a second old."""
+        return await self._taken.get()
+
+    async def _take(self) -> ClusterFigures:
+        workers = list(self._workers())
+        asked = {worker.port.name: asyncio.ensure_future(worker.port.figures()) for worker in workers}
+        nodes = asyncio.ensure_future(_listed(self._nodes()))
+        folder = off_loop(self._folder, "disk room")
+        futures: list[asyncio.Future[object]] = [*asked.values(), nodes, folder]  # type: ignore[list-item]
+        await asyncio.wait(futures, timeout=_ANSWER_S)
+        answered: set[str] = set()
+        for name, question in asked.items():
+            if (answer := _outcome(question)) is not None:
+                answered.add(name)
+                self.answers[name] = answer
+        for name in self.answers.keys() - asked.keys():
+            _add(self._ended, self.answers.pop(name))
+        self._known_nodes = _outcome(nodes) or self._known_nodes
+        now_s = self._loop.time()
+        self._front_ends = {
+            key: entry for key, entry in self._front_ends.items() if entry[0] >= now_s - _FRONT_END_S
+        }
+        return ClusterFigures(
+            nodes=self._known_nodes,
+            directory=ProcessFigures(*usage()),
+            front_ends=[figures for _, figures in self._front_ends.values()],
+            workers=self._figures(asked, answered),
+            activating=[placed.detector_id for placed in self._placed() if placed.activating],
+            folder=_outcome(folder),
+            measured=self._measured(),
+            scheduler_loop_lag_s=self._lag.longest_s,
+        )
+
+    def _figures(self, names: Iterable[str], answered: set[str]) -> list[WorkerFigures]:
+        """Return each worker as it answered; for a silent one, what the scheduler has placed in it."""
+        placed: dict[str, list[DetectorFigures]] = {}
+        for one in self._placed():
+            if one.worker_name is not None:
+                placed.setdefault(one.worker_name, []).append(DetectorFigures(one.detector_id, one.epoch))
+        found = []
+        for name in names:
+            answer = self.answers.get(name)
+            detectors = placed.get(name, [])
+            if answer is None:
+                found.append(WorkerFigures(name, answers=False, detectors=detectors))
+                continue
+            known = {figures.id: figures for figures in answer.detectors}
+            if name not in answered:
+                detectors = [known.get(figures.id, figures) for figures in detectors]
+            found.append(
+                WorkerFigures(
+                    name,
+                    answers=name in answered,
+                    node=answer.node,
+                    address=answer.address,
+                    process=answer.process,
+                    connections=answer.connections,
+                    detectors=answer.detectors if name in answered else detectors,
+                    loop_lag_s=answer.loop_lag_s,
+                )
+            )
+        return found
+
+    def _measured(self) -> dict[str, Measured]:
+        measured = msgspec.msgpack.decode(msgspec.msgpack.encode(self._ended), type=dict[str, Measured])
+        for answer in self.answers.values():
+            _add(measured, answer)
+        return measured
+
+    def _folder(self) -> FolderFigures:
+        found = os.statvfs(self._data)
+        return FolderFigures(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail)
+
+
+async def _listed(look: Awaitable[Sequence[NodeFigures]]) -> list[NodeFigures]:
+    return list(await look)
+
+
+def _outcome(future: asyncio.Future[T]) -> T | None:
+    """Return the result of a future; None if it failed or is not done."""
+    if not future.done():
+        future.cancel()
+        return None
+    return None if future.cancelled() or future.exception() is not None else future.result()
+
+
+def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
+    """Add what a worker has measured to its node's."""
+    total = measured.setdefault(answer.address, Measured())
+    for name, histogram in answer.histograms.items():
+        if name in total.histograms:
+            total.histograms[name].add(histogram)
+        else:
+            total.histograms[name] = msgspec.structs.replace(histogram)
+    total.keys_evicted += answer.keys_evicted
+    total.cpu_s += answer.process.cpu_s
+    total.events += answer.events
+    total.actions += answer.actions
+    for code, times in answer.refused.items():
+        total.refused[code] = total.refused.get(code, 0) + times
+    for name, times in answer.shadows.items():
+        total.shadows[name] = total.shadows.get(name, 0) + times

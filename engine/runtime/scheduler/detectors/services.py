@@ -1,0 +1,56 @@
+"""What all placed detectors share."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from engine.runtime.catalogue.catalogue_client import CatalogueClient
+from engine.runtime.contract.measurements.counters import ACTIVATIONS, DAMAGED, DIVERGED, RECORDS_READ
+from engine.runtime.contract.requests.calls import Activated, Report
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
+from engine.runtime.scheduler.detectors.problems import Problems
+from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services that all placed detectors share, and what is counted of them."""
+
+    settings: RuntimeSettings
+    workers: WorkerPool
+    slots: ActivationSlots
+    catalogue: CatalogueClient
+    problems: Problems = field(default_factory=Problems)
+    alone: set[str] = field(default_factory=set)
+    """The ids of detectors that take so much that each needs a worker of its own."""
+    journals: set[str] = field(default_factory=set)
+    """The ids of detectors that may have been passivated with events in their journals."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each event of `counters.COUNTERS` happened, over all detectors."""
+
+    def activated(self, detector_id: str, activated: Activated) -> None:
+        """Note what an activation has found."""
+        self.counts[ACTIVATIONS] += 1
+        self.counts[RECORDS_READ] += activated.records
+        self.counts[DAMAGED] += len(activated.damage)
+        self.problems.end(detector_id)
+        if activated.read_only is not None:
+            self.problems.begin(detector_id, f"it is read-only: {activated.read_only}")
+        for damage in activated.damage:
+            self.problems.note(f"detector {detector_id}: set aside: {damage}")
+        if activated.diverged is not None:
+            self.counts[DIVERGED] += 1
+            message = f"{activated.diverged}; answers before and after differ in that"
+            self.problems.note(f"detector {detector_id}: {message}")
+
+    def reported(self, detector_id: str, report: Report) -> None:
+        """Note what a worker reports of a detector, even of one that it no longer has."""
+        self.counts.update(report.counts)
+        if report.ended is not None and report.ended.journal:
+            self.journals.add(detector_id)
+        if report.problem:
+            self.problems.begin(detector_id, report.problem)
+        elif report.problem is not None:
+            self.problems.end(detector_id)
+        if report.removed is not None:
+            self.problems.note(f"detector {detector_id}: {report.removed}")

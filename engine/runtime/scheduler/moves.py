@@ -1,0 +1,165 @@
+"""Moves detectors: one to a node, or all away from drained nodes."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_other_node, no_such_node
+from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.requests.routes import Route
+from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
+from engine.runtime.scheduler.detectors.services import Services
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+
+_log = logging.getLogger(__name__)
+
+
+class Moves:
+    """Looks at the nodes every `nodes_s`, and moves detectors.
+
+    `leave` ends this process once its own node is drained; a successor continues on another node.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        nodes: Nodes,
+        placed: Callable[[], Collection[PlacedDetector]],
+        *,
+        leave: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._services = services
+        self._settings = services.settings
+        self._nodes = nodes
+        self._workers = services.workers
+        self._placed = placed
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        """The moves under way, by the ids of the detectors."""
+        self._running: asyncio.Task[None] | None = None
+        self.problems: dict[str, str] = {}
+        """Why a drained node still has detectors, by the node's id."""
+
+    def start(self) -> None:
+        """Begin to look at the nodes."""
+        self._running = self._loop.create_task(self._run(), name="moves")
+
+    async def end(self) -> None:
+        """Stop, and cancel the moves in progress."""
+        tasks = [*self._under_way.values(), *([self._running] if self._running else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def move(self, placed: PlacedDetector, node: str) -> Route:
+        """Move a detector to a node, or with an empty one to any but its own; return its route.
+
+        Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
+        """
+        nodes = self._nodes
+        await nodes.look()
+        if node and (node not in nodes.known or node in nodes.draining or not nodes.big_enough(node)):
+            raise no_such_node(node)
+        if not node and placed.node is not None:
+            others = nodes.known.keys() - nodes.draining - {placed.node}
+            if nodes.known and not any(map(nodes.big_enough, others)):
+                # Waiting would not help, and callers repeat what is refused for now.
+                raise no_other_node()
+            if not (found := nodes.with_room(but=[placed.node])):
+                message = "the detector is not moved: no other node has room for a worker"
+                raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
+            node = found[0]
+        return await self._move(placed, node or None)
+
+    async def _move(self, placed: PlacedDetector, node: str | None) -> Route:
+        """Move a detector to another worker on a node, or with None on any; return its route.
+
+        It is passivated after its turn, once there is a worker for it. Requests that wait for it follow in
+        order.
+        """
+        retry_s = self._settings.retry_s
+        if placed.moving:
+            raise DetectorUnavailable(STARTING, "the detector is being moved already", retry_s)
+        placed.moving = True
+        with placed.needed():
+            try:
+                async with asyncio.timeout(self._settings.deadline_s):
+                    if node is not None and node == placed.node:
+                        return await placed.route(0)
+                    alone = placed.detector_id in self._services.alone
+                    placed.reserved = await self._workers.take(alone=alone, node=node)
+                    epoch = placed.epoch
+                    await placed.vacate()
+                    return await placed.route(epoch)
+            except TimeoutError:
+                why = self._workers.no_room or "there is no worker for it, or it cannot be passivated"
+                raise DetectorUnavailable(STARTING, f"the detector is not moved: {why}", retry_s) from None
+            finally:
+                placed.moving = False
+                if placed.reserved is not None:
+                    self._workers.give_back(placed.reserved)
+                    placed.reserved = None
+
+    async def drain(self, node: str, *, draining: bool) -> NodeFigures:
+        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
+        await self._nodes.look()
+        if node not in self._nodes.known:
+            raise no_such_node(node)
+        await self._nodes.drain(node, draining=draining)
+        return self._nodes.known[node]
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 -- the next look follows
+                _log.exception("looking at the nodes failed")
+            await asyncio.sleep(self._settings.nodes_s)
+
+    async def look(self) -> None:
+        """Do what is due."""
+        await self._nodes.look()
+        self._workers.look_for_room()
+        self._give_up_without_room(self._loop.time())
+        draining = self._nodes.draining
+        self.problems = {node: why for node, why in self.problems.items() if node in draining}
+        for node in draining:
+            if self._workers.clear(node) and node == self._nodes.here:
+                await self._go_elsewhere()
+        self._begin_moves([one for one in self._placed() if one.node in draining])
+
+    def _give_up_without_room(self, now_s: float) -> None:
+        """Tell the detectors that wait for a worker if no node has room for one."""
+        if (why := self._workers.no_room) is not None:
+            shared = bool(self._workers.all)
+            for placed in list(self._placed()):
+                placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
+
+    async def _go_elsewhere(self) -> None:
+        if self._leave is not None and any(not node.draining for node in self._nodes.known.values()):
+            _log.warning("the directory ends here because its node is drained, and continues on another one")
+            await self._leave()
+
+    def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
+        """Move detectors wherever there is room, a few at a time."""
+        for placed in detectors:
+            if len(self._under_way) >= self._settings.starts_at_once:
+                return
+            if placed.detector_id not in self._under_way:
+                self._under_way[placed.detector_id] = self._loop.create_task(self._move_away(placed))
+
+    async def _move_away(self, placed: PlacedDetector) -> None:
+        node = placed.node
+        try:
+            await self._move(placed, None)
+        except Refusal:
+            # It was deleted meanwhile.
+            pass
+        except DetectorUnavailable as error:
+            _log.warning("detector %s: %s", placed.detector_id, error.message)
+            if node in self._nodes.draining:
+                self.problems[node] = f"the node {node[:12]} is not drained yet: {error.message}"
+        finally:
+            del self._under_way[placed.detector_id]

@@ -1,0 +1,360 @@
+"""The scheduler in the directory's process: it places detectors in workers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.catalogue.catalogue_client import CatalogueClient
+from engine.runtime.catalogue.catalogue_thread import CatalogueThreads
+from engine.runtime.concurrency.background import Background
+from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
+from engine.runtime.contract.errors import (
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    shutting_down,
+)
+from engine.runtime.contract.measurements.counters import COUNTERS, DIRECTORIES_LOST
+from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
+from engine.runtime.contract.measurements.status import Counts, Status
+from engine.runtime.contract.ports import NodesPort, WorkerStarter
+from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.adoption import Adoption
+from engine.runtime.scheduler.census import Census
+from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
+from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
+from engine.runtime.scheduler.detectors.services import Services
+from engine.runtime.scheduler.moves import Moves
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
+from engine.runtime.scheduler.workers.heartbeat import BEATS
+from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+from snapshots.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+_PURGE_WAIT_S = 1.0
+_PURGE_AGAIN_S = 10.0
+"""How long after a look at what is left of removed detectors the next one follows."""
+_SAVED_TOGETHER = 4
+"""How many passive detectors are activated and saved at a time at shutdown."""
+
+
+class Scheduler:
+    """Owns the directory and the workers, and activates detectors. For one event loop."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        workers: WorkerStarter,
+        catalogues: CatalogueThreads,
+        *,
+        nodes: NodesPort | None = None,
+        leave: Callable[[], None] | None = None,
+        lost: int = 0,
+    ) -> None:
+        """Start nothing yet. `leave` ends the process, and a successor on another node takes over.
+
+        `lost` is how many directories the service had lost that has started this one.
+        """
+        self._catalogue = CatalogueClient(catalogues, settings)
+        self._settings = settings
+        # A process that is spared does not keep others from being started.
+        self._slots = ActivationSlots(settings.max_resident, lambda: self._workers.fill(besides=1))
+        nodes = nodes or NoNodes()
+        self._nodes = Nodes(nodes, settings)
+        self._workers = WorkerPool(workers, settings, self._started, self._nodes)
+        self._started(0)
+        self._services = Services(settings, self._workers, self._slots, self._catalogue)
+        self._services.counts[DIRECTORIES_LOST] = lost
+        self._problems = self._services.problems
+        self._placed: dict[str, PlacedDetector] = {}
+        self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
+        self._leave_process = leave
+        self._moves = Moves(
+            self._services,
+            self._nodes,
+            self._placed.values,
+            leave=None if leave is None else self._leave,
+        )
+        self._adoption = Adoption(workers, self._workers, self._catalogue, self._placed, self._place)
+        self._background = Background()
+        self._purges: dict[str, asyncio.Task[None]] = {}
+        """The purges that are under way, by the ids of the detectors."""
+        self._purging: asyncio.Task[None] | None = None
+        self._front_end_counts: dict[tuple[str, ...], float] = {}
+        self._closing = False
+
+    def _started(self, workers: int) -> None:
+        """Open as many slots as the workers have room for, and one for the next worker if none is spare."""
+        settings, no_room = self._settings, self._workers.no_room is not None
+        # If no worker is started ahead, one extra open slot lets the next one start.
+        ahead = 0 if settings.spares or no_room else 1
+        self._slots.open(workers * settings.detectors_per_worker + ahead, more_to_come=not no_room)
+
+    # -- start and end -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the data folder, and take over the workers there are. Raises StorageError, and FolderInUse."""
+        opened = await self._catalogue.start()
+        for damage in opened.damage:
+            self._problems.note(f"tokens and catalogue: set aside: {damage}")
+        # Workers may be needed while others are adopted.
+        await self._nodes.look()
+        await self._adoption.begin()
+        self._workers.fill()
+        self._moves.start()
+        self._purging = asyncio.create_task(self._purge_left(), name="purges")
+
+    async def close(self) -> list[str]:
+        """Save all detectors and stop; return a sentence for each one that could not be saved."""
+        self._closing = True
+        await self._moves.end()
+        if self._purging is not None:
+            self._purging.cancel()
+        # Detectors that are adopted late are saved, too.
+        await self._adoption.end()
+        all_placed = list(self._placed.values())
+        reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._save_passive()
+        await self._workers.close()
+        await self._catalogue.close()
+        return [
+            f"the detector {placed.detector_id} was not saved: {reason}"
+            for placed, reason in zip(all_placed, reasons, strict=True)
+            if reason is not None
+        ]
+
+    async def _save_passive(self) -> None:
+        """Empty the journals of passive detectors: a later version may evaluate what is in them differently.
+
+        A detector that is not reached in time is replayed at its next activation.
+        """
+        left = list(self._services.journals)
+
+        async def save_next() -> None:
+            while left:
+                detector_id = left.pop()
+                placed = self._place(detector_id)
+                reason: object = None
+                try:
+                    await placed.route(0)
+                except Refusal:
+                    # It was deleted.
+                    pass
+                except DetectorUnavailable as error:
+                    reason = error.message
+                finally:
+                    reason = await placed.close() or reason
+                if reason is not None:
+                    _log.warning("the journal of the detector %s is not emptied: %s", detector_id, reason)
+
+        together = min(len(left), self._settings.max_resident, _SAVED_TOGETHER)
+        tasks = [asyncio.create_task(save_next()) for _ in range(together)]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._settings.save_passive_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if left:
+            message = "%d passive detectors keep events in their journals, which the next activation replays"
+            _log.warning(message, len(left))
+
+    def refuse_all(self) -> None:
+        self._closing = True
+        self._catalogue.refuse_all()
+        for placed in list(self._placed.values()):
+            placed.refuse_all()
+
+    # -- tokens and catalogue --------------------------------------------------------------------------------
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        changes = await self._catalogue.changes(tokens_seen, detectors_seen)
+        for warning in changes.warnings:
+            if (problem := f"tokens and catalogue: {warning}") not in self._problems.lasting:
+                self._problems.note(problem)
+        return msgspec.structs.replace(changes, waiting_for_slots=self._slots.wanted)
+
+    @property
+    def term(self) -> int:
+        """The term of the directory: the number of its last opening."""
+        return self._catalogue.term
+
+    async def check_owner(self) -> None:
+        """Return once it is certain that no later scheduler owns the data folder; else the process ends.
+
+        Raises DetectorUnavailable if that is not known.
+        """
+        await self._catalogue.check_owner()
+
+    async def add_token(self, token_id: str, token: StoredToken) -> int:
+        return await self._catalogue.add_token(token_id, token)
+
+    async def revoke_token(self, token_id: str) -> int:
+        return await self._catalogue.revoke_token(token_id)
+
+    async def tokens(self) -> list[TokenEntry]:
+        return await self._catalogue.tokens()
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        await self._catalogue.tokens_used(token_ids, at_ms)
+
+    async def create_detector(self, detector_id: str, name: str) -> int:
+        return await self._catalogue.create_detector(detector_id, name)
+
+    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+        try:
+            await self._make_fork(source_id, detector_id)
+            return await self._catalogue.enter_fork(detector_id, name)
+        except Exception as error:
+            await self._purge(detector_id)
+            if isinstance(error, ActorDied | StorageError):
+                message = f"nothing was created: {error}"
+                raise DetectorUnavailable(STARTING, message, self._settings.retry_s) from error
+            raise
+
+    async def _make_fork(self, source_id: str, detector_id: str) -> None:
+        """Have the worker of the source make the folder of the new detector."""
+        left_epoch = 0
+        while True:
+            route = await self.route(source_id, left_epoch)
+            for worker in self._workers.all:
+                if worker.port.name == route.worker and await worker.port.fork(route.epoch, detector_id):
+                    return
+            # It has been passivated meanwhile, or was lost.
+            left_epoch = route.epoch
+
+    async def delete_detector(self, detector_id: str) -> int:
+        version = await self._catalogue.delete_detector(detector_id)
+        # The detector is gone at once; usually its files are deleted too before the caller is answered.
+        await asyncio.wait({self._begin_purge(detector_id)}, timeout=_PURGE_WAIT_S)
+        return version
+
+    def _begin_purge(self, detector_id: str) -> asyncio.Task[None]:
+        """Begin to end a removed detector and delete its files, unless that has begun."""
+        purge = self._purges.get(detector_id)
+        if purge is None:
+            purge = self._purges[detector_id] = self._background.begin(self._purge(detector_id))
+            purge.add_done_callback(partial(self._purged, detector_id))
+        return purge
+
+    def _purged(self, detector_id: str, purge: asyncio.Task[None]) -> None:
+        del self._purges[detector_id]
+        if not purge.cancelled() and (error := purge.exception()) is not None:
+            _log.error("the detector %s is not purged yet", detector_id, exc_info=error)
+
+    async def _purge_left(self) -> None:
+        """Purge, again and again, the removed detectors whose purge has failed or was never begun.
+
+        A removal has two steps. If its outcome was unknown, the directory may have made the first one.
+        """
+        while True:
+            await asyncio.sleep(_PURGE_AGAIN_S)
+            with suppress(DetectorUnavailable):
+                for detector_id in await self._catalogue.removed_detectors():
+                    await asyncio.wait({self._begin_purge(detector_id)})
+
+    async def _purge(self, detector_id: str) -> None:
+        placed = self._placed.get(detector_id)
+        if placed is not None:
+            await placed.delete()
+            self._placed.pop(detector_id, None)
+        self._problems.end(detector_id)
+        try:
+            await self._catalogue.purge_detector(detector_id)
+        except DetectorUnavailable as error:
+            # They are deleted later, or when the directory opens the next time.
+            _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
+
+    # -- places ----------------------------------------------------------------------------------------------
+
+    async def route(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        if self._closing:
+            raise shutting_down()
+        return await self._place(detector_id).route(left_epoch, large)
+
+    async def move(self, detector_id: str, node: str) -> Route:
+        if self._closing:
+            raise shutting_down()
+        return await self._moves.move(self._place(detector_id), node)
+
+    async def drain(self, node: str, draining: bool) -> NodeFigures:
+        return await self._moves.drain(node, draining=draining)
+
+    def _place(self, detector_id: str) -> PlacedDetector:
+        """Return the placed detector; a new one, active nowhere, if it is not known yet."""
+        placed = self._placed.get(detector_id)
+        if placed is None:
+            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._forget)
+        return placed
+
+    async def _leave(self) -> None:
+        """End this process. Workers and their detectors go on, and a successor adopts them."""
+        assert self._leave_process is not None, "it is called only if the process can leave"
+        await self._catalogue.close()
+        self._leave_process()
+
+    def _forget(self, placed: PlacedDetector) -> None:
+        """Forget a passivated detector: there may be many more detectors than slots."""
+        if self._placed.get(placed.detector_id) is placed:
+            del self._placed[placed.detector_id]
+
+    # -- status ----------------------------------------------------------------------------------------------
+
+    @property
+    def active_detectors(self) -> int:
+        """The number of active detectors."""
+        return sum(placed.worker_name is not None for placed in self._placed.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Counts since the start, for each name of `counters.COUNTERS`."""
+        return {name: self._services.counts[name] for name in COUNTERS}
+
+    async def add_counts(self, counted: Counts) -> None:
+        for name, value in counted.items():
+            self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
+
+    async def status(self) -> Status:
+        reasons = ["the server is shutting down"] if self._closing else []
+        if not self._workers.all:
+            reasons.append("no detector worker is running")
+        if self._catalogue.problem is not None:
+            problem = self._catalogue.problem
+            reasons.append(f"the directory of tokens and detectors cannot be asked: {problem}")
+        hung_s = self._settings.hung_s
+        stalled = [
+            *(one.stalled(self._settings) for one in self._workers.all),
+            *(one.stalled(hung_s / BEATS) for one in self._placed.values()),
+        ]
+        no_room = [] if self._workers.no_room is None else [self._workers.no_room]
+        return Status(
+            reasons=reasons,
+            problems=[
+                *no_room,
+                *filter(None, stalled),
+                *self._moves.problems.values(),
+                *self._problems.current.values(),
+                *self._problems.lasting,
+                *self._catalogue.removed,
+            ],
+            active_detectors=self.active_detectors,
+            detectors_with_problems=len(self._problems.current),
+            counts=self.counts,
+            front_end_counts=dict(self._front_end_counts),
+        )
+
+    async def report_figures(self, figures: FrontEndFigures) -> None:
+        self._census.report_figures(figures)
+
+    async def cluster(self) -> ClusterFigures:
+        figures = await self._census.take()
+        return msgspec.structs.replace(
+            figures, no_room=self._workers.no_room or "", waiting_for_slots=self._slots.wanted
+        )

@@ -1,0 +1,149 @@
+"""Serves the services of a data folder, on any number of machines, in the directory's process."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from engine.runtime.contract.errors import shutting_down
+from engine.runtime.contract.log_records import LOGGED, Logged
+from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
+from engine.runtime.contract.requests.routes import Route
+from engine.runtime.front_end.scheduler_client import ABANDONABLE, methods_for_front_ends
+from engine.runtime.scheduler.scheduler import Scheduler
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.server_connection import ServerConnection
+
+_LINGER_S: Final = 2.0
+
+
+class SchedulerService:
+    """Serves the connections of services. When the last service leaves, everything is saved.
+
+    `ended` is called a while after that.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        folder: str,
+        shared_settings: Mapping[str, str],
+        abandoned_s: float,
+        ended: Callable[[], object],
+    ) -> None:
+        """`shared_settings` are the settings in force for all services of the folder, as text."""
+        self._scheduler = scheduler
+        self._folder = folder
+        self._shared_settings = shared_settings
+        self._abandoned_s = abandoned_s
+        self._ended = ended
+        self._opening = asyncio.Lock()
+        self._opened = False
+        self._closing: asyncio.Task[list[str]] | None = None
+        self._services: dict[ServerConnection, None] = {}
+        """The connections of services, in order of arrival."""
+        self._other_settings: dict[ServerConnection, list[OtherSetting]] = {}
+        """The settings that services were started with and that are not in force."""
+        self._abandoned: asyncio.TimerHandle | None = None
+        self._await_services()
+
+    def link(self) -> Link:
+        """Make the link for a connection that is about to be made."""
+        server = ServerConnection({}, abandonable=ABANDONABLE, lost=lambda: self._lost(server))
+        server.methods = {"open": partial(self._open, server)}
+        return server.link()
+
+    def log(self, logged: Logged) -> bool:
+        """Send a record to the first service, whose log people read; return whether there is one."""
+        for server in self._services:
+            server.note(LOGGED, msgspec.msgpack.encode(logged))
+            return True
+        return False
+
+    async def _open(self, server: ServerConnection, node: str) -> str:
+        """Begin to serve a service on a node; return the path of the data folder.
+
+        Raises StorageError, and DetectorUnavailable 1503 if the last service is leaving.
+        """
+        async with self._opening:
+            if self._closing is not None:
+                raise shutting_down()
+            if not self._opened:
+                await self._scheduler.start()
+                self._opened = True
+        if not server.connected:
+            # It has left meanwhile, and nobody hears the answer.
+            return self._folder
+        self._services[server] = None
+        self._stop_awaiting()
+        server.methods = {
+            **server.methods,
+            **methods_for_front_ends(self._scheduler),
+            "route": partial(self._route, node),
+            "cluster": self._cluster,
+            "compare": partial(self._compare, server),
+            "leave": partial(self._leave, server),
+        }
+        return self._folder
+
+    async def _compare(self, server: ServerConnection, pid: int, host: str, given: dict[str, str]) -> object:
+        """Return which settings of a service are not in force."""
+        in_force = self._shared_settings
+        found = self._other_settings[server] = [
+            OtherSetting(pid, host, name, in_force[name], value)
+            for name, value in given.items()
+            if in_force.get(name, value) != value
+        ]
+        return found
+
+    async def _cluster(self) -> ClusterFigures:
+        found = list(itertools.chain.from_iterable(self._other_settings.values()))
+        return msgspec.structs.replace(await self._scheduler.cluster(), other_settings=found)
+
+    async def _route(self, node: str, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        route = await self._scheduler.route(detector_id, left_epoch, large)
+        return msgspec.structs.replace(route, address=route.address.seen_from(node))
+
+    async def _leave(self, server: ServerConnection) -> list[str] | None:
+        """Note that a service leaves. If it is the last one, save everything.
+
+        Returns a sentence for each detector that could not be saved; None if there are other services.
+        """
+        self._forget(server)
+        if self._services:
+            return None
+        return await asyncio.shield(self._close())
+
+    def _close(self) -> asyncio.Task[list[str]]:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._save())
+        return self._closing
+
+    async def _save(self) -> list[str]:
+        try:
+            return await self._scheduler.close() if self._opened else []
+        finally:
+            # A service that is still there ends the process earlier.
+            asyncio.get_running_loop().call_later(_LINGER_S, self._ended)
+
+    def _lost(self, server: ServerConnection) -> None:
+        self._forget(server)
+        if not self._services and self._closing is None:
+            self._await_services()
+
+    def _forget(self, server: ServerConnection) -> None:
+        self._services.pop(server, None)
+        self._other_settings.pop(server, None)
+
+    def _await_services(self) -> None:
+        self._stop_awaiting()
+        self._abandoned = asyncio.get_running_loop().call_later(self._abandoned_s, self._close)
+
+    def _stop_awaiting(self) -> None:
+        if self._abandoned is not None:
+            self._abandoned.cancel()
+            self._abandoned = None

@@ -1,0 +1,116 @@
+"""A started worker, and the detectors that are active in it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from engine.runtime.concurrency.beats import Beats, answer_within
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.ports import WorkerPort
+from engine.runtime.contract.requests.calls import Report
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.workers.heartbeat import BEATS, Heartbeat
+
+T = TypeVar("T")
+
+_LOOK_S: Final = 1.0
+
+
+class Granted(NamedTuple):
+    """An activation that a worker should have."""
+
+    active: bool
+    """Whether the worker must have it. While it is being activated or dropped, it may."""
+    room_wanted: bool = False
+    """Whether another detector waits for its slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """The callbacks of a detector that is active in a worker."""
+
+    reported: Callable[[Report], None]
+    on_death: Callable[[], None]
+    """Called once if the worker dies while the detector is active in it."""
+    detector_id: str = ""
+    room_wanted: Callable[[], bool] = lambda: False
+    """Returns whether another detector waits for the slot."""
+
+
+@dataclass(eq=False, slots=True)
+class DetectorWorker:
+    """A started worker, and the detectors that are active in it or about to be."""
+
+    port: WorkerPort
+    activations: int = 0
+    taken: int = 0
+    """The detectors that are active in it or about to be."""
+    alone: bool = False
+    """Whether its only detector is to share it with no other."""
+    worn: bool = False
+    """Whether it takes no more detectors, and is ended once it has none."""
+    dead: bool = False
+    active: dict[int, Callbacks] = field(default_factory=dict, repr=False)
+    """The active detectors, by the epochs of their activations."""
+    pending: set[int] = field(default_factory=set, repr=False)
+    """The epochs of the activations that are being made or dropped."""
+    watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
+    turns: Beats = field(default_factory=Beats, repr=False)
+    """Whether its event loop makes progress, which a call to a stalled disk keeps it from."""
+
+    def stalled(self, settings: RuntimeSettings) -> str | None:
+        """Return the problem that it makes no progress, long before it counts as hung; None if it does."""
+        silent_s = self.turns.missed * look_s(settings)
+        if silent_s < settings.hung_s / BEATS:
+            return None
+        return (
+            f"the detector worker {self.port.name} ({self.port.described()}) has made no progress for "
+            f"{silent_s:g} s; does its disk answer?"
+        )
+
+    def granted(self) -> dict[int, Granted]:
+        """Return the activations that it should have, by their epochs."""
+        active = {epoch: Granted(True, one.room_wanted()) for epoch, one in self.active.items()}
+        return {**active, **dict.fromkeys(self.pending, Granted(False))}
+
+    def enter(self, epoch: int, callbacks: Callbacks) -> None:
+        """Note that a detector is active in it."""
+        self.active[epoch] = callbacks
+        self.pending.discard(epoch)
+
+    def leave(self, epoch: int) -> None:
+        """Note that a detector is no longer active in it."""
+        self.active.pop(epoch, None)
+
+    def reported(self, report: Report) -> None:
+        """Pass a report on to its detector. A report that comes early is not missed: see `comparison`."""
+        if (callbacks := self.active.get(report.epoch)) is not None:
+            callbacks.reported(report)
+
+    @property
+    def activating(self) -> int:
+        """The detectors that are being activated in it."""
+        return self.taken - len(self.active)
+
+
+def best(workers: Sequence[DetectorWorker]) -> DetectorWorker | None:
+    """Return the worker for the next detector: one where no activations wait.
+
+    Few workers are filled. Last in, first out: the workers unused longest stay unused, and have grown least.
+    """
+    return max(reversed(workers), key=lambda worker: (-worker.activating, worker.taken), default=None)
+
+
+def look_s(settings: RuntimeSettings) -> float:
+    """Return the time between two looks at a worker."""
+    return min(_LOOK_S, settings.hung_s / BEATS)
+
+
+async def answered(call: Awaitable[T], hung_s: float) -> T:
+    """Await a worker's answer. Raises ActorDied if it has not come after `hung_s`."""
+    try:
+        return await answer_within(call, hung_s)
+    except TimeoutError:
+        raise ActorDied(f"it has not answered for {hung_s:g} s") from None

@@ -1,0 +1,128 @@
+"""The starts of workers: which are in progress, and whether a node has room."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.ports import WorkerPort, WorkerStarter
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
+
+_log = logging.getLogger(__name__)
+
+_START_S: Final = 60.0
+"""How long a worker may take to start where there is room for it."""
+_ROOM_S: Final = 600.0
+"""How long to wait for a node with room before the worker is requested again."""
+_SLOW_START_S: Final = 10.0
+"""A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
+
+
+class WorkerStarts:
+    """The starts in progress. One that fails is over after `retry_s`.
+
+    `started` receives each worker, `over` is called after each start, and `room_changed` when `no_room` has
+    changed.
+    """
+
+    def __init__(
+        self,
+        starter: WorkerStarter,
+        settings: RuntimeSettings,
+        nodes: Nodes,
+        avoided: AvoidedNodes,
+        *,
+        started: Callable[[WorkerPort], None],
+        over: Callable[[], None],
+        room_changed: Callable[[], None],
+    ) -> None:
+        self.no_room: str | None = None
+        """The message that no node has room for a worker that is needed; None if one has."""
+        self._starter = starter
+        self._settings = settings
+        self._nodes = nodes
+        self._avoided = avoided
+        self._started = started
+        self._over = over
+        self._room_changed = room_changed
+        self._pending: dict[asyncio.Task[None], str | None] = {}
+        """The starts that are not slow, with the node that each is for; None for any."""
+        self._slow: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def pending(self, node: str | None) -> int:
+        """Return how many starts for a node, or with None for any, are in progress and not slow."""
+        return sum(wanted == node for wanted in self._pending.values())
+
+    def begin(self, node: str | None = None) -> None:
+        """Begin to start a worker on a node, or with None on any."""
+        start = asyncio.create_task(self._start(node))
+        self._pending[start] = node
+        start.add_done_callback(self._end)
+        asyncio.get_running_loop().call_later(_SLOW_START_S, self._note_slow, start)
+
+    def look_for_room(self) -> None:
+        """Repeat the starts if there is room again, perhaps on a node that Ray had to avoid."""
+        if not self._nodes.accepts_workers(None):
+            self._note_room(self._nodes.no_room)
+        elif self.no_room is not None and self._nodes.with_room():
+            self._note_room(None)
+            self._cancel()
+
+    async def close(self) -> None:
+        """End all starts."""
+        self._closed = True
+        await asyncio.gather(*self._cancel(), return_exceptions=True)
+
+    def _cancel(self) -> set[asyncio.Task[None]]:
+        starts = self._pending.keys() | self._slow
+        for start in starts:
+            start.cancel()
+        return starts
+
+    def _end(self, start: asyncio.Task[None]) -> None:
+        self._pending.pop(start, None)
+        self._slow.discard(start)
+        self._over()
+
+    def _note_slow(self, start: asyncio.Task[None]) -> None:
+        slow = self.no_room is None and len(self._slow) < self._settings.starts_at_once
+        if start in self._pending and slow:
+            del self._pending[start]
+            self._slow.add(start)
+            self._over()
+
+    async def _start(self, node: str | None) -> None:
+        await self._nodes.look()
+        if not self._nodes.accepts_workers(node):
+            # A worker started there would be stopped at once.
+            await asyncio.sleep(self._settings.retry_s)
+            return
+        avoid = self._avoided.now()
+        if node is None and self._nodes.known:
+            if not self._nodes.with_room(avoid):
+                avoid = frozenset()
+            self._note_room(None if self._nodes.with_room(avoid) else self._nodes.no_room)
+        try:
+            within_s = _START_S if self.no_room is None else _ROOM_S
+            port = await self._starter.start(self._nodes.draining | avoid, node, within_s)
+        except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
+            _log.warning("a detector worker did not start: %s", error)
+            await asyncio.sleep(self._settings.retry_s)
+            return
+        self._note_room(None)
+        if self._closed or port.node in self._nodes.draining:
+            with contextlib.suppress(ActorDied):
+                await port.end()
+            return
+        self._started(port)
+
+    def _note_room(self, no_room: str | None) -> None:
+        if (self.no_room is None) is not (no_room is None):
+            _log.warning("%s", no_room or "a node has room for a worker again")
+            self.no_room = no_room
+            self._room_changed()

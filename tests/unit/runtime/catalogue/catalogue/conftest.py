@@ -1,0 +1,28 @@
+"""A directory in a folder of its own, with files that can fail."""
+
+import pytest
+
+from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from tests.faulty_files import FaultyFiles
+
+
+@pytest.fixture
+def files():
+    return FaultyFiles()
+
+
+@pytest.fixture
+def opened(tmp_path, files):
+    directories = []
+
+    def opened() -> Catalogue:
+        for directory in directories:
+            directory.close()
+        directory = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0), files=files)
+        directories.append(directory)
+        directory.open()
+        return directory
+
+    yield opened
+    for directory in directories:
+        directory.close()
