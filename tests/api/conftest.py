@@ -13,7 +13,7 @@ from api.http.app import Application
 from api.observability import metrics_page
 from api.schema.examples import CLUSTER
 from api.settings import Settings
-from engine.runtime.placement import census
+from engine.runtime.scheduler import census
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
