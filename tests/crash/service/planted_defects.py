@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from engine.runtime.catalogue import directory
+from engine.runtime.catalogue import catalogue
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
@@ -102,7 +102,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "tokens_and_detectors"),
     ),
     "a detector is entered before its folder's name is synced": Defect(
-        directory,
+        catalogue,
         "create_folders",
         "            files.sync_folder(parent)",
         "            pass",
@@ -156,7 +156,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         forking.make_fork,
     ),
     "a copy that was not completed stays": Defect(
-        directory, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
+        catalogue, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
     ),
     "a detector's folder goes before it is struck out": Defect(
         Catalogue,
