@@ -32,7 +32,6 @@ class Sent:
     rule: str
     token: str | None
     headers: dict[str, str] = field(default_factory=dict)
-    before_path: str = ""
     after_path: str = ""
     padding: int = 0
     after_body: bytes = b""

@@ -190,6 +190,7 @@ def test_a_function_runs_in_a_process_of_its_own() -> None:
     assert fresh.call(fresh.__name__, "resident_bytes") > 2**20
 
 
+@pytest.mark.storm
 @pytest.mark.usefixtures("_here")
 def test_an_engine_that_has_become_slow_fails_the_quick_ratios(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

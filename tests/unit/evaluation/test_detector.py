@@ -98,36 +98,6 @@ def test_priorities_are_never_given_twice():
     assert [action["ruleId"] for action in detector.evaluate({"a": 1}, 0)] == ids
 
 
-def test_a_rule_that_is_turned_on_again_keeps_its_place_and_loses_its_past():
-    detector = Detector()
-    first = detector.add_rule(name="first", condition="once a == 1")
-    detector.add_rule(name="second", condition="a == 0 or a == 1")
-    detector.evaluate({"a": 1}, 0)
-    detector.change_rule(first, enabled=False)
-    assert [action["name"] for action in detector.evaluate({"a": 1}, 1)] == ["second"]
-    detector.change_rule(first, enabled=True)
-    assert [action["name"] for action in detector.evaluate({"a": 0}, 2)] == ["second"]
-    assert [action["name"] for action in detector.evaluate({"a": 1}, 3)] == ["first", "second"]
-
-
-@pytest.mark.parametrize(
-    ("again", "kept"),
-    [
-        ("once a == 1", True),
-        ('{"once": {"leaf": {"fact": "a", "op": "eq", "value": 1.0}}}', True),
-        ('{"once": {"leaf": {"fact": "a", "op": "eq", "value": true}}}', False),
-        ("once a == 2", False),
-    ],
-)
-def test_only_a_different_condition_begins_a_new_history(again, kept):
-    detector = Detector()
-    rule_id = detector.add_rule(name="r", condition="once a == 1")
-    detector.evaluate({"a": 1}, 0)
-    changed = detector.change_rule(rule_id, condition=again)
-    assert changed.condition == parse(again)
-    assert bool(detector.evaluate({"a": 0}, 1)) is kept
-
-
 def test_a_condition_that_is_refused_changes_nothing():
     detector = Detector()
     rule_id = detector.add_rule(name="r", condition="once a == 1")

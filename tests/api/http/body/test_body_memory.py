@@ -249,6 +249,7 @@ print(before - resident())
 """
 
 
+@pytest.mark.storm
 @pytest.mark.skipif(sys.platform != "linux", reason="it is glibc's heap that is trimmed")
 def test_what_is_freed_amid_the_heap_goes_back_to_the_system() -> None:
     ran = subprocess.run([sys.executable, "-c", HEAP], capture_output=True, check=True)

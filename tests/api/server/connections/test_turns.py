@@ -94,6 +94,7 @@ async def flooded(
             task.cancel()
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("asked", [SMALL, request("GET", "/healthz")], ids=["evaluation", "healthz"])
 async def test_little_of_a_flood_is_read_before_a_small_request_is_answered(
     scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, asked: bytes
@@ -133,6 +134,7 @@ async def test_requests_that_wait_begin_in_order_half_of_them_first_ones() -> No
     assert len(begun) == len(tasks) - 1
 
 
+@pytest.mark.storm
 async def test_few_others_are_answered_before_a_new_caller(scripted: ScriptedFleet) -> None:
     callers, settings = 400, Settings()
     application, begun = Application(settings, scripted), 0

@@ -217,6 +217,7 @@ def test_a_folder_is_not_copied_into_itself(data: Path) -> None:
     assert sorted(data.rglob("*")) == before
 
 
+@pytest.mark.storm
 def test_a_copy_that_fails_anywhere_leaves_nothing_and_can_be_repeated(data: Path, tmp_path: Path) -> None:
     call = 0
     while True:
@@ -236,6 +237,7 @@ def test_a_copy_that_fails_anywhere_leaves_nothing_and_can_be_repeated(data: Pat
     assert call > 50
 
 
+@pytest.mark.storm
 def test_a_copy_whose_process_is_killed_anywhere_is_whole_or_no_data_folder(
     data: Path, tmp_path: Path
 ) -> None:

@@ -65,16 +65,6 @@ def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> 
 
 
 @MODES
-@pytest.mark.parametrize("inner", ["p == 1", "once p == 1", "not previous p == 7"])
-def test_an_event_belongs_to_a_slice_only_if_its_where_is_true(inner: str, mode: str) -> None:
-    detector = Detector()
-    with in_mode(mode):
-        detector.add_rule("rule", f"per k where x == 1 ({inner})")
-    told = ({"k": 1, "x": 2, "p": 1}, {"x": 1, "p": 1}, {"k": 1, "p": 1}, {"k": 1, "x": 1, "p": 1})
-    assert [len(detector.evaluate(fields, 0)) for fields in told] == [0, 0, 0, 1]
-
-
-@MODES
 @pytest.mark.parametrize(
     ("rule", "fires"),
     [
@@ -98,42 +88,6 @@ def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purpose
     assert [len(detector.evaluate(fields, 0)) for fields in told] == fires
 
 
-def test_what_was_remembered_among_few_rules_is_remembered_once_they_are_indexed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    index_from(monkeypatch, 3)
-    detector = Detector()
-    detector.add_rule("rule", "once within 10s not p == 1")
-    for p, time_ms in ((0, 1_000), (1, 5_000)):
-        detector.evaluate({"p": p}, time_ms)
-    detector.add_rule("other", "q == 1")
-    assert detector.rule_set.indexed
-    assert [len(detector.evaluate({"p": 1}, time_ms)) for time_ms in (11_000, 11_001)] == [1, 0]
-
-
-def test_slices_that_depend_on_the_past_go_on_however_rules_are_evaluated_in_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turned, plain = Detector(), Detector()
-    indexed = set()
-    for number in range(40):
-        for detector, few in ((turned, EVER if number % 16 < 8 else 0), (plain, EVER)):
-            index_from(monkeypatch, few)
-            if number % 8 == 0:
-                rule_id = f"{number:032}"
-                detector.add_rule(
-                    "rule", "per k where (once within 9ms x == 1) (once p == 1)", rule_id=rule_id
-                )
-            if number == 20:
-                detector.remove_rule(f"{0:032}")
-        told = {"k": number % 3, "x": int(number % 5 == 0), "p": int(number % 4 == 1)}, number
-        assert turned.evaluate(*told) == plain.evaluate(*told)
-        indexed.add(turned.rule_set.indexed)
-    assert indexed == {False, True}
-    assert not plain.rule_set.indexed
-    assert len(plain.evaluate({"k": 1, "x": 1}, 41)) == 4
-
-
 @MODES
 def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: str) -> None:
     detector = Detector()
@@ -143,19 +97,6 @@ def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: st
     detector.evaluate({"k": 1, "p": 1}, 1)
     (slices,) = detector.histories.slices.values()
     assert slices.find(1)[SEEN] & EVENT == 1
-
-
-@MODES
-def test_rules_of_two_births_have_slices_of_their_own_where_these_depend_on_the_past(mode: str) -> None:
-    detector = Detector()
-    told = ({"k": 1, "x": 1}, {"k": 1, "p": 1}, {"k": 1, "x": 1}, {"k": 1}, {"k": 1, "p": 1}, {"k": 1})
-    fired = []
-    for number, fields in enumerate(told):
-        if number < 2:
-            with in_mode(mode):
-                detector.add_rule(f"born {number}", "per k where (once x == 1) (once p == 1)")
-        fired.append([action["name"] for action in detector.evaluate(fields, number)])
-    assert fired == [[], *[["born 0"]] * 3, *[["born 0", "born 1"]] * 2]
 
 
 def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(

@@ -4,7 +4,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.kernel.costs import estimate_of
-from engine.evaluation.kernel.indexing import indexed_stream, slices_finder
+from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from tests.audit import audit
 from tests.differential.modes import in_mode, index_from
@@ -14,35 +14,6 @@ MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
 
 def names(detector: Detector, time_ms: int, **fields: object) -> list[str]:
     return [action["name"] for action in detector.evaluate(fields, time_ms)]
-
-
-@MODES
-def test_an_action_has_the_name_that_its_rule_has_by_then(mode: str) -> None:
-    with in_mode(mode):
-        detector = Detector()
-        rule_id = detector.add_rule("old", "a == 1")
-        assert names(detector, 0, a=1) == ["old"]
-        detector.change_rule(rule_id, name="new")
-        assert names(detector, 1, a=1) == ["new"]
-        detector.add_rule("another", "a == 1")
-        assert names(detector, 2, a=1) == ["new", "another"]
-        detector.remove_rule(rule_id)
-        assert names(detector, 3, a=1) == ["another"]
-
-
-@MODES
-def test_a_rule_may_bring_a_new_key_after_any_event(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices_finder, "VISITED_ALL_MAX", 2)
-    with in_mode(mode):
-        detector = Detector()
-        for number in range(5):
-            detector.add_rule(f"per k{number}", f"per k{number} once p == 1")
-            fields = {f"k{key}": 1 for key in range(5)}
-            assert len(names(detector, 2 * number, **fields, p=1)) == number + 1
-            assert len(names(detector, 2 * number + 1, **fields)) == number + 1
-        for number, rule in enumerate(detector.rules()):
-            detector.remove_rule(rule.id)
-            assert len(names(detector, 20 + number, **fields)) == 4 - number
 
 
 @MODES

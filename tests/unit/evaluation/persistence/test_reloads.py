@@ -4,86 +4,10 @@ import pytest
 
 from engine import Detector, parse
 from engine.evaluation.slices import slices
-from tests.differential.modes import TRIED, in_mode
-
-P, NOT_P, Q, P_AND_Q = {"k": 1, "p": 1}, {"k": 1, "p": 0}, {"k": 1, "q": 1}, {"k": 1, "p": 1, "q": 1}
-
-LIVES = {
-    "once within 10s p == 1": [(P, 0, 1), (P, 1_000, 1), (Q, 5_000, 1), (Q, 11_000, 1), (Q, 11_001, 0)],
-    "once within 10s not p == 1": [(NOT_P, 0, 1), (P, 5_000, 1), (P, 10_000, 1), (P, 10_001, 0)],
-    "historically for 10s strong not p == 1": [
-        (NOT_P, 0, 0),
-        (NOT_P, 10_000, 1),
-        (P, 10_001, 0),
-        (NOT_P, 10_002, 0),
-        (NOT_P, 20_001, 0),
-        (NOT_P, 20_002, 1),
-    ],
-    "historically for 10s not p == 1": [(NOT_P, 0, 1), (P, 1, 0), (NOT_P, 10_001, 0), (NOT_P, 10_002, 1)],
-    "(not p == 1) since within 10s q == 1": [
-        (Q, 0, 1),
-        (NOT_P, 10_000, 1),
-        (P, 10_000, 0),
-        (NOT_P, 10_000, 0),
-        (Q, 10_001, 1),
-        (P, 10_001, 0),
-        (NOT_P, 10_001, 0),
-    ],
-    "(not p == 1) since within 10s not q == 1": [
-        (NOT_P, 0, 1),
-        (P_AND_Q, 5_000, 0),
-        (Q, 6_000, 0),
-        (NOT_P, 7_000, 1),
-        (Q, 8_000, 1),
-        (P_AND_Q, 9_000, 0),
-        (Q, 9_000, 0),
-        (P_AND_Q, 9_100, 0),
-        (NOT_P, 9_200, 1),
-        (Q, 9_300, 1),
-    ],
-    "(not p == 1) since not q == 1": [
-        (NOT_P, 0, 1),
-        (Q, 1, 1),
-        (P_AND_Q, 2, 0),
-        (Q, 3, 0),
-        (NOT_P, 4, 1),
-        (Q, 5, 1),
-    ],
-    "previous p == 1": [(P, 0, 0), (NOT_P, 1, 1), (NOT_P, 2, 0)],
-    "earlier p == 1": [(NOT_P, 0, 0), (P, 1, 0), (NOT_P, 2, 1)],
-    "count(p == 1) within 10s >= 2": [(P, 0, 0), (P, 10_000, 1), (P, 10_001, 1), (NOT_P, 20_001, 0)],
-    "distinct(p) within 10s >= 2": [(P, 0, 0), (NOT_P, 10_000, 1), (NOT_P, 10_001, 0)],
-    "sum(p) within 10s >= 2": [(P, 0, 0), (P, 5_000, 1), (NOT_P, 5_001, 1), (NOT_P, 10_100, 0)],
-    "avg(p) within 10s < 1": [(P, 0, 0), (NOT_P, 5_000, 1), (P, 5_001, 1), (P, 15_100, 0)],
-}
-"""Events, each with its time since the first one and whether the rule fires."""
-
-BEGIN_MS = 1_700_000_000_000
-
-OTHER = {**P_AND_Q, "k": 2}
-OTHER_SLICES = {"": (), "per k ": (OTHER,), "per k where (not x == 1) ": (OTHER, {"k": 1, "x": 1})}
-"""What comes before each event, by what a rule has before its condition."""
 
 
 def reloaded(detector: Detector) -> Detector:
     return Detector.load(detector.dump(), Detector.STATE_VERSION)
-
-
-@pytest.mark.parametrize("mode", TRIED)
-@pytest.mark.parametrize("per", OTHER_SLICES)
-@pytest.mark.parametrize("rule", LIVES)
-def test_a_rule_fires_at_the_same_events(rule: str, per: str, mode: str) -> None:
-    with in_mode(mode):
-        stays, rests = Detector(), Detector()
-        for detector in (stays, rests):
-            detector.add_rule("rule", f"{per}({rule})", rule_id="1" * 32)
-        for fields, time_ms, fires in LIVES[rule]:
-            rests = reloaded(rests)
-            for event in (*OTHER_SLICES[per], fields):
-                actions = stays.evaluate(event, BEGIN_MS + time_ms)
-                assert rests.evaluate(event, BEGIN_MS + time_ms) == actions
-            assert len(actions) == fires
-            assert reloaded(rests).dump() == rests.dump() == stays.dump()
 
 
 @pytest.mark.parametrize("keys", [("a", "b"), ("a", 1, True, 1.5, 10**30, "x" * 300), (1, 2)])
