@@ -8,7 +8,8 @@ from typing import Final
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.rules import Rule
-from engine.language.condition import Condition, ConditionNode, children
+from engine.language.condition import Condition, children
+from engine.language.nodes import ConditionNode
 from engine.language.text.printer import format as format_condition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

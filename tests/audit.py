@@ -12,11 +12,14 @@ from engine import Detector
 from engine.evaluation.kernel.indexing.analysis import Holding
 from engine.evaluation.kernel.indexing.families import Kin
 from engine.evaluation.kernel.indexing.members import Members
+from engine.evaluation.kernel.rule_set import ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
 from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, may_meet_several
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.counting.pane_sums import PaneSums
-from engine.evaluation.operators.table import operator_of
-from engine.evaluation.requirements import requirements_of, size_of
+from engine.evaluation.operators.past_terms.last import LatestValue
+from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima
+from engine.evaluation.operators.table import remembering
+from engine.evaluation.requirements import is_temporal, requirements_of, size_of
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import (
@@ -91,6 +94,10 @@ def _audit_slices(slices: Slices, events_seen: int) -> None:
         assert slice_[SEEN] & EVENT <= events_seen
         for one, entry in slices.held_in(slice_):
             assert one.memory.bytes_of(entry) <= one.memory.bytes_max(one.keep)
+            if isinstance(entry, PaneMinima):
+                assert [pane for pane, _ in entry.minima] == sorted({pane for pane, _ in entry.minima})
+                assert [least for _, least in entry.minima] == sorted({least for _, least in entry.minima})
+                continue
             if isinstance(entry, PaneSums):
                 older = entry.older or []
                 assert [pane for pane, *_ in older] == sorted({pane for pane, *_ in older} - {entry.pane})
@@ -99,6 +106,8 @@ def _audit_slices(slices: Slices, events_seen: int) -> None:
             stamps = (
                 [*entry.values()] if isinstance(entry, dict) else entry if one.memory.is_record else [entry]
             )
+            if isinstance(one.memory, LatestValue):
+                stamps = entry[:1]
             assert stamps == sorted(stamps)
             assert one.memory.latest(entry) == stamps[-1]
             assert stamps[-1] & EVENT <= events_seen
@@ -114,28 +123,29 @@ def _audit_rules(detector: Detector) -> None:
     } == sites
     assert rules._rules == {priority: rule for priority, (rule, *_) in sites.items()}
     uses, readers = Counter[Any](), {one: Counter[Reader]() for one in histories.memories.values()}
-    relations, bounds, nodes, patterns = Counter[str](), Counter[Any](), 0, 0
+    relations, bounds, nodes, dear = Counter[str](), Counter[Any](), 0, 0
     for rule, birth, born in sites.values():
         parts = requirements_of(rule.condition, birth)
         memories = tuple(histories.of(node, path, birth) for node, path in parts.memories)
         assert rules.enabled[rule.priority].memories == memories
         for one, (node, path) in zip(memories, parts.memories, strict=True):
-            operator = operator_of(node)
-            assert operator is not None
+            operator = remembering(node)
             assert (one.memory, one.slices.path) == (operator.memory(node), path)
             assert one.keep >= operator.keep(node)
-            operands = [size_of(each) for each in one.memory.operands if not operator_of(each)]
+            operands = [size_of(each) for each in one.memory.operands if not is_temporal(each)]
             nodes -= size_of(node) - (not uses[one]) * (1 + sum(operands))
             uses[one] += 1
             readers[one][Reader(operator.window_us(node), born, operator.only_next)] += 1
         relations.update(parts.relations)
-        nodes, patterns = nodes + parts.size, patterns + len(parts.patterns)
-        for fact, pattern in parts.patterns:
+        nodes += parts.size
+        dear += PATTERN_NODES * len(parts.patterns) + TEXT_TEST_NODES * len(parts.text_tests)
+        dear += ELEMENTS * parts.of_elements
+        for fact, pattern in parts.patterns | parts.text_tests:
             bounds[fact, compile_pattern(pattern, detector.limits).text_bytes_max] += 1
     assert {one: one._readers for one in readers} == readers
     assert all(one.born == min(born for _, born, _ in readers[one]) for one in readers)
     assert (rules.uses, rules.relations, rules._bounds) == (uses, relations, bounds)
-    assert (rules.nodes, rules._patterns) == (nodes, patterns)
+    assert (rules.nodes, rules._dear) == (nodes, dear)
     assert rules._action_bytes == sum(each.rule.action_bytes_max for each in live)
 
 

@@ -7,13 +7,14 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
-from functools import cache
 from typing import Any, assert_never
 
 import re2
 
 from engine.language import condition as terms
-from tests.reference_values import among, equal, kind, look_up, scalar
+from tests import reference_terms
+from tests.reference_panes import added, double, pane_numbers, window_us
+from tests.reference_values import address, among, equal, kind, lies_in, look_up, scalar
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,6 @@ class Event:
     def __getitem__(self, name: str) -> Any:
         """Give the value of a name, None where it is missing."""
         return look_up(name, self.fields, self.vars)
-
-
-@cache
-def window_us(secs: float) -> int:
-    """Give a window, read as its shortest decimal, to the nearest microsecond, half to even."""
-    return round(Fraction(repr(secs)) * 1_000_000)
 
 
 def compared(fact: Any, op: str, value: Any) -> bool:
@@ -61,33 +56,9 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def double(value: Any) -> float | None:
-    """Give a number as a double. None stands for what is no number, or past a double's range."""
-    try:
-        return float(value) if kind(value) == "number" else None
-    except OverflowError:
-        return None
-
-
 def different(values: Sequence[Any]) -> int:
     """Count values that equal none before them."""
     return sum(not among(value, values[:i]) for i, value in enumerate(values))
-
-
-def pane_us(secs: float) -> int:
-    """Give the width of the panes of a window: 256 of them cover it."""
-    return max(1, -(-window_us(secs) // 256))
-
-
-def added(numbers: Sequence[tuple[int, float]]) -> float:
-    """Add numbers with their panes: the panes oldest first, the numbers of a pane in their order."""
-    panes: dict[int, float] = {}
-    for pane, number in numbers:
-        panes[pane] = panes.get(pane, 0.0) + number
-    total = 0.0
-    for _, pane in sorted(panes.items()):
-        total += pane
-    return total
 
 
 def tuples(sent: Any) -> list[list[Any]]:
@@ -100,6 +71,9 @@ def sliced(history: Sequence[Event], key: str) -> list[Event]:
     """Give the events whose key has the value that it has now."""
     return [event for event in history if equal(event[key], history[-1][key])]
 
+
+ELEMENTS_MAX = 10_000
+"""Past so many elements of an array, `some` is false."""
 
 FOUND_MAX = 20_000
 _found: dict[tuple[int, ...], tuple[list[bool], terms.Condition, Sequence[Event]]] = {}
@@ -126,22 +100,16 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
     Then only time has passed: windows end at `at_us`, and no event was there.
     """
     now, count = history[-1], len(history)
-
-    def ages_us() -> list[int]:
-        return [(now.time_us if at_us is None else at_us) - event.time_us for event in history]
+    now_us = now.time_us if at_us is None else at_us
 
     def was(inner: terms.Condition | None) -> list[bool]:
         return [True] * count if inner is None else verdicts(inner, history)
 
-    def young(secs: float | None) -> list[bool]:
-        return [secs is None or age <= window_us(secs) for age in ages_us()]
-
-    def panes(secs: float | None) -> tuple[list[int], int]:
-        """Give the pane of each event, and the oldest that counts."""
-        if secs is None:
-            return [0] * count, 0
-        oldest = (now.time_us if at_us is None else at_us) - window_us(secs)
-        return [e.time_us // pane_us(secs) for e in history], oldest // pane_us(secs)
+    def young(secs: float | None, min_secs: float | None = None) -> list[bool]:
+        """Tell of each event whether it is no older than a window, and at least as old as asked."""
+        ages = [now_us - event.time_us for event in history]
+        most = float("inf") if secs is None else window_us(secs)
+        return [window_us(min_secs or 0) <= age <= most for age in ages]
 
     match condition:
         case terms.Leaf(fact, op, value):
@@ -152,6 +120,20 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
         case terms.InRelation(relation, args):
             values = [now[arg.fact] if isinstance(arg, terms.FactArg) else arg for arg in args]
             return among(values, tuples(now.vars.get(relation)))
+        case terms.InNetwork(fact, networks):
+            found = address(now[fact])
+            if isinstance(networks, terms.NetworksOf):
+                rows = tuples(now.vars.get(networks.relation))
+                networks = tuple(row[0] for row in rows if len(row) == 1 and kind(row[0]) == "string")
+            return found is not None and lies_in(found, networks)
+        case terms.Some(fact, inner):
+            elements = now[fact] if kind(now[fact]) == "array" else []
+            each = [e if kind(e) == "object" else {"it": e} for e in elements[: ELEMENTS_MAX + 1]]
+            inside = [[Event(now.time_us, element, now.vars)] for element in each]
+            return len(elements) <= ELEMENTS_MAX and any(verdict(inner, one, at_us) for one in inside)
+        case terms.Compare(left, op, right):
+            one, other = (reference_terms.value(term, history, now_us, was) for term in (left, right))
+            return reference_terms.holds(one, op, other, COMPARISONS[op])
         case terms.All(members):
             return all(verdict(member, history, at_us) for member in members)
         case terms.Any(members):
@@ -165,18 +147,18 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
         case terms.Since(left, right):
             held, begun = was(left), was(right)
             return any(begun[i] and all(held[i + 1 :]) for i in range(count))
-        case terms.OnceWithin(inner, secs):
-            return any(
-                true and age <= window_us(secs) for true, age in zip(was(inner), ages_us(), strict=True)
-            )
+        case terms.OnceWithin(inner, secs, min_secs):
+            return any(map(all, zip(was(inner), young(secs, min_secs), strict=True)))
         case terms.HistoricallyFor(inner, secs, "strong"):
-            held, ages = was(inner), ages_us()
+            held, ages = was(inner), [now_us - event.time_us for event in history]
             return any(all(held[i:]) for i in range(count) if ages[i] >= window_us(secs))
-        case terms.HistoricallyFor(inner, secs):
-            return all(true or age > window_us(secs) for true, age in zip(was(inner), ages_us(), strict=True))
-        case terms.SinceWithin(left, right, secs):
-            held, begun, ages = was(left), was(right), ages_us()
-            return any(begun[i] and all(held[i + 1 :]) for i in range(count) if ages[i] <= window_us(secs))
+        case terms.HistoricallyFor(inner, secs, _, min_secs):
+            return all(
+                true or not there for true, there in zip(was(inner), young(secs, min_secs), strict=True)
+            )
+        case terms.SinceWithin(left, right, secs, min_secs):
+            held, begun, there = was(left), was(right), young(secs, min_secs)
+            return any(begun[i] and there[i] and all(held[i + 1 :]) for i in range(count))
         case terms.Keyed(inner, key, where):
             kept = was(where)
             there = [event for event, keep in zip(history, kept, strict=True) if keep]
@@ -185,20 +167,21 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
             return count > 1 and verdict(inner, history[:-1])
         case terms.Earlier(inner):
             return any(was(inner)[:-1])
-        case terms.EarlierWithin(inner, secs):
-            return any(
-                true and age <= window_us(secs) for true, age in zip(was(inner)[:-1], ages_us(), strict=False)
-            )
+        case terms.EarlierWithin(inner, secs, min_secs):
+            return any(map(all, zip(was(inner)[:-1], young(secs, min_secs), strict=False)))
         case terms.Count(inner, secs, op, value):
             return COMPARISONS[op](sum(map(all, zip(was(inner), young(secs), strict=True))), value)
+        case terms.CountSince(inner, reset, op, value):
+            again = was(reset)
+            first = max((i + 1 for i in range(count) if again[i]), default=0)
+            return COMPARISONS[op](sum(was(inner)[first:]), value)
         case terms.Distinct(fact, where, secs, op, value):
             counts = map(all, zip(was(where), young(secs), strict=True))
             seen = [e[fact] for e, true in zip(history, counts, strict=True) if true and scalar(e[fact])]
             return COMPARISONS[op](different(seen), value)
         case terms.Sum(fact, where, secs, op, value) | terms.Avg(fact, where, secs, op, value):
-            pane_of, oldest = panes(secs)
-            rows = zip(pane_of, history, was(where), strict=True)
-            drawn = [(pane, double(e[fact])) for pane, e, true in rows if true and pane >= oldest]
+            rows = pane_numbers(history, was(where), secs, now_us)
+            drawn = [(pane, double(e[fact])) for pane, e in rows]
             numbers = [(pane, number) for pane, number in drawn if number is not None]
             if isinstance(condition, terms.Avg) and not numbers:
                 return False

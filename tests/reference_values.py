@@ -4,17 +4,20 @@ Shares no code with the engine. None is how a missing fact reads, as JSON's null
 """
 
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 
 def look_up(name: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
-    """Give the value of a name: the whole of it as one key, or else each of its parts in turn."""
-    known, name = (variables, name[1:]) if name.startswith("$") else (fields, name)
-    if name in known:
-        return known[name]
-    found: Any = known
-    for part in name.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
+    """Give the value of a name: at each object, the longest run of parts that is one of its keys leads on."""
+    found: Any = variables if name.startswith("$") else fields
+    parts = name.removeprefix("$").split(".")
+    while parts:
+        ends = range(len(parts), 0, -1) if kind(found) == "object" else ()
+        longest = next((end for end in ends if ".".join(parts[:end]) in found), None)
+        if longest is None:
+            return None
+        found, parts = found[".".join(parts[:longest])], parts[longest:]
     return found
 
 
@@ -46,3 +49,34 @@ def equal(one: Any, other: Any) -> bool:
 def among(value: Any, values: Iterable[Any]) -> bool:
     """Tell whether some element equals the value."""
     return any(equal(value, element) for element in values)
+
+
+def address(text: Any) -> IPv4Address | IPv6Address | None:
+    """Give the IP address of a text. One that is mapped to IPv6 counts as IPv4; one with a zone is none."""
+    try:
+        found = ip_address(text) if kind(text) == "string" and "%" not in text else None
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+def network(text: Any) -> tuple[int, int, int] | None:
+    """Give the version, the prefix and its length of an address or a network in CIDR form."""
+    base, slash, length = text.partition("/") if kind(text) == "string" else ("", "", "")
+    found, is_six = address(base), ":" in base
+    bits = 128 if is_six else 32
+    if found is None or (slash and not (length.isascii() and length.isdigit() and int(length) <= bits)):
+        return None
+    prefix = int(length) if slash else bits
+    whole = int(ip_address(base)) >> (bits - prefix)
+    if is_six and found.version == 4 and prefix >= 96:
+        return 4, int(found) >> (128 - prefix), prefix - 96
+    return (6 if is_six else 4), whole, prefix
+
+
+def lies_in(found: IPv4Address | IPv6Address, networks: Iterable[Any]) -> bool:
+    """Tell whether an address lies in one of the networks. What is no network has no addresses."""
+    for version, prefix, length in filter(None, map(network, networks)):
+        if version == found.version and int(found) >> (found.max_prefixlen - length) == prefix:
+            return True
+    return False

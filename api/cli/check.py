@@ -17,12 +17,12 @@ from api.cli.rule_files import named_conditions, read_text
 from engine import Detector
 from engine.language.diagnostics import Refusal
 from engine.language.hints.hints import hints
+from engine.language.hints.samples import NAMES_MAX, Sample
+from engine.language.hints.warnings import condition_warnings
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.samples import NAMES_MAX, Sample
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
-from engine.language.warnings import condition_warnings
 
 SAMPLE_EVENTS: Final = 100_000
 """How many events of a recording are compared with the conditions."""

@@ -193,7 +193,7 @@ class Detector(RuleBook):
                         firings = len(fired[place])
                         fired[place] = self.shadows.acting(fired[place], number, events[place - start])
                         self.actions -= firings - len(fired[place])
-        if self.rule_set.relations or self.rule_set.texts:
+        if self.rule_set.may_warn:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
         if is_new and self.clock_us is not None:
@@ -211,7 +211,7 @@ class Detector(RuleBook):
         messages: list[Entry] = []
         is_new = self.awaits_first
         self._messages = messages
-        if self.rule_set.relations or self.rule_set.texts:
+        if self.rule_set.may_warn:
             messages += warnings_on(fields, sent, self.rule_set, self.limits)
         try:
             fired = self._evaluate(fields, timestamp_ms, sent)

@@ -33,3 +33,16 @@ def key_bytes(key: Any) -> int:
     if kind is bytes:
         return _DIGITS_BYTES + len(key)
     return _NUMBER_BYTES
+
+
+PLAIN_MAX: Final = 1 << 63
+"""Smaller numbers all have one size."""
+
+
+def value_bytes(value: Any) -> int:
+    """Return the size of a text, a number or a boolean that is kept as it is. Equal numbers have the same."""
+    if type(value) is str:
+        return key_bytes(value)
+    if -PLAIN_MAX < value < PLAIN_MAX:
+        return _NUMBER_BYTES
+    return _NUMBER_BYTES + (int(value).bit_length() >> 3)

@@ -1,12 +1,13 @@
 """Paths of keys: which slices of the history a memory is kept for."""
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FilteredKey, Keyed, Keys, walk
 from engine.language.json.writer import condition_to_document
+from engine.language.terms import looks_back
 
 _OF_ANY_BIRTH = -1
 
@@ -73,11 +74,17 @@ def _text_of(step: Filter) -> str:
 
 
 def _filter(key: FilteredKey, birth: int) -> Filter:
-    stateless = all(isinstance(node, _STATELESS) for node, _ in walk(key.where))
+    stateless = all(_asks_only_the_event(node) for node, _ in walk(key.where))
     return Filter(key.fact, key.where, _OF_ANY_BIRTH if stateless else birth)
 
 
+def _asks_only_the_event(node: Condition) -> bool:
+    if isinstance(node, language.Compare):
+        return not looks_back(node.left) and not looks_back(node.right)
+    return isinstance(node, _STATELESS)
+
+
 _STATELESS = (
-    *(language.Leaf, language.Ref, language.InRelation),
+    *get_args(language.Predicate),
     *(language.All, language.Any, language.Not, language.Keyed),
 )

@@ -1,12 +1,16 @@
 """The memories, relations, patterns and literals that a rule requires of its detector."""
 
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, reduce
+from typing import NamedTuple, cast
 
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.facts.look_up import element_fact
+from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Filter, Path, on
 from engine.language import condition as language
 from engine.language.condition import Condition, Keyed, children, walk
+from engine.language.nodes import Node, TermNode
+from engine.patterns.text_tests import literal_of
 
 
 class Requirements(NamedTuple):
@@ -14,13 +18,19 @@ class Requirements(NamedTuple):
 
     size: int
     """The number of its nodes."""
-    memories: tuple[tuple[Condition, Path], ...]
-    """Each temporal node and its path, in the order of `walk`."""
+    memories: tuple[tuple[Node, Path], ...]
+    """Each node or term that has a memory, and its path, in the order of `walk`."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
-    """Each pattern, after the fact that it is matched against."""
+    """Each pattern that is searched for, after the fact that it is matched against."""
+    text_tests: frozenset[tuple[str, str]]
+    """The same for the patterns that Python's own methods of texts decide."""
     literals: frozenset[tuple[str, str]]
-    """Each text of a `contains`, after its fact."""
+    """Each text that is looked for in others, after its fact."""
+    arrays: frozenset[str]
+    """The facts whose elements `some` asks about."""
+    of_elements: int
+    """The number of nodes that elements decide."""
 
 
 # Adding a rule asks several times, and a process often activates the same detectors again.
@@ -28,27 +38,54 @@ class Requirements(NamedTuple):
 def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
     """Return the requirements of a condition under a path, for rules of one birth."""
     nodes = list(walk(condition, ()))
-    memories, relations, patterns, literals = [], set(), set(), set()
-    for node, keys in nodes:
+    memories = [(part, (*path, *on(keys, birth))) for node, keys in nodes for part in parts_of(node)]
+    relations, arrays = set[str](), set[str]()
+    patterns, tests, literals = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
+    of_elements = 0
+    for node, arrays_around in _with_arrays(condition):
+        of_elements += bool(arrays_around)
         match node:
-            case language.InRelation():
-                relations.add(node.relation)
+            case language.InRelation(relation) | language.InNetwork(_, language.NetworksOf(relation)):
+                relations.add(relation)
             case language.Leaf(fact, "matches", value):
-                patterns.add((fact, str(value)))
+                literal = literal_of(str(value))
+                (patterns if literal is None else tests).add((_inside(arrays_around, fact), str(value)))
+                if literal is not None and literal.text and not (literal.at_start or literal.at_end):
+                    literals.add((_inside(arrays_around, fact), literal.text))
             case language.Leaf(fact, "contains", str() as value) if value:
-                literals.add((fact, value))
-            case language.Leaf():
-                pass
-            case _ if is_temporal(node):
-                memories.append((node, (*path, *on(keys, birth))))
+                literals.add((_inside(arrays_around, fact), value))
+            case language.Some(fact):
+                arrays.add(_inside(arrays_around, fact))
     return Requirements(
-        len(nodes), tuple(memories), frozenset(relations), frozenset(patterns), frozenset(literals)
+        size=len(nodes),
+        memories=tuple(memories),
+        relations=frozenset(relations),
+        patterns=frozenset(patterns),
+        text_tests=frozenset(tests),
+        literals=frozenset(literals),
+        arrays=frozenset(arrays),
+        of_elements=of_elements,
     )
 
 
+def _with_arrays(
+    node: Condition, arrays: tuple[str, ...] = ()
+) -> Iterator[tuple[Condition, tuple[str, ...]]]:
+    """Yield a condition and all inside it, each with the arrays whose elements it asks about."""
+    yield node, arrays
+    inner = (*arrays, node.fact) if isinstance(node, language.Some) else arrays
+    for child in children(node):
+        yield from _with_arrays(child, inner)
+
+
+def _inside(arrays: Sequence[str], fact: str) -> str:
+    """Return a fact of the elements of arrays, which are nested in one another."""
+    return reduce(lambda name, array: element_fact(array, name), reversed(arrays), fact)
+
+
 def is_temporal(node: Condition) -> bool:
-    """Return whether a node has a memory."""
-    return operator_of(node) is not None
+    """Return whether a node, or a term that it compares, has a memory."""
+    return bool(parts_of(node))
 
 
 def temporal_depth(node: Condition) -> int:
@@ -64,9 +101,11 @@ def path_depth(path: Path) -> int:
     return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
 
 
-def size_of(node: Condition) -> int:
-    """Return the number of nodes of a temporal node, without temporal nodes inside it."""
-    return 1 + sum(size_of(child) for child in children(node) if not is_temporal(child))
+def size_of(node: Node) -> int:
+    """Return the number of conditions of a temporal node, without temporal ones inside it. A term is none."""
+    if isinstance(node, TermNode):
+        return sum(size_of(each) for each in remembering(node).memory(node).operands if not is_temporal(each))
+    return 1 + sum(size_of(child) for child in children(cast("Condition", node)) if not is_temporal(child))
 
 
 def lookback_us(condition: Condition) -> int | None:
@@ -77,8 +116,6 @@ def lookback_us(condition: Condition) -> int | None:
     known = [each for each in inner if each is not None]
     # `where` looks back from each event of the slices that the inner condition looks back at.
     furthest = sum(known) if isinstance(condition, Keyed) else max(known, default=0)
-    operator = operator_of(condition)
-    if operator is None:
-        return furthest
-    back_us = operator.lookback_us(condition)
-    return None if back_us is None else furthest + back_us
+    back_us = [remembering(part).lookback_us(part) for part in parts_of(condition)]
+    known_back = [each for each in back_us if each is not None]
+    return None if len(known_back) < len(back_us) else furthest + max(known_back, default=0)

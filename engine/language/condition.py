@@ -1,10 +1,12 @@
-"""The Condition types: a closed union of twenty frozen forms, their equality, and how to traverse them."""
+"""The Condition types: a closed union of frozen forms, and how to traverse them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from engine.language.microseconds import microseconds
+from engine.language.nodes import ConditionNode
+from engine.language.terms import Term, conditions_in
 
 Scalar: TypeAlias = str | int | float | bool
 """A JSON string, number or boolean."""
@@ -15,57 +17,12 @@ LeafValue: TypeAlias = Scalar | tuple[Scalar, ...]
 Keys: TypeAlias = tuple["str | FilteredKey", ...]
 """The keys of the `Keyed` conditions around a condition, outermost first."""
 
-_SMALL: Final = 1 << 16
-
-
-def _typed(value: object) -> object:
-    """Return a form of a member that is equal to others only if the types are, too.
-
-    `true` differs from `1`, and `1` equals `1.0`. The hash of a number can be predicted, so thousands of
-    conditions with large ones could have the same hash. That of a text cannot.
-    """
-    if isinstance(value, bool):
-        return ("boolean", value)
-    if isinstance(value, tuple):
-        return ("array", *map(_typed, value))
-    if isinstance(value, int | float) and not -_SMALL < value < _SMALL:
-        is_whole = isinstance(value, int) or value.is_integer()
-        return ("number", hex(int(value)) if is_whole else float(value).hex())
-    return value
-
 
 class FilteredKey(NamedTuple):
     """The key of a `Keyed` with a `where`: its slices hold only the events at which `where` is true."""
 
     fact: str
     where: "Condition"
-
-
-class ConditionNode:
-    """Compares and hashes by typed content: `Leaf("x", "eq", 1)` differs from `Leaf("x", "eq", True)`."""
-
-    __slots__ = ("__weakref__", "_hash")
-    _hash: int
-    __match_args__: ClassVar[tuple[str, ...]] = ()
-
-    def _identity(self) -> tuple[object, ...]:
-        return (type(self).__name__, *[_typed(getattr(self, name)) for name in self.__match_args__])
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other):
-            return NotImplemented
-        assert isinstance(other, ConditionNode)
-        return self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        try:
-            return self._hash
-        except AttributeError:
-            # The hash covers the whole tree and is needed often, so it is computed once.
-            object.__setattr__(self, "_hash", hash(self._identity()))
-            return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +74,38 @@ class InRelation(ConditionNode):
     args: tuple[FactArg | Scalar, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NetworksOf:
+    """Stands for the networks that are the tuples of a relation."""
+
+    relation: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InNetwork(ConditionNode):
+    """A fact is an IP address that lies in one of the networks."""
+
+    fact: str
+    networks: tuple[str, ...] | NetworksOf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Some(ConditionNode):
+    """A fact is an array with an element for which inner is true. Inner looks names up in the element."""
+
+    fact: str
+    inner: "Condition"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare(ConditionNode):
+    """Both terms have a value, and these compare so. `op` is gt, gte, lt, lte, eq or neq."""
+
+    left: Term
+    op: str
+    right: Term
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class All(ConditionNode):
     """Every member is true. There is at least one member."""
@@ -161,15 +150,24 @@ class Since(ConditionNode):
 
 
 class Windowed(ConditionNode):
-    """The base of the four forms that always have a window."""
+    """The base of the four forms that always have a window.
+
+    With `min_secs`, only events that are at least so old count; None if the document has none.
+    """
 
     __slots__ = ()
     window_secs: float
+    min_secs: float | None
 
     @property
     def window_us(self) -> int:
         """The window in whole microseconds: 0.3 seconds are exactly 300 000."""
         return microseconds(self.window_secs, 1_000_000)
+
+    @property
+    def min_us(self) -> int:
+        """How old an event must at least be, in whole microseconds."""
+        return 0 if self.min_secs is None else microseconds(self.min_secs, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +176,7 @@ class OnceWithin(Windowed):
 
     inner: "Condition"
     window_secs: float
+    min_secs: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,6 +189,7 @@ class HistoricallyFor(Windowed):
     inner: "Condition"
     window_secs: float
     boundary: str | None = None
+    min_secs: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,6 +199,7 @@ class SinceWithin(Windowed):
     left: "Condition"
     right: "Condition"
     window_secs: float
+    min_secs: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,6 +239,7 @@ class EarlierWithin(Windowed):
 
     inner: "Condition"
     window_secs: float
+    min_secs: float | None = None
 
 
 class Aggregate(ConditionNode):
@@ -262,6 +264,16 @@ class Count(Aggregate):
 
     inner: "Condition"
     window_secs: float | None
+    op: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountSince(ConditionNode):
+    """The number of events at which inner was true, after the last event at which reset was true."""
+
+    inner: "Condition"
+    reset: "Condition"
     op: str
     value: int
 
@@ -303,6 +315,9 @@ Condition: TypeAlias = (
     Leaf
     | Ref
     | InRelation
+    | InNetwork
+    | Compare
+    | Some
     | All
     | Any
     | Not
@@ -317,17 +332,24 @@ Condition: TypeAlias = (
     | Earlier
     | EarlierWithin
     | Count
+    | CountSince
     | Distinct
     | Sum
     | Avg
 )
 
 
+Predicate: TypeAlias = Leaf | Ref | InRelation | InNetwork | Some
+"""What an event decides by itself, in one step. So do comparisons of terms that do not look back."""
+
+
 def children(condition: Condition) -> tuple[Condition, ...]:
     """Return the conditions directly inside a condition, in document order."""
     match condition:
-        case Leaf() | Ref() | InRelation():
+        case Leaf() | Ref() | InRelation() | InNetwork():
             return ()
+        case Compare(left, _, right):
+            return tuple(cast("Condition", each) for term in (left, right) for each in conditions_in(term))
         case All(members) | Any(members):
             return members
         case _:

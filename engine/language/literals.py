@@ -28,6 +28,11 @@ Fail = Callable[[int, str], NoReturn]
 """Refuses the text at an offset, with a message."""
 
 
+def is_number(value: object) -> bool:
+    """Return whether a value is a JSON number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def is_text(value: str) -> bool:
     """Return whether a string contains no surrogates, so that UTF-8 can encode it."""
     return value.isascii() or not _SURROGATE.search(value)

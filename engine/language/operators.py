@@ -11,6 +11,13 @@ LARGEST = sys.float_info.max
 COUNT_MAX = 10_000
 """The largest number that a count is compared with."""
 
+MIN_AGE_RATIO = 256
+"""A lower bound on the age of events is at most so many times as long as the rest of the window."""
+
+
+OPERANDS_MIN, OPERANDS_MAX = 2, 64
+"""The bounds on the number of operands of a sum or a product."""
+
 
 class Operand(Enum):
     """The constants that an operator of a leaf takes, in the words of error messages."""

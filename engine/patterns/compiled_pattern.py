@@ -13,10 +13,11 @@ from typing import Final
 import re2
 
 from engine.patterns.automaton import Counted, counted
-from engine.patterns.cost import is_brief, is_plain, longest, places
 from engine.patterns.limits import PatternLimits
 from engine.patterns.literals import beginnings, guard_of, leading
+from engine.patterns.syntax.cost import is_brief, is_plain, longest, places
 from engine.patterns.syntax.reader import read
+from engine.patterns.text_tests import folded_literal_of
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024
 INSTRUCTION_MEMORY_BYTES: Final = 1024
@@ -70,6 +71,9 @@ class CompiledPattern:
         """Compile the expression. A single literal is compiled when it is first tried."""
         tree = read(pattern)
         self._pattern = pattern
+        folded = folded_literal_of(pattern, tree)
+        self._in_lower = folded and folded.test(lambda _: True)
+        """Decides it for a text of ASCII characters in lower case, if it is a literal without letter case."""
         self._find: Callable[[bytes], bool] | None = None
         guard = guard_of(tree)
         work_per_byte = 1
@@ -105,6 +109,9 @@ class CompiledPattern:
 
         Never raises: a text that is too long, or that is not Unicode, does not match.
         """
+        if self._in_lower is not None and text.isascii():
+            bound = min(self.text_chars_max, self.text_bytes_max)
+            return len(text) <= bound and self._in_lower(text.lower())
         try:
             encoded = text.encode()
         except UnicodeEncodeError:

@@ -3,51 +3,27 @@
 Written from the English meaning of the rules: for each event it looks through the events before it. It shares
 no code with the engine, knows nothing of its language, and takes its time.
 
-    python tests/data/find_expected.py dcsync windows-dcsync.ndjson.gz
+    python -m tests.data.find_expected dcsync windows-dcsync.ndjson.gz
 
 prints a JSON object from rule names to the positions of events, counted from 0.
 """
 
-import gzip
 import json
 import sys
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-Event = dict[str, Any]
-Search = Callable[[list[Event], int], bool]
-
-MINUTE_US = 60_000_000
-SOME_CHANGES = "1131f6aa-9c07-11d1-f79f-00c04fc2dcd2"
-ALL_CHANGES = "1131f6ad-9c07-11d1-f79f-00c04fc2dcd2"
-
-
-def read(path: Path, time_field: str) -> list[Event]:
-    """The events of a gzipped recording, each with its time in microseconds under `TIME`."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        events: list[Event] = [json.loads(line, parse_float=Decimal) for line in lines]
-    epoch = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-    for event in events:
-        given = event[time_field]
-        if isinstance(given, str):
-            event["TIME"] = (datetime.fromisoformat(given) - epoch) // timedelta(microseconds=1)
-        else:
-            event["TIME"] = int(given * 1_000_000)
-    return events
-
-
-def earlier(events: list[Event], now: int, span_us: int, *same: str) -> Iterator[tuple[int, Event]]:
-    """From `now` backwards: the events at most `span_us` older that equal it in the fields `same`."""
-    for at in range(now, -1, -1):
-        event = events[at]
-        if events[now]["TIME"] - event["TIME"] > span_us:
-            return
-        if all(name in event and event[name] == events[now].get(name) for name in same):
-            yield at, event
-
+from tests.data import term_searches as of_terms
+from tests.data.recorded import (
+    ALL_CHANGES,
+    MINUTE_US,
+    PAIR,
+    SOME_CHANGES,
+    Event,
+    Search,
+    asks_for_changes,
+    earlier,
+    read,
+)
 
 # The attack on the directory.
 
@@ -55,10 +31,6 @@ def earlier(events: list[Event], now: int, span_us: int, *same: str) -> Iterator
 def person(name: object) -> bool:
     """Whether an account is no machine: it has a name, and the name does not end in a dollar sign."""
     return isinstance(name, str) and name != "" and not name.endswith("$")
-
-
-def asks_for_changes(event: Event) -> bool:
-    return event["EventID"] == 4662 and SOME_CHANGES in event.get("Properties", "")
 
 
 def network_logon(event: Event) -> bool:
@@ -133,8 +105,6 @@ def request_and_logon_of_the_same_subject_session(events: list[Event], now: int)
 
 
 # The attack seen from the network.
-
-PAIR = ("id_orig_h", "id_resp_h", "id_resp_p")
 
 
 def alternating_contacts(events: list[Event], now: int, kinds: list[str]) -> bool:
@@ -248,6 +218,13 @@ SEARCHES: dict[str, tuple[str, dict[str, Search]]] = {
             "replication asked for by pgustavo after its network logon": request_by_pgustavo,
             "all secrets asked for after ordinary changes": all_secrets_after_changes,
             "privileged session of a person that asked for replication": privileged_session_with_request,
+            "logon at night": of_terms.logon_at(22, 6, "UTC"),
+            "logon from a private network": of_terms.private_logon,
+            "connection that leaves the private networks": of_terms.leaves_private,
+            "policies read from the share of a controller": of_terms.policies_read,
+            "replication asked for at least two seconds after a logon": of_terms.request_after_logon,
+            "most of what a host says is one kind of line": of_terms.one_kind,
+            "logon at night in New York": of_terms.logon_at(22, 0, "America/New_York"),
             "replication asked for after a logon by remote desktop": request_after_remote_desktop,
             "replication asked for without a network logon before": request_without_network_logon,
             "replication and logon joined by the wrong field": request_and_logon_of_the_same_subject_session,
@@ -262,8 +239,19 @@ SEARCHES: dict[str, tuple[str, dict[str, Search]]] = {
             "program fetched over HTTP": program_fetched,
             "archive sent out over HTTP": archive_sent_out,
             "file share opened after a program was fetched": file_share_after_fetch,
+            "most connections of a host leave its networks": of_terms.most_leave,
+            "beaconing at a steady pace": of_terms.steady,
+            "more than a fifth of the names do not exist": of_terms.names_missing,
+            "name that leads into our networks": of_terms.leads_inside,
+            "packed program": of_terms.packed,
+            "share for pipes opened": of_terms.share_for_pipes,
+            "sends a hundred times what it gets": of_terms.sends_much,
+            "certificate for nine years": of_terms.nine_years,
+            "largest answer of a host so far": of_terms.largest_answer,
+            "third connection to a share since the last ticket": of_terms.third_share,
             "remote shell over SSH": ssh,
             "program fetched by a host that never asked for a ticket": fetch_without_ticket,
+            "name that leads into our networks and out of them": of_terms.leads_both_ways,
         },
     ),
 }

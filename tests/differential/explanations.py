@@ -6,19 +6,43 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, islice, pairwise, product
-from typing import Any, assert_never
+from typing import Any
 
 from engine import format  # noqa: A004
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
 from engine.evaluation.stamps import LATEST_US
 from engine.language import condition as terms
 from engine.language.condition import Condition, children, walk
-from tests.reference import Event, sliced, verdict, window_us
+from engine.language.forms.table import facts_of
+from engine.language.nodes import ConditionNode, TermNode
+from engine.language.terms import (
+    Abs,
+    Add,
+    Age,
+    AvgTerm,
+    CountTerm,
+    Div,
+    Fact,
+    Last,
+    MaxTerm,
+    MinTerm,
+    Mul,
+    Prev,
+    Sub,
+    SumTerm,
+    looks_back,
+    terms_in,
+)
+from engine.language.text.printer import format_term
+from tests import reference_terms
+from tests.reference import Event, sliced, verdict
+from tests.reference_panes import window_us
 from tests.reference_values import scalar
 
 PROBES_MAX = 6
 SUBSETS_MAX = 200
 EVENTS_MAX = 1_000
+Computed = Add | Mul | Sub | Div | Abs
 NOW = terms.Leaf("$now, which no world has", "eq", 1)
 
 
@@ -53,6 +77,10 @@ def judge_node(
             yield from judge_node(node.nodes[1], condition.where, outer, drawn)
             yield from judge_node(node.nodes[0], condition.inner, history, drawn)
             return
+    if isinstance(condition, terms.Some):
+        assert not node.nodes
+        judge_element(node, history[-1])
+        return
     for member, inner in zip(node.nodes, children(condition), strict=True):
         yield from judge_node(member, inner, history, drawn)
 
@@ -60,8 +88,10 @@ def judge_node(
 def judge_values(node: Node, event: Event) -> None:
     """What was looked up is shown, and nothing else."""
     match node.condition:
-        case terms.Leaf(fact):
+        case terms.Leaf(fact) | terms.InNetwork(fact):
             names = [fact]
+        case terms.Some():
+            names = [*dict.fromkeys(names_of(node.condition))]
         case terms.Ref(fact, _, reference):
             names = [fact, reference]
         case terms.InRelation(_, args):
@@ -70,6 +100,9 @@ def judge_values(node: Node, event: Event) -> None:
             names = [fact]
         case terms.Sum(fact, _, _, _, value) | terms.Avg(fact, _, _, _, value):
             names = [fact, *([value.fact] if isinstance(value, terms.ScaledFact) else [])]
+        case terms.Compare():
+            names = [name for name in node.values if name in facts_of(node.condition)]
+            assert {*names} == {name for name in facts_of(node.condition) if event[name] is not None}
         case _:
             names = []
     assert repr(dict(node.values)) == repr({name: event[name] for name in names if event[name] is not None})
@@ -79,23 +112,51 @@ def judge_values(node: Node, event: Event) -> None:
         assert node.condition.key in node.key
 
 
+def judge_element(node: Node, event: Event) -> None:
+    """The element that is named meets the condition, and none before it."""
+    assert isinstance(node.condition, terms.Some)
+    fact = node.condition.fact
+    named = re.search(rf"`{re.escape(fact)}\[(\d+)\]` meets it", node.note or "")
+    assert (named is not None) is node.verdict
+    if named is not None:
+        for count, meets in ((int(named[1]), False), (int(named[1]) + 1, True)):
+            some = {fact.removeprefix("$"): event[fact][:count]}
+            sent, fields = (some, {}) if fact.startswith("$") else ({}, some)
+            cut = Event(event.time_us, {**event.fields, **fields}, {**event.vars, **sent})
+            assert verdict(node.condition, [cut]) is meets, (node, count)
+
+
 def judge_until(node: Node, history: Sequence[Event], drawn: random.Random) -> None:
     """Until the time given the verdict stays, and just past it it is another."""
     last_us = LATEST_US if node.until_us is None else node.until_us
+    parts: list[Any] = [part for part, _ in walk(node.condition)]
+    compared = [part for part in parts if isinstance(part, terms.Compare)]
+    parts += [each for one in compared for side in (one.left, one.right) for each in terms_in(side)]
     windows = {
-        window_us(part.window_secs)
-        for part, _ in walk(node.condition)
-        if isinstance(part, terms.Windowed | terms.Aggregate) and part.window_secs is not None
+        window_us(part.window_secs) for part in parts if getattr(part, "window_secs", None) is not None
     }
     edges = {event.time_us + window for event in history for window in windows}
+    least_us = {least_age(part) for part, _ in walk(node.condition)}
+    edges |= {event.time_us + least for event in history for least in least_us}
     edges |= {edge + max(1, -(-window // 256)) for edge in edges for window in windows}
+    if compared:
+        # Time changes these in other ways, too.
+        now_us = history[-1].time_us
+        edges |= {now_us - now_us % unit + unit for unit in (60_000_000, 3_600_000_000, 86_400_000_000)}
+        edges |= {now_us + drawn.randrange(1, 10**exponent) for exponent in range(1, 15)}
     near = {edge + off for edge in edges for off in (-1, 0, 1)}
     probes = sorted(time_us for time_us in near if history[-1].time_us < time_us < last_us)
     for at_us in {*drawn.sample(probes, min(PROBES_MAX, len(probes))), *probes[-1:], last_us}:
         assert verdict(node.condition, history, at_us) is node.verdict, (node, history, at_us)
     if node.until_us is not None:
         assert history[-1].time_us <= node.until_us < LATEST_US
-        assert verdict(node.condition, history, last_us + 1) is not node.verdict, (node, history)
+        if node.until_us != node.future.known_us:
+            assert verdict(node.condition, history, last_us + 1) is not node.verdict, (node, history)
+
+
+def least_age(condition: Condition) -> int:
+    """Give how old events must be at least for a condition, in microseconds."""
+    return window_us(getattr(condition, "min_secs", None) or 0)
 
 
 def judge_witness(node: Node, history: Sequence[Event]) -> None:
@@ -108,6 +169,7 @@ def judge_witness(node: Node, history: Sequence[Event]) -> None:
     left, right = held[0], begun[0]
     since = [place for place, true in enumerate(right) if true and all(left[place + 1 :])]
     window = window_us(node.condition.window_secs) if isinstance(node.condition, terms.Windowed) else math.inf
+    least = least_age(node.condition)
     witnesses: list[int]
     match node.condition:
         case terms.Once() | terms.OnceWithin():
@@ -126,14 +188,71 @@ def judge_witness(node: Node, history: Sequence[Event]) -> None:
             witnesses = [place for place, true in enumerate(right[:-1]) if true]
         case terms.Historically() | terms.HistoricallyFor():
             witnesses = [place for place, true in enumerate(right) if not true]
-        case terms.Since() | terms.SinceWithin() if not left[-1] and not right[-1]:
-            witnesses = [len(history) - 1]
+        case terms.Since() | terms.SinceWithin() if not left[-1] and (least or not right[-1]):
+            assert given_us == now_us
+            return
         case terms.Since() | terms.SinceWithin():
             witnesses = since
+        case terms.Compare():
+            witnesses = single_witness(node.condition, history)
         case _:
             witnesses = []
-    in_time = [history[place].time_us for place in witnesses if now_us - history[place].time_us <= window]
+    times = [history[place].time_us for place in witnesses]
+    in_time = [time_us for time_us in times if least <= now_us - time_us <= window]
+    if least and in_time:
+        # Of the times that are remembered until they are old enough, not all are kept.
+        assert given_us in in_time, (node, history)
+        return
     assert given_us == max(in_time, default=None), (node, history)
+
+
+def single_witness(condition: terms.Compare, history: Sequence[Event]) -> list[int]:
+    """Give the place of the event that the only term that looks back asks for, if it asks for one."""
+    terms_of = [each for side in (condition.left, condition.right) for each in terms_in(side)]
+    match [each for each in terms_of if looks_back(each) and not isinstance(each, Computed)]:
+        case [Prev(fact)]:
+            return [len(history) - 2] if len(history) > 1 and scalar(history[-2][fact]) else []
+        case [Last(fact, where)]:
+            return [
+                place
+                for place, event in enumerate(history[:-1])
+                if scalar(event[fact]) and (where is None or verdict(where, history[: place + 1]))
+            ]
+        case [Age(inner)]:
+            return [place for place in range(len(history)) if verdict(inner, history[: place + 1])]
+        case _:
+            return []
+
+
+def values_found(condition: terms.Compare, history: Sequence[Event]) -> dict[str, Any]:
+    """Give the values of all terms but facts and constants, by their texts."""
+
+    def was(inner: Any) -> list[bool]:
+        return [inner is None or verdict(inner, history[: place + 1]) for place in range(len(history))]
+
+    found = {}
+    for side in (condition.left, condition.right):
+        for term in terms_in(side):
+            if isinstance(term, TermNode) and not isinstance(term, Fact):
+                value = reference_terms.value(term, history, history[-1].time_us, was)
+                if value is not None and not (isinstance(value, float) and not math.isfinite(value)):
+                    found[format_term(term)] = value
+    return found
+
+
+def turned_term(term: Any, several: frozenset[Condition]) -> Any:
+    """Give a term in which predicates are turned that way."""
+    match term:
+        case Add(operands) | Mul(operands) | Sub(operands) | Div(operands):
+            return type(term)(tuple(turned_term(each, several) for each in operands))
+        case Abs(operand):
+            return Abs(turned_term(operand, several))
+        case Age(inner) | CountTerm(inner):
+            return replace(term, inner=turned(inner, several))
+        case Last(_, where) | SumTerm(_, where) | AvgTerm(_, where) | MinTerm(_, where) | MaxTerm(_, where):
+            return replace(term, where=where and turned(where, several))
+        case _:
+            return term
 
 
 def judge_since(node: Node, history: Sequence[Event]) -> None:
@@ -146,9 +265,11 @@ def judge_since(node: Node, history: Sequence[Event]) -> None:
 def judge_found(node: Node, history: Sequence[Event]) -> None:
     """The number that is compared is what was found; of a count, as far as the comparison needs it."""
     condition = node.condition
-    if not isinstance(condition, terms.Aggregate):
+    if isinstance(condition, terms.Compare):
+        assert node.found == values_found(condition, history)
+    elif not isinstance(condition, terms.Aggregate | terms.CountSince):
         assert node.found is None
-    elif isinstance(condition, terms.Count | terms.Distinct):
+    elif isinstance(condition, terms.Count | terms.CountSince | terms.Distinct):
         found = node.found
         assert type(found) is int
         needed = max(1, condition.value + (condition.op not in ("gte", "lt")))
@@ -187,7 +308,10 @@ def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
 
 def predicates_in(condition: Condition) -> Iterable[Condition]:
     """Give what counts as a predicate: a leaf, or two that are written as one comparison."""
-    if is_comparison(condition) or isinstance(condition, terms.Leaf | terms.Ref | terms.InRelation):
+    asks_now = isinstance(condition, terms.Compare) and not (
+        looks_back(condition.left) or looks_back(condition.right)
+    )
+    if is_comparison(condition) or asks_now or isinstance(condition, terms.Predicate):
         yield condition
         return
     for child in children(condition):
@@ -196,6 +320,12 @@ def predicates_in(condition: Condition) -> Iterable[Condition]:
 
 def is_comparison(condition: Condition) -> bool:
     return isinstance(condition, terms.All) and bool(re.fullmatch(r"\S+ [<>] \S+", format(condition)))
+
+
+def is_free(predicate: Condition) -> bool:
+    """Whether it can change whatever the facts are: relations hold anything, arrays have any elements."""
+    listed = isinstance(predicate, terms.InNetwork) and isinstance(predicate.networks, tuple)
+    return isinstance(predicate, terms.InRelation | terms.Some | terms.InNetwork) and not listed
 
 
 def takes_any_text(predicate: Condition) -> bool:
@@ -208,14 +338,21 @@ class Possible:
 
     def __init__(self, predicates: Sequence[Condition], event: Event) -> None:
         self.predicates, self.event = predicates, event
-        parts = [part for predicate in predicates for part, _ in walk(predicate)]
+        parts = [part for one in predicates if not is_free(one) for part, _ in walk(one)]
         ends: list[Any] = [None, "another", -1e9, 1e9, True, [], ["another"]]
         for part in parts:
             if isinstance(part, terms.Leaf) and part.op != "matches":
                 constant = part.value
                 listed = part.op in ("in", "nin", "between")
                 ends += constant if listed else [list(constant) if isinstance(constant, tuple) else constant]
-        numbers = sorted({one for one in ends if type(one) in (int, float)})
+            elif isinstance(part, terms.InNetwork) and isinstance(part.networks, tuple):
+                ends += [text.partition("/")[0] for text in part.networks]
+            elif isinstance(part, terms.Compare):
+                sides = (*terms_in(part.left), *terms_in(part.right))
+                constants = [each for each in sides if isinstance(each, str | int | float)]
+                numbers = [each for each in constants if not isinstance(each, str | bool)]
+                ends += [*constants, *(each + step for each in numbers for step in (-1, 1))]
+        numbers = sorted({one for one in ends if type(one) in (int, float) and abs(one) < 1e308})
         ends += [low / 2 + high / 2 for low, high in pairwise(numbers)]
         ends += [event[name] for predicate in predicates for name in names_of(predicate)]
         self.values = list({repr(one): one for one in ends}.values())
@@ -228,7 +365,7 @@ class Possible:
     def is_possible(self, several: Iterable[Condition], turns: Callable[[Iterable[Condition]], bool]) -> bool:
         """Whether an event that changes these predicates, and no facts but theirs, turns the verdict."""
         wanted = set(several)
-        free = {one for one in wanted if isinstance(one, terms.InRelation)}
+        free = {one for one in wanted if is_free(one)}
         names = sorted({name for one in wanted - free for name in names_of(one)})
         for values in islice(product(self.values, repeat=len(names)), EVENTS_MAX):
             sent = {name[1:]: value for name, value in zip(names, values, strict=True) if name[0] == "$"}
@@ -237,8 +374,7 @@ class Possible:
             changed = free | {
                 one
                 for one in self.predicates
-                if not isinstance(one, terms.InRelation)
-                and verdict(one, [other]) is not verdict(one, [self.event])
+                if not is_free(one) and verdict(one, [other]) is not verdict(one, [self.event])
             }
             if wanted <= changed and turns(changed):
                 return True
@@ -247,14 +383,23 @@ class Possible:
 
 def names_of(predicate: Condition) -> Iterable[str]:
     """Give the names that a predicate looks up."""
+    if isinstance(predicate, terms.Some):
+        yield predicate.fact
+        yield from (name for name in names_of(predicate.inner) if name.startswith("$"))
+        return
     for part, _ in walk(predicate):
         match part:
-            case terms.Leaf(fact):
+            case terms.Leaf(fact) | terms.InNetwork(fact):
                 yield fact
+            case terms.Some():
+                # Inside another.
+                yield from names_of(part)
             case terms.Ref(fact, _, reference):
                 yield from (fact, reference)
             case terms.InRelation(_, args):
                 yield from (arg.fact for arg in args if isinstance(arg, terms.FactArg))
+            case terms.Compare():
+                yield from facts_of(part)
 
 
 def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
@@ -265,37 +410,15 @@ def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
     if is_comparison(condition):
         return condition
     match condition:
-        case terms.Leaf() | terms.Ref() | terms.InRelation():
+        case _ if isinstance(condition, terms.Predicate):
             return condition
         case terms.All(members):
             return terms.All(tuple(turned(member, several) for member in members))
         case terms.Any(members):
             return terms.Any(tuple(turned(member, several) for member in members))
-        case terms.Not(inner):
-            return terms.Not(turned(inner, several))
-        case terms.Once(inner):
-            return terms.Once(turned(inner, several))
-        case terms.Historically(inner):
-            return terms.Historically(turned(inner, several))
-        case terms.Since(left, right):
-            return terms.Since(turned(left, several), turned(right, several))
-        case terms.OnceWithin(inner, window):
-            return terms.OnceWithin(turned(inner, several), window)
-        case terms.HistoricallyFor(inner, window, boundary):
-            return terms.HistoricallyFor(turned(inner, several), window, boundary)
-        case terms.SinceWithin(left, right, window):
-            return terms.SinceWithin(turned(left, several), turned(right, several), window)
-        case terms.Keyed(inner, key, where):
-            return terms.Keyed(turned(inner, several), key, where and turned(where, several))
-        case terms.Previous(inner):
-            return terms.Previous(turned(inner, several))
-        case terms.Earlier(inner):
-            return terms.Earlier(turned(inner, several))
-        case terms.EarlierWithin(inner, window):
-            return terms.EarlierWithin(turned(inner, several), window)
-        case terms.Count(inner):
-            return replace(condition, inner=turned(inner, several))
-        case terms.Distinct(_, where) | terms.Sum(_, where) | terms.Avg(_, where):
-            return replace(condition, where=where and turned(where, several))
+        case terms.Compare(left, op, right):
+            return terms.Compare(turned_term(left, several), op, turned_term(right, several))
         case _:
-            assert_never(condition)
+            members = {name: getattr(condition, name) for name in condition.__match_args__}
+            inside = {name: one for name, one in members.items() if isinstance(one, ConditionNode)}
+            return replace(condition, **{name: turned(one, several) for name, one in inside.items()})

@@ -24,7 +24,8 @@ from tests.linearizability.history import (
     RemoveRule,
     Sent,
 )
-from tests.reference import Event, ReferenceDetector, Rule, window_us
+from tests.reference import Event, ReferenceDetector, Rule
+from tests.reference_panes import window_us
 
 
 class Seen(NamedTuple):

@@ -64,6 +64,7 @@ ROOMS: Final = {
                 "unit/evaluation/wire/test_results.py",
                 "property/looking/test_dry_runs.py",
                 "unit/evaluation/facts/test_lookups.py",
+                "unit/evaluation/facts/test_look_up.py",
                 "unit/evaluation/explanation/test_futures.py",
             ),
             files=(
@@ -111,6 +112,7 @@ ROOMS: Final = {
             ),
             marks="not ray and not long",
             templates=(
+                "operators/temporal/aged.py",
                 "operators/temporal/earlier.py",
                 "operators/temporal/historically.py",
                 "operators/temporal/latest.py",
@@ -118,6 +120,7 @@ ROOMS: Final = {
                 "operators/temporal/previous.py",
                 "operators/temporal/since.py",
                 "operators/counting/count.py",
+                "operators/counting/count_since.py",
                 "operators/counting/distinct.py",
                 "operators/counting/sums.py",
                 "kernel/code/access.py",
@@ -188,8 +191,17 @@ ROOMS: Final = {
                 "unit/evaluation/facts/test_pattern_events.py",
                 "unit/evaluation/facts/test_literals.py",
                 "unit/evaluation/facts/test_lookups.py",
+                "unit/evaluation/facts/test_look_up.py",
             ),
-            files=("lookups.py", "names.py", "pattern_work.py", "shown.py", "texts.py"),
+            files=(
+                "look_up.py",
+                "lookups.py",
+                "names.py",
+                "pattern_work.py",
+                "relations.py",
+                "shown.py",
+                "texts.py",
+            ),
         ),
         Room(
             "rules",

@@ -172,10 +172,10 @@ def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
         ("a request to /api/changes", " /api/changes"),
         ("| `GET /ready` |", "/ready"),
         ("`{condition, name, timed?}`", "timed"),
-        ("`{events: [{fields, time}]}`", "time"),
+        ("`{events: [{fields, tyme}]}`", "tyme"),
         ("`rule-detector apply rules.yaml`", "rule-detector apply"),
         ("```sh\nrule-detector try r.yaml \\\n  --varz v.json e.ndjson\n```", "rule-detector try --varz"),
-        ("r:\n  condition: exists user\n", "exists user"),
+        ("r:\n  condition: exist user\n", "exist user"),
     ],
 )
 def test_what_is_not_there_is_found(text: str, refuted: str) -> None:

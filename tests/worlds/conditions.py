@@ -11,15 +11,18 @@ from engine.language.condition import (
     Avg,
     Condition,
     Count,
+    CountSince,
     Distinct,
     Earlier,
     EarlierWithin,
     FactArg,
     Historically,
     HistoricallyFor,
+    InNetwork,
     InRelation,
     Keyed,
     Leaf,
+    NetworksOf,
     Not,
     Once,
     OnceWithin,
@@ -28,12 +31,17 @@ from engine.language.condition import (
     ScaledFact,
     Since,
     SinceWithin,
+    Some,
     Sum,
 )
+from engine.language.microseconds import microseconds
+from engine.language.text.sugar import SUGAR, pattern_of
+from tests.worlds.terms import odd_comparisons
 
 MAX = 1.7976931348623157e308
 ODD_NAMES = (
     *("in", "AND", "True", "null", "not", "per", "all", "any", "Since"),
+    *("exists", "missing", "some", "network", "like", "startswith", "it"),
     *("previous", "earlier", "count", "distinct", "sum", "avg", "where", "Where", "$count", "count.where"),
     *("a.b", "$a", "$user.id", "user.in", "$in", "in-x", "@timestamp", "a-1", "_"),
     *(
@@ -113,6 +121,12 @@ scalars = st.one_of(strings, numbers, st.booleans())
 arrays = st.one_of(st.lists(strings, max_size=3), st.lists(numbers, max_size=3)).map(tuple)
 
 
+sugared = st.builds(
+    pattern_of, st.sampled_from([*SUGAR]), st.one_of(strings, st.text("a*?\\\\.$", max_size=6))
+)
+"""The patterns that words for texts give."""
+
+
 @st.composite
 def leaves(draw: Callable[[st.SearchStrategy[Json]], Json]) -> Leaf:
     """Leaves of every operator."""
@@ -125,7 +139,7 @@ def leaves(draw: Callable[[st.SearchStrategy[Json]], Json]) -> Leaf:
         case "contains":
             return Leaf(fact, "contains", draw(scalars))
         case "matches":
-            return Leaf(fact, "matches", draw(st.sampled_from(PATTERNS)))
+            return Leaf(fact, "matches", draw(st.one_of(st.sampled_from(PATTERNS), sugared)))
         case _:
             pair = st.one_of(st.tuples(strings, strings), st.tuples(numbers, numbers))
             return Leaf(fact, "between", tuple(sorted(draw(pair))))
@@ -159,13 +173,58 @@ refs = st.builds(Ref, names, st.sampled_from(("eq", "neq", "in", "nin")), names)
 in_relations = st.builds(
     InRelation, relations, st.lists(st.one_of(scalars, st.builds(FactArg, names)), max_size=3).map(tuple)
 )
-predicates = st.one_of(leaves(), leaves(), nearly_comparisons(), refs, in_relations)
+presences = names.map(lambda name: Ref(name, "eq", name))
+alternatives = st.tuples(names, st.sampled_from([*SUGAR]), st.lists(strings, min_size=1, max_size=3)).map(
+    lambda one: Any(tuple(Leaf(one[0], "matches", pattern_of(one[1], text)) for text in one[2]))
+)
+NETWORKS = (
+    "10.0.0.0/8",
+    "::1",
+    "0.0.0.0/0",
+    "10.1.2.3",
+    "2001:db8::/32",
+    "::ffff:10.0.0.1/120",
+    "fe80::/010",
+)
+in_networks = st.builds(
+    InNetwork,
+    names,
+    st.one_of(
+        st.lists(st.sampled_from(NETWORKS), min_size=1, max_size=3).map(tuple),
+        st.builds(NetworksOf, relations),
+    ),
+)
+of_elements = st.one_of(leaves(), nearly_comparisons(), refs, presences, in_relations, in_networks)
+somes = st.recursive(
+    of_elements,
+    lambda inner: st.one_of(
+        st.builds(Some, names, inner),
+        st.builds(Not, inner),
+        st.builds(All, st.lists(inner, min_size=1, max_size=2).map(tuple)),
+    ),
+    max_leaves=3,
+)
+predicates = st.one_of(
+    leaves(), nearly_comparisons(), of_elements, alternatives, st.builds(Some, names, somes)
+)
 
 
 comparisons = st.sampled_from(("gt", "gte", "lt", "lte", "eq", "neq"))
 counts = st.one_of(st.sampled_from((0, 1, 5, 10_000)), st.integers(0, 10_000))
 factors = st.one_of(st.none(), numbers.filter(lambda number: -MAX <= number <= MAX))
 amounts = st.one_of(numbers, st.builds(ScaledFact, names, factors))
+
+
+def _ages(window_secs: float, hundredths: int | None) -> tuple[float, float | None]:
+    """Give a window, and a part of it as the least age, if that is less in microseconds."""
+    if hundredths is None or microseconds(window_secs, 1_000_000) < 1:
+        return window_secs, None
+    is_whole = isinstance(window_secs, int)
+    return window_secs, window_secs * hundredths // 100 if is_whole else window_secs * (hundredths / 100)
+
+
+ages = st.builds(_ages, windows, st.one_of(st.none(), st.integers(0, 99)))
+"""Windows, each with the least age, if there is one."""
 optional_windows = st.one_of(st.none(), windows)
 
 
@@ -180,18 +239,21 @@ def _extended(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Conditio
         st.builds(Once, inner),
         st.builds(Historically, inner),
         st.builds(Since, inner, inner),
-        st.builds(OnceWithin, inner, windows),
+        st.builds(lambda inner, both: OnceWithin(inner, *both), inner, ages),
+        st.builds(lambda inner, both: HistoricallyFor(inner, both[0], None, both[1]), inner, ages),
         st.builds(HistoricallyFor, inner, windows, boundaries),
-        st.builds(SinceWithin, inner, inner, windows),
+        st.builds(lambda left, right, both: SinceWithin(left, right, *both), inner, inner, ages),
         st.builds(Keyed, inner, names),
         st.builds(Keyed, inner, names, inner),
         st.builds(Previous, inner),
         st.builds(Earlier, inner),
-        st.builds(EarlierWithin, inner, windows),
+        st.builds(lambda inner, both: EarlierWithin(inner, *both), inner, ages),
         st.builds(Count, inner, optional_windows, comparisons, counts),
+        st.builds(CountSince, inner, inner, comparisons, counts),
         st.builds(Distinct, names, optional, optional_windows, comparisons, counts),
         st.builds(Sum, names, optional, optional_windows, comparisons, amounts),
         st.builds(Avg, names, optional, optional_windows, comparisons, amounts),
+        odd_comparisons(inner, names, scalars, optional_windows),
     )
 
 
@@ -291,6 +353,7 @@ PIECES = (
         "é",
         "\x00",
         "\ud800",
+        *("exists", "missing", "some", "network", "in network", "like", "startswith", "icontains"),
         *("previous", "earlier", "count", "distinct", "sum", "avg", "where", "*", "count(", "sum(", "cuont"),
         "wihtin",
         "adn",

@@ -10,6 +10,7 @@ from engine.language.condition import (
     Avg,
     Condition,
     Count,
+    CountSince,
     Distinct,
     Earlier,
     EarlierWithin,
@@ -29,6 +30,7 @@ from tests.worlds.scripts import Choose, Submit, World, timestamp_ms
 
 BOUNDED = ("once_within", "weak", "since_within", "earlier_within", "count", "distinct", "sum", "avg")
 MEMBERS = ("once", "historically", "since", "strong", "strong", "previous", "earlier", *BOUNDED)
+MEMBERS += ("count_since", "count_since")
 COMPARED = (("gte", 3), ("gt", 2), ("lt", 2), ("lte", 1), ("eq", 2), ("neq", 1))
 STEPS_US = (0, 1, 300_000, 300_000, 700_000, 999_999, 1_000_000, 1_300_000)
 
@@ -40,6 +42,7 @@ class LongHistoriesWorld(World):
         super().__init__(choose)
         # Where nothing is remembered for ever, slices may be forgotten whole.
         self.members = choose((MEMBERS, BOUNDED))
+        self.least_secs: tuple[float | None, ...] = (None, None, 0.0, 0.25, 0.298)
 
     def predicate(self) -> Condition:
         leaf = Leaf(
@@ -73,6 +76,7 @@ class LongHistoriesWorld(World):
             return choose((inner, Not(inner), Keyed(inner, "k")))
 
         window_secs = choose((0.3, 1))
+        least_secs = choose(self.least_secs)
         match choose(self.members):
             case "once":
                 return Once(operand())
@@ -81,17 +85,21 @@ class LongHistoriesWorld(World):
             case "since":
                 return Since(operand(), operand())
             case "once_within":
-                return OnceWithin(operand(), window_secs)
+                return OnceWithin(operand(), window_secs, least_secs)
             case "weak" | "strong" as boundary:
-                return HistoricallyFor(operand(), window_secs, boundary)
+                return HistoricallyFor(
+                    operand(), window_secs, boundary, least_secs if boundary == "weak" else None
+                )
             case "previous":
                 return Previous(operand())
             case "earlier":
                 return Earlier(operand())
             case "earlier_within":
-                return EarlierWithin(operand(), window_secs)
+                return EarlierWithin(operand(), window_secs, least_secs)
             case "count":
                 return Count(operand(), choose((window_secs, 10, None)), *choose(COMPARED))
+            case "count_since":
+                return CountSince(operand(), operand(), *choose(COMPARED))
             case "distinct":
                 return Distinct(
                     choose("jt"),
@@ -104,7 +112,7 @@ class LongHistoriesWorld(World):
                 where = choose((None, operand()))
                 return made("t", where, choose((0.01, window_secs, 10, None)), *choose(COMPARED))
             case _:
-                return SinceWithin(operand(), operand(), window_secs)
+                return SinceWithin(operand(), operand(), window_secs, least_secs)
 
     def submission(self, clock_us: int) -> tuple[Submit, int]:
         choose = self.choose
@@ -114,3 +122,17 @@ class LongHistoriesWorld(World):
         if choose((False, True, True, True)):
             fields["k"] = choose((1, 1, 2, 3))
         return Submit(fields, timestamp_ms(time_us)), time_us
+
+
+class AgesWorld(LongHistoriesWorld):
+    """A world of windows with a least age, with events so near that most of them are too young."""
+
+    def __init__(self, choose: Choose) -> None:
+        super().__init__(choose)
+        self.members = ("once_within", "weak", "since_within", "since_within", "earlier_within")
+        self.least_secs = (0.1, 0.25, 0.298)
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        submit, _ = super().submission(clock_us)
+        time_us = clock_us + self.choose((0, 1, 1_000, 2_000, 49_999, 50_000, 100_000, 250_000, 300_001))
+        return Submit(submit.fields, timestamp_ms(time_us)), time_us

@@ -16,15 +16,18 @@ from engine.language.condition import (
     Avg,
     Condition,
     Count,
+    CountSince,
     Distinct,
     Earlier,
     EarlierWithin,
     FactArg,
     Historically,
     HistoricallyFor,
+    InNetwork,
     InRelation,
     Keyed,
     Leaf,
+    NetworksOf,
     Not,
     Once,
     OnceWithin,
@@ -33,32 +36,55 @@ from engine.language.condition import (
     ScaledFact,
     Since,
     SinceWithin,
+    Some,
     Sum,
 )
+from tests.worlds.terms import ARE_EVALUATED, small_comparison
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[int]], int]
 Choose: TypeAlias = Callable[[Sequence[Json]], Json]
 
 NAMES = ("a", "b", "list", "user.id", "user", "$v", "$user.id", "nowhere", "user.id.x")
+IN_ELEMENTS = ("a", "b", "it", "list", "$v", "id.x", "nowhere")
 WINDOWS_SECS = (0, 0.001, 0.3, 1, 1.0, 1.001, 2.5, 5e-7, 1.5e-6, 86_400, 1e300)
+AGES_SECS = (
+    *((window_secs, None) for window_secs in WINDOWS_SECS),
+    *((1, 0), (1, 0.3), (1.0, 0.3), (1, 0.996), (1.3, 1), (1.004, 1), (0.3, 1e-6), (1e300, 1), (86_400, 2.5)),
+    *((1.5e-6, 5e-7), (1.5e-6, 1e-6)),
+)
+"""Windows, each with the least age, if there is one."""
 BIG = 2**53 + 1
 SCALARS = (0, 1, True, False, 1.0, 1.5, "1", "", "ab", "b", BIG, float(2**53), 10**30, -1, "é")
 ARRAYS = ((), (1,), ("1",), (1.0, 0), ("ab", "1"), (BIG,))
 MAX = 1.7976931348623157e308
 RANGES = ((0, 1), (0.5, 1.5), (1, 1), (-MAX, 1), (1, MAX), ("", "1"), ("1", "b"), (BIG, BIG))
-PATTERNS = ("^a", "b$", "1", "(?i)AB", "", "^$", "[^a]")
+PATTERNS = ("^a", "b$", "1", "(?i)AB", "", "^$", "[^a]", "(?s)^a", "(?s)^a.*$", "(?i)^B$", "(?si)^.b$")
+ADDRESSES = ("10.0.0.1", "10.1.0.1", "::ffff:10.0.0.1", "::1", "2001:db8::1", "fe80::1%e", "10.0.0.01")
+NETWORKS = (
+    "10.0.0.0/8",
+    "10.0.0.1",
+    "10.0.0.7/30",
+    "::ffff:10.0.0.0/104",
+    "::/0",
+    "0.0.0.0/0",
+    "2001:db8::/32",
+)
+ELEMENTS = (0, 1, "ab", None, {"a": 0, "b": 1}, {"a": 1, "b": 1}, {"it": 1}, {"list": [1, {"a": 1}]}, [1])
 VALUES = (*SCALARS, None, [1], ["1"], [True, None], [], ["ab", "1"], [[1]], {"id": 1}, {"id": None}, {})
+VALUES += (*ADDRESSES[:4], {"id.x": 1, "id": {"x": 0}}, list(ELEMENTS))
 
 KINDS_OF_PREDICATE = (*["bit"] * 8, "equality", "equality", "membership", "contains", "matches", "between")
-KINDS_OF_PREDICATE += ("ref", "ref", "relation")
+KINDS_OF_PREDICATE += ("ref", "ref", "presence", "relation", "network", "some", "some")
 MEMBERS = ("predicate", "all", "any", "not", "once", "historically", "since", "once_within")
 MEMBERS += ("historically_for", "historically_for", "since_within", "keyed", "keyed")
 ADDITIONS = (
+    *["compare"] * ARE_EVALUATED,
     "previous",
     "earlier",
     "earlier_within",
     "count",
     "count",
+    "count_since",
     "distinct",
     "sum",
     "avg",
@@ -128,7 +154,7 @@ def rewritten(condition: Condition, rewrite: Callable[[Json], Json]) -> Conditio
     if is_dataclass(condition):
         parts = {field.name: getattr(condition, field.name) for field in fields(condition)}
         kept = {"fact", "op", "reference", "relation", "key"} | {k for k, v in parts.items() if v is None}
-        if isinstance(condition, Count | Distinct):
+        if isinstance(condition, Count | CountSince | Distinct):
             # Only a whole number is one, however it is spelt.
             kept.add("value")
         kept.discard("boundary")
@@ -159,27 +185,43 @@ class World:
     def __init__(self, choose: Choose) -> None:
         self.choose = choose
 
-    def predicate(self) -> Condition:
+    def predicate(self, names: Sequence[str] = NAMES, bits: Sequence[str] = ("a", "b")) -> Condition:
         """Half of them are on two bits, so that temporal members see both truths; the rest on anything."""
         choose = self.choose
         match choose(KINDS_OF_PREDICATE):
             case "bit":
-                return Leaf(choose(("a", "b")), "eq", choose((0, 1)))
+                return Leaf(choose(bits), "eq", choose((0, 1)))
             case "equality":
-                return Leaf(choose(NAMES), choose(("eq", "neq")), choose(SCALARS + ARRAYS))
+                return Leaf(choose(names), choose(("eq", "neq")), choose(SCALARS + ARRAYS))
             case "membership":
-                return Leaf(choose(NAMES), choose(("in", "nin")), choose(ARRAYS))
+                return Leaf(choose(names), choose(("in", "nin")), choose(ARRAYS))
             case "contains":
-                return Leaf(choose(NAMES), "contains", choose(SCALARS))
+                return Leaf(choose(names), "contains", choose(SCALARS))
             case "matches":
-                return Leaf(choose(NAMES), "matches", choose(PATTERNS))
+                return Leaf(choose(names), "matches", choose(PATTERNS))
             case "between":
-                return Leaf(choose(NAMES), "between", choose(RANGES))
+                return Leaf(choose(names), "between", choose(RANGES))
             case "ref":
-                return Ref(choose(NAMES), choose(("eq", "neq", "in", "nin")), choose(NAMES))
+                return Ref(choose(names), choose(("eq", "neq", "in", "nin")), choose(names))
+            case "presence":
+                name = choose(names)
+                return Ref(name, "eq", name)
+            case "network":
+                listed = tuple(choose(NETWORKS) for _ in choose(UP_TO_3))
+                return InNetwork(choose(names), listed if choose(BITS) else NetworksOf(choose(("r", "s"))))
+            case "some":
+                return Some(choose(("list", "list", "a", "$v")), self.about_element())
             case _:
-                args = [FactArg(choose(NAMES)) if choose(BITS) else choose(SCALARS) for _ in choose(UP_TO_2)]
+                args = [FactArg(choose(names)) if choose(BITS) else choose(SCALARS) for _ in choose(UP_TO_2)]
                 return InRelation(choose(("r", "s")), tuple(args))
+
+    def about_element(self) -> Condition:
+        """Give a condition on the elements of an array."""
+        choose = self.choose
+        parts = tuple(self.predicate(IN_ELEMENTS, ("a", "b", "it")) for _ in choose(UP_TO_2 + UP_TO_3[:1]))
+        if len(parts) == 1:
+            return parts[0] if choose(BITS) else Not(parts[0])
+        return (All if choose(BITS) else Any)(parts) if parts else Leaf("it", "eq", 1)
 
     def condition(self, depth: int) -> Condition:
         """Give a condition of at most this depth, of any member."""
@@ -199,25 +241,31 @@ class World:
             case "since":
                 return Since(inner(), inner())
             case "once_within":
-                return OnceWithin(inner(), choose(WINDOWS_SECS))
+                return OnceWithin(inner(), *choose(AGES_SECS))
             case "historically_for":
                 boundary = choose((None, "weak", "strong", "strong"))
-                return HistoricallyFor(inner(), choose(WINDOWS_SECS), boundary)
+                window_secs, min_secs = choose(AGES_SECS)
+                min_secs = None if boundary == "strong" else min_secs
+                return HistoricallyFor(inner(), window_secs, boundary, min_secs)
             case "since_within":
-                return SinceWithin(inner(), inner(), choose(WINDOWS_SECS))
+                return SinceWithin(inner(), inner(), *choose(AGES_SECS))
             case "keyed":
                 return Keyed(inner(), choose(("a", "b", "user.id", "$v")))
             case "keyed where":
                 return Keyed(inner(), choose(("a", "b", "user.id", "$v")), inner())
+            case "compare":
+                return small_comparison(self, depth)
             case "previous":
                 return Previous(inner())
             case "earlier":
                 return Earlier(inner())
             case "earlier_within":
-                return EarlierWithin(inner(), choose(WINDOWS_SECS))
+                return EarlierWithin(inner(), *choose(AGES_SECS))
             case "count":
                 window_secs = choose((None, *WINDOWS_SECS))
                 return Count(inner(), window_secs, choose(COMPARISONS), choose(COUNTS))
+            case "count_since":
+                return CountSince(inner(), inner(), choose(COMPARISONS), choose(COUNTS))
             case "distinct" | "sum" | "avg" as member:
                 where = inner() if choose(BITS) else None
                 compared = (
@@ -233,7 +281,7 @@ class World:
                 return self.predicate()
 
     def value(self) -> Json:
-        """Give what a fact can be: mostly one of two bits, at times anything that looks like one."""
+        """Give what a fact can be: mostly one of two bits, at times anything else."""
         return self.choose((0, 1)) if self.choose(MOSTLY) else self.choose(VALUES)
 
     def some(self, names: Sequence[str], value: Callable[[], Json]) -> dict[str, Json]:
@@ -243,6 +291,8 @@ class World:
     def fields(self) -> dict[str, Json]:
         """Give the fields of an event; `user.id` comes as one key, nested, or both."""
         fields = self.some(("b", "list", "user.id"), self.value)
+        if self.choose(BITS):
+            fields["list"] = [self.choose(ELEMENTS) for _ in self.choose(UP_TO_3)]
         if self.choose(MOSTLY):
             fields["a"] = self.value()
         if self.choose(BITS):
@@ -260,7 +310,7 @@ class World:
         """Give the tuples of a relation, or something that is none."""
         if not self.choose(MOSTLY):
             return self.value()
-        pair = [[self.value() for _ in self.choose(UP_TO_2)], self.value()]
+        pair = [[self.value() for _ in self.choose(UP_TO_2)], self.value(), self.choose(NETWORKS)]
         return [self.choose(pair) for _ in self.choose(UP_TO_3)]
 
     def edit(self, condition: Condition) -> Condition:

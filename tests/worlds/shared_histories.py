@@ -6,8 +6,10 @@ from engine.language.condition import (
     All,
     Any,
     Avg,
+    Compare,
     Condition,
     Count,
+    CountSince,
     Distinct,
     Earlier,
     EarlierWithin,
@@ -25,6 +27,7 @@ from engine.language.condition import (
     Sum,
     children,
 )
+from engine.language.terms import Age, AvgTerm, CountTerm, Fact, Last, MaxTerm, MinTerm, Prev, SumTerm
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World, timestamp_ms
 
 STEPS_US = (0, 0, 0, 1, 300_000, 300_001, 1_000_000)
@@ -58,6 +61,13 @@ COUNTING = (
     Earlier(P),
     EarlierWithin(P, 0.3),
     EarlierWithin(Not(P), 1),
+    OnceWithin(P, 1, 0.3),
+    EarlierWithin(NOT_P, 0.6, 0.3),
+    HistoricallyFor(P, 1, None, 0.3),
+    SinceWithin(Q, P, 1.3, 0.6),
+    SinceWithin(Not(Q), Not(P), 1, 0.3),
+    CountSince(P, Q, "gte", 2),
+    CountSince(P, Not(Q), "eq", 1),
     Count(P, 1, "gte", 2),
     Count(Not(P), 0.3, "lte", 1),
     Count(P, None, "eq", 2),
@@ -72,6 +82,16 @@ COUNTING = (
     Avg("t", P, 0.3, "gte", 1),
     Earlier(Previous(P)),
     Previous(Previous(P)),
+    Compare(Fact("t"), "neq", Prev("t")),
+    Compare(Fact("t"), "eq", Last("t")),
+    Compare(Fact("t"), "lt", Last("t", P)),
+    Compare(Prev("t"), "eq", Last("t", Earlier(P))),
+    Compare(Age(P), "lt", 0.3),
+    Compare(Age(NOT_P), "gte", 1),
+    Compare(CountTerm(P, 1), "gt", CountTerm(Q, 1, earlier=True)),
+    Compare(SumTerm("t", P), "gte", 3),
+    Compare(Fact("t"), "gt", AvgTerm("t", P, 1, earlier=True)),
+    Compare(MaxTerm("t", None, 1), "gt", MinTerm("t", Q, 1)),
 )
 WHERES = (None, None, None, P, Not(P), Once(P), Previous(P), Count(P, 0.3, "lt", 2), Keyed(Previous(P), "t"))
 
@@ -149,6 +169,8 @@ SETTLING = (
     HistoricallyFor(Count(P, 0.3, "lt", 2), 0.3, "weak"),
     SinceWithin(OnceWithin(P, 0.3), Q, 0.3),
     SinceWithin(Not(P), EarlierWithin(Q, 0.3), 0.3),
+    OnceWithin(OnceWithin(P, 0.3, 0.1), 0.3),
+    SinceWithin(Not(P), OnceWithin(Q, 0.3), 0.3, 0.1),
     EarlierWithin(HistoricallyFor(P, 0.3), 0.3),
     EarlierWithin(Not(SinceWithin(Q, Not(P), 0.3)), 0.3),
     Count(OnceWithin(P, 0.3), 0.3, "gte", 2),
@@ -165,6 +187,7 @@ LASTING = (
     OnceWithin(HistoricallyFor(P, 0.3, "strong"), 0.3),
     OnceWithin(Keyed(OnceWithin(P, 0.3), "k", OnceWithin(Q, 0.3)), 0.3),
     Count(OnceWithin(P, 0.3), None, "eq", 2),
+    CountSince(P, OnceWithin(Q, 0.3), "gte", 2),
     HistoricallyFor(OnceWithin(P, 0.3), 0, "strong"),
     Once(OnceWithin(P, 0.3)),
 )

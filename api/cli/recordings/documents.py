@@ -109,11 +109,12 @@ def _elements(document: bytes | msgspec.Raw, path: str) -> list[msgspec.Raw]:
     if not path:
         return msgspec.json.decode(document, type=list[msgspec.Raw])
     members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-    # As in conditions: the whole name first, then its parts between the dots.
-    first, _, rest = (path, "", "") if path in members else path.partition(".")
-    if first not in members:
-        raise msgspec.ValidationError(f"it has no member {quoted(first)}")
-    return _elements(members[first], rest)
+    # As in conditions: the longest run of the path's parts that is a member.
+    ends = [len(path), *(end for end in reversed(range(len(path))) if path[end] == ".")]
+    run = next((path[:end] for end in ends if path[:end] in members), None)
+    if run is None:
+        raise msgspec.ValidationError(f"it has no member {quoted(path.partition('.')[0])}")
+    return _elements(members[run], path[len(run) + 1 :])
 
 
 def _reason(error: Exception, path: str) -> str:

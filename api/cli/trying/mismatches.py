@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from api.cli.rule_files import NamedCondition
-from engine.evaluation.facts.values import split_name, value_of
-from engine.language.condition import Leaf, walk
+from engine.evaluation.facts.look_up import split_name, value_of
+from engine.language.condition import Leaf, Some, walk
 from engine.language.diagnostics import nearest, quoted
 from engine.language.hints.hints import hints
-from engine.language.samples import NAMES_MAX, Sample
-from engine.language.warnings import condition_warnings
+from engine.language.hints.samples import NAMES_MAX, Sample
+from engine.language.hints.warnings import condition_warnings
 
 SAMPLE_EVENTS: Final = 20_000
 """The most events whose fields are compared with the rules."""
@@ -66,7 +66,12 @@ class Mismatches:
 def _texts_of(rule: NamedCondition) -> list[tuple[Leaf, str]]:
     """Return the texts that a rule compares facts with for equality, each with its leaf."""
     found = []
+    of_elements: set[int] = set()
     for node, _ in walk(rule.condition):
+        if isinstance(node, Some):
+            of_elements.update(id(inside) for inside, _ in walk(node.inner))
+        elif id(node) in of_elements:
+            continue
         if isinstance(node, Leaf) and node.op in {"eq", "in"} and not node.fact.startswith("$"):
             texts = node.value if isinstance(node.value, tuple) else (node.value,)
             found += [(node, text) for text in texts if isinstance(text, str)]

@@ -18,7 +18,7 @@ from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.documents import rule_document
 from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.explanation.nodes import Explanation
-from engine.evaluation.facts.values import split_name, value_of
+from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.rules import Fired
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal

@@ -1,13 +1,24 @@
-"""The JSON Schemas of conditions, made from the table of their forms."""
+"""The JSON Schemas of conditions and terms, made from the tables of their forms."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.language.diagnostics import enumerated
 from engine.language.forms.form import Content, Form
 from engine.language.forms.shapes import SCALED_FACT
 from engine.language.forms.table import FORMS
-from engine.language.operators import COMPARISONS, COUNT_MAX, OPERATORS
+from engine.language.forms.terms import PARTS, TERM_FORMS
+from engine.language.operators import (
+    COMPARISONS,
+    COUNT_MAX,
+    MIN_AGE_RATIO,
+    OPERANDS_MAX,
+    OPERANDS_MIN,
+    OPERATORS,
+)
 
 _CONDITION: Final = {"$ref": "#/components/schemas/Condition"}
+_TERM: Final = {"$ref": "#/components/schemas/Term"}
 _NUMBER: Final = {"type": "number"}
 _SCALARS: Final = ["string", "number", "boolean"]
 
@@ -47,40 +58,85 @@ _SCHEMAS: Final[dict[Content, dict[str, Any]]] = {
         "type": "number",
         "minimum": 0,
     },
+    Content.MIN_AGE: {
+        "description": "An addition to the interface: only events at least so many seconds old count. "
+        f"Less than `window_secs`, and at most {MIN_AGE_RATIO} times the difference to it.",
+        "type": "number",
+        "minimum": 0,
+    },
     Content.BOUNDARY: _one_of(("weak", "strong")),
     Content.COMPARISON: _one_of(COMPARISONS),
     Content.COUNT: {"type": "integer", "minimum": 0, "maximum": COUNT_MAX},
     Content.AMOUNT: {"anyOf": [_NUMBER, {"$ref": "#/components/schemas/ScaledFact"}]},
     Content.FACTOR: _NUMBER,
+    Content.TERM: _TERM,
+    Content.TERMS: {"type": "array", "items": _TERM, "minItems": OPERANDS_MIN, "maxItems": OPERANDS_MAX},
+    Content.TWO_TERMS: {"type": "array", "items": _TERM, "minItems": 2, "maxItems": 2},
+    Content.PART: _one_of(PARTS),
+    Content.ZONE: {
+        "description": "A name of the time zone database, such as `Europe/Berlin`.",
+        "type": "string",
+    },
+    Content.NETWORKS: {
+        "anyOf": [
+            {
+                "description": "IP addresses, or networks in CIDR form such as `10.0.0.0/8`.",
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+            },
+            {"$ref": "#/components/schemas/NetworksOf"},
+        ]
+    },
+    Content.EARLIER: {"description": "The event now does not count.", "const": True},
 }
 """The schema of each content of a field."""
 
 
 def condition_schemas() -> dict[str, dict[str, Any]]:
     """Return the schemas of all forms, of what they consist of, and of `Condition`, by name."""
-    objects = [form for form in FORMS.values() if not form.is_bare]
-    first_addition = next(form.name for form in FORMS.values() if form.is_addition)
-    text = "A condition: an object with exactly one of these members. Those from `{}` on are additions."
+    objects = [form for form in (*FORMS.values(), *TERM_FORMS.values()) if not form.is_bare]
+    additions = enumerated([f"`{form.name}`" for form in FORMS.values() if form.is_addition], "and")
+    text = f"A condition: an object with exactly one of these members; {additions} are additions."
     return {
         **{form.make.__name__: _object(form.make.__name__, _text(form), _fields(form)) for form in objects},
         "FactArgument": _object(
             "FactArgument", "An argument looked up by its name.", {"fact": (Content.NAME, True)}
+        ),
+        "NetworksOf": _object(
+            "NetworksOf",
+            "The networks that are the tuples of one text of a relation.",
+            {"relation": (Content.RELATION, True)},
         ),
         "ScaledFact": _object(
             "ScaledFact",
             "The value of a fact at the event, times a number; 1 if there is none.",
             {name: (content, name == "fact") for name, content in SCALED_FACT.items()},
         ),
-        "Condition": {
-            "title": "Condition",
-            "description": text.format(first_addition),
-            "type": "object",
-            "properties": {form.name: _member(form) for form in FORMS.values()},
-            "required": [],
-            "additionalProperties": False,
-            "minProperties": 1,
-            "maxProperties": 1,
+        "Condition": _one_member("Condition", text, FORMS),
+        "Term": {
+            "title": "Term",
+            "description": "What `compare` compares: a value, or what is computed from the event and those "
+            "before it.",
+            "anyOf": [{"type": _SCALARS}, {"$ref": "#/components/schemas/ComputedTerm"}],
         },
+        "ComputedTerm": _one_member(
+            "ComputedTerm", "A term that is an object, with exactly one of these members.", TERM_FORMS
+        ),
+    }
+
+
+def _one_member(title: str, text: str, forms: Mapping[str, Form]) -> dict[str, Any]:
+    """Return the schema of an object that has the name of one of these forms as its only member."""
+    return {
+        "title": title,
+        "description": text,
+        "type": "object",
+        "properties": {form.name: _member(form) for form in forms.values()},
+        "required": [],
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from engine.evaluation.facts.look_up import ELEMENTS_MAX, fact_shown
 from engine.evaluation.facts.values import Event
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.kernel.warning_bounds import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
@@ -21,6 +22,8 @@ def warnings_on(
         yield from _missing_relations(sent, rule_set)
     if rule_set.texts:
         yield from _long_texts(fields, sent, rule_set, limits)
+    if rule_set.arrays:
+        yield from _long_arrays(fields, sent, rule_set)
 
 
 def warnings_on_many(
@@ -38,6 +41,8 @@ def warnings_on_many(
         entries = missing
         if texts and (bounded or not texts.are_short(fields, context, limits.pattern_text_chars_max)):
             entries = [*missing, *_long_texts(fields, context, rule_set, limits)]
+        if rule_set.arrays and (long := [*_long_arrays(fields, context, rule_set)]):
+            entries = [*entries, *long]
         if entries:
             yield place, entries
 
@@ -62,6 +67,12 @@ def _long_texts(
         yield Entry(2004, f"`{_shown(said)}` has {len(text)} characters; {tried}")
 
 
+def _long_arrays(fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:
+    for fact, count in rule_set.arrays.long_in(fields, sent).items():
+        at_most = f"`some` is false of more than {ELEMENTS_MAX}"
+        yield Entry(2004, f"`{_shown(fact)}` has {count} elements; {at_most}")
+
+
 def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:
     missing = len(rule_set.relations) - sum(name in rule_set.relations for name in sent)
     named = islice((name for name in rule_set.relation_names if name not in sent), RELATIONS_NAMED_MAX)
@@ -73,4 +84,5 @@ def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[E
 
 
 def _shown(name: str) -> str:
-    return name if len(name) <= NAME_CHARS_SHOWN else name[:NAME_CHARS_SHOWN] + "…"
+    said = fact_shown(name)
+    return said if len(said) <= NAME_CHARS_SHOWN else said[:NAME_CHARS_SHOWN] + "…"

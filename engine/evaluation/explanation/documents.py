@@ -1,6 +1,7 @@
 """An explanation as plain data, for JSON. Times are in milliseconds since 1970."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
 from typing import Any, Final
@@ -40,13 +41,19 @@ def node_document(node: Node) -> dict[str, Any]:
         document["witness_ms"] = milliseconds(node.witness_us)
     if node.until_us is not None:
         document["until_ms"] = milliseconds(node.until_us)
-    if node.found is not None and isfinite(node.found):
+    if isinstance(node.found, Mapping):
+        document |= {"found": dict(node.found)} if node.found else {}
+    elif node.found is not None and isfinite(node.found):
         document["found"] = node.found
     if node.since_us is not None:
         document["since_ms"] = milliseconds(node.since_us)
     if node.note is not None:
         document["note"] = node.note
     return document
+
+
+def _found(node: Node) -> Any:
+    return dict(node.found) if isinstance(node.found, Mapping) else None
 
 
 def milliseconds(time_us: int | None) -> float | None:
@@ -75,7 +82,7 @@ class _Trimming:
 
     def node(self, node: Node) -> Node:
         """Return a node, with those inside it as far as there is room."""
-        shown = [node.text, dict(node.values), dict(node.key or {}), node.note]
+        shown = [node.text, dict(node.values), dict(node.key or {}), _found(node), node.note]
         self._left -= _NODE_BYTES + len(json.dumps(shown, ensure_ascii=False, allow_nan=False).encode())
         if not node.nodes:
             return node

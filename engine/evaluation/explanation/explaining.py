@@ -12,23 +12,26 @@ from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.lateness import late, not_milliseconds
 from engine.evaluation.events.warnings import warnings_on
+from engine.evaluation.explanation.comparisons import Comparing, future_of
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Future, Node, every, negated, some
-from engine.evaluation.explanation.past import Entries, LookingBack
-from engine.evaluation.explanation.predicates import Predicate, Predicates
+from engine.evaluation.explanation.past import Deciding, Entries, LookingBack, Past
+from engine.evaluation.explanation.predicates import Predicates
 from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.code.node_code import operator_code
+from engine.evaluation.kernel.code.node_code import memory_code
 from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
+from engine.evaluation.stamps import stamp_of
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Predicate
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
 from engine.language.microseconds import microseconds
+from engine.language.text.printer import format_term
 
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
@@ -143,7 +146,7 @@ def reading(
     if detector.awaits_first:
         messages += not_milliseconds(timestamp_ms)
     with reading_at(detector, now_us, fields, sent) as event:
-        if detector.rule_set.relations or detector.rule_set.texts:
+        if detector.rule_set.may_warn:
             messages += warnings_on(fields, sent, detector.rule_set, detector.limits)
         yield event._replace(messages=tuple(messages))
 
@@ -155,17 +158,19 @@ def reading_at(
     """Read an event that is evaluated at a time, which is not before the detector's clock."""
     try:
         entries = Entries(detector.events_seen + 1, fields, sent)
-        yield Reading(now_us, (), predicates_at(detector, fields, sent), entries, detector.rule_set)
+        yield Reading(now_us, (), predicates_at(detector, fields, sent, now_us), entries, detector.rule_set)
     finally:
         detector.forget_lookups()
 
 
-def predicates_at(detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Predicates:
+def predicates_at(
+    detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int
+) -> Predicates:
     """Return the predicates at an event, valid until `forget_lookups`."""
     rule_set = detector.rule_set
     if rule_set.patterns.bounded:
         rule_set.patterns.begin(fields, sent)
-    return Predicates(fields, sent, rule_set)
+    return Predicates(fields, sent, rule_set, now_us)
 
 
 def _check_size(explained: Sequence[LiveRule]) -> None:
@@ -202,8 +207,8 @@ class _Explaining:
     def node(self, condition: Condition, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
         match condition:
-            case language.Leaf() | language.Ref() | language.InRelation():
-                return self._predicate(condition)
+            case language.Compare():
+                return self._comparing(condition, path)
             case language.All(members) | language.Any(members):
                 nodes = tuple(self.node(member, path) for member in members)
                 joined, decide = (every, all) if isinstance(condition, language.All) else (some, any)
@@ -215,6 +220,8 @@ class _Explaining:
                 return Node(condition=condition, future=future, nodes=(node,), decide=lambda of: not of[0])
             case language.Keyed():
                 return self._keyed(condition, path)
+            case _ if isinstance(condition, Predicate):
+                return self._predicate(condition)
             case _:
                 return self._looking_back(condition, path)
 
@@ -223,7 +230,7 @@ class _Explaining:
         found = predicates.shown(predicates.names(predicate))
         return Node(
             condition=predicate,
-            future=Future(predicates.truth(predicate)),
+            future=future_of(predicate, self._event.now_us, verdict=predicates.truth(predicate)),
             values={name: shown.value for name, shown in found.items()},
             note="; ".join([*predicates.notes(predicate), *_cut(found)]) or None,
         )
@@ -258,41 +265,59 @@ class _Explaining:
 
     def _looking_back(self, node: Condition, path: Path) -> Node:
         nodes = tuple(self.node(child, path) for child in language.children(node))
-        looking = self._looking(node, path)
-        operator, facts = looking.operator, looking.code.facts
-        at = looking.settled(tuple([each.verdict for each in nodes]))
-        found = operator.found(node, at)
-        shown = self._predicates.shown(facts)
+        deciding = self._deciding(node, path)
+        looking = LookingBack(deciding, tuple([each.verdict for each in nodes]))
+        found = looking.operator.found(node, looking.at)
+        shown = self._predicates.shown(deciding.facts)
         notes = _cut(shown)
         if found is not None and not isfinite(found):
             notes.append(_PAST_RANGE)
         return Node(
             condition=node,
-            future=looking.future(at),
+            future=looking.future(),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
-            witness_us=operator.witness_us(node, at),
+            witness_us=looking.operator.witness_us(node, looking.at),
             found=found,
-            since_us=looking.since_us(at) if self._event.tells_since else None,
+            since_us=looking.since_us() if self._event.tells_since else None,
             note="; ".join(notes) or None,
-            decide=looking.verdict if nodes else None,
+            decide=deciding.verdict if nodes else None,
         )
 
-    def _looking(self, node: Condition, path: Path) -> LookingBack:
-        operator, event = operator_of(node), self._event
-        assert operator is not None, node
-        code, remembered = operator_code(node), self._memories[node, path]
-        return LookingBack(
-            node=node,
-            operator=operator,
-            memory=remembered.memory,
-            code=code,
-            before=event.entries.of(remembered),
-            born=self._site.born,
-            now_us=event.now_us,
-            number=event.entries.number,
-            values=(*map(self._predicates.value, code.facts), *code.constants),
+    def _comparing(self, node: language.Compare, path: Path) -> Node:
+        nodes = tuple(self.node(child, path) for child in language.children(node))
+        deciding = self._deciding(node, path)
+        comparing = Comparing(deciding, tuple([each.verdict for each in nodes]))
+        found = comparing.found()
+        shown = self._predicates.shown(deciding.facts)
+        notes = [*comparing.notes(found, self._predicates.value), *_cut(shown)]
+        return Node(
+            condition=node,
+            future=comparing.future(),
+            nodes=nodes,
+            values={name: shown.value for name, shown in shown.items()},
+            witness_us=comparing.witness_us(),
+            found={format_term(term): value for term, value in found.items() if value is not None},
+            note="; ".join(notes) or None,
+            decide=deciding.verdict if nodes else None,
         )
+
+    def _deciding(self, node: Condition, path: Path) -> Deciding:
+        event, value = self._event, self._predicates.value
+        pasts = []
+        for place, part in enumerate(parts_of(node)):
+            code, remembered = memory_code(node, place), self._memories[part, path]
+            pasts.append(
+                Past(
+                    memory=remembered.memory,
+                    code=code,
+                    before=event.entries.of(remembered),
+                    values=(*map(value, code.facts), *code.constants),
+                    looks_before=remembering(part).looks_before(part),
+                )
+            )
+        stamp = stamp_of(event.now_us, event.entries.number)
+        return Deciding(node, pasts, value, self._site.born, stamp)
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

@@ -20,20 +20,25 @@ class Future(NamedTuple):
     verdict: bool
     flips: tuple[int, ...] = ()
     """The last times in microseconds before each change, in ascending order."""
+    known_us: int | None = None
+    """The time up to which the changes are known; None if all are."""
 
     @property
     def until_us(self) -> int | None:
-        """The last time at which the verdict is still the same, or None if it stays for ever."""
-        return self.flips[0] if self.flips else None
+        """The last time at which the verdict is known to be the same, or None if it stays for ever."""
+        return self.flips[0] if self.flips else self.known_us
 
 
 def negated(inner: Future) -> Future:
     """Return the future of `not`."""
-    return Future(not inner.verdict, inner.flips)
+    return inner._replace(verdict=not inner.verdict)
 
 
 def every(members: Sequence[Future]) -> Future:
     """Return the future of `all`."""
+    if any(not member.verdict and member.until_us is None for member in members):
+        return Future(verdict=False)
+    known_us = min([member.known_us for member in members if member.known_us is not None], default=None)
     verdicts = [member.verdict for member in members]
     false_count = verdicts.count(False)
     verdict = before = not false_count
@@ -46,7 +51,9 @@ def every(members: Sequence[Future]) -> Future:
         if is_last_at_time and before is bool(false_count):
             before = not false_count
             flips.append(time_us)
-    return Future(verdict, tuple(flips))
+    if known_us is None:
+        return Future(verdict, tuple(flips))
+    return Future(verdict, tuple([time_us for time_us in flips if time_us < known_us]), known_us)
 
 
 def some(members: Sequence[Future]) -> Future:
@@ -73,9 +80,10 @@ class Node:
     """The slice of `keyed`: the values of all keys down to here, the outermost first."""
     witness_us: int | None = None
     """The time of the event that settles a temporal node; None if no single event does."""
-    found: float | None = None
+    found: float | Mapping[str, Any] | None = None
     """What a comparison with a number over the past found. Of a count, no more than the comparison needs. Of
-    a sum, an infinity or not a number if it is past the range of a double."""
+    a sum, an infinity or not a number if it is past the range of a double. Of a comparison of terms, their
+    values by their texts."""
     since_us: int | None = None
     """Every later event so far had this verdict. Only between two events; None if no such time is known."""
     note: str | None = None

@@ -3,17 +3,17 @@
 The operator's own code decides: at the event, with other truths of the members, and later, as time passes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.explanation.nodes import Future
-from engine.evaluation.kernel.code.node_code import OperatorCode
-from engine.evaluation.operators.interface import Memory, Operator, Settled
+from engine.evaluation.kernel.code.node_code import MemoryCode, verdict_code
+from engine.evaluation.operators.interface import Memory, Settled
+from engine.evaluation.operators.table import operator_of, parts_of
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
-from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, stamp_of
+from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, time_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.forms.table import FORM_OF
 
 ENTRIES_MAX: Final = 1_000_000
 """The most times, values and sums that are read at one event, which takes some hundred milliseconds."""
@@ -61,61 +61,110 @@ class Entries:
         return Before(slices.entry_in(slice_, remembered), slice_[SEEN])
 
 
-class LookingBack(NamedTuple):
-    """A node that looks back, and what it reads at an event."""
+class Past(NamedTuple):
+    """A memory of a node as an event finds it."""
 
-    node: Condition
-    operator: Operator[Any]
     memory: Memory
-    code: OperatorCode
+    code: MemoryCode
     before: Before
-    born: int
-    now_us: int
-    number: int
-    """The number of the event."""
     values: tuple[Any, ...]
     """What the code takes: the values of facts, and constants."""
+    looks_before: bool
+    """Whether the event itself does not count."""
+
+    def at(self, truths: tuple[bool, ...]) -> tuple[Any, Any, int]:
+        """Return what a verdict at the event reads, if the members of the node have these truths."""
+        return self.code.outcome_of(truths, self.values), *self.before
+
+    def after(self, truths: tuple[bool, ...], stamp: int) -> tuple[Any, Any, int]:
+        """Return what later verdicts read, as long as no further event comes."""
+        outcome, (entry, seen) = self.code.outcome_of(truths, self.values), self.before
+        if not self.looks_before:
+            copied = self.memory.copy(entry) if entry else entry
+            entry = self.code.write(outcome, copied, stamp, self.values)
+        return self.code.lasting(outcome), entry, seen
+
+
+class Deciding:
+    """A node that looks back, or compares terms, and what it reads at an event."""
+
+    def __init__(
+        self, node: Condition, pasts: Sequence[Past], value: Callable[[str], Any], born: int, stamp: int
+    ) -> None:
+        """`pasts` are those of its parts with a memory. `value` gives facts, and `stamp` is the event's."""
+        self.node, self.pasts, self.born, self.now_us = node, pasts, born, time_of(stamp)
+        self._stamp = stamp
+        self.code = verdict_code(node)
+        self._value = value
+        self.values = (*map(value, self.code.facts), *self.code.constants)
+
+    @property
+    def facts(self) -> list[str]:
+        """The facts that it reads."""
+        of_pasts = [fact for past in self.pasts for fact in past.code.facts]
+        return [*dict.fromkeys([*of_pasts, *self.code.facts])]
 
     def verdict(self, truths: tuple[bool, ...]) -> bool:
         """Return the verdict if the members have these truths."""
-        entry, seen = self.before
-        outcome = self.code.outcome_of(truths, self.values)
-        return self.code.verdict(outcome, entry, self.born, seen, self.now_us << NUMBER_BITS, self.values)
+        pasts = [past.at(truths) for past in self.pasts]
+        return self.code.verdict(pasts, self.born, self.now_us << NUMBER_BITS, self.values)
 
-    def settled(self, truths: tuple[bool, ...]) -> Settled:
-        """Return what there is to tell if the members have these truths."""
-        outcome, entry = self.code.outcome_of(truths, self.values), self.before.entry
-        if not FORM_OF[type(self.node)].looks_before:
-            stamp = stamp_of(self.now_us, self.number)
-            copied = self.memory.copy(entry) if entry else entry
-            entry = self.code.write(outcome, copied, stamp, self.values)
-        return Settled(entry, self.born, self.now_us, outcome, self.verdict(truths))
+    def after(self, truths: tuple[bool, ...]) -> "After":
+        """Return what decides later verdicts, if the members have these truths."""
+        return After(self, [past.after(truths, self._stamp) for past in self.pasts])
 
-    def future(self, at: Settled) -> Future:
+    def for_node(self, node: Condition) -> "Deciding":
+        """Return the same for a node whose parts are some of those of this one."""
+        mine = [*zip(parts_of(self.node), self.pasts, strict=True)]
+        pasts = [next(past for own, past in mine if own is part) for part in parts_of(node)]
+        return Deciding(node, pasts, self._value, self.born, self._stamp)
+
+
+class After(NamedTuple):
+    """A node after an event, as long as no further event comes."""
+
+    deciding: Deciding
+    pasts: list[tuple[Any, Any, int]]
+    """The outcome, the entry and the last event of each part."""
+
+    def verdict_at(self, time_us: int) -> bool:
+        """Return the verdict at another time."""
+        one = self.deciding
+        return one.code.verdict(self.pasts, one.born, time_us << NUMBER_BITS, one.values)
+
+
+class LookingBack:
+    """An operator that looks back, at an event."""
+
+    def __init__(self, deciding: Deciding, truths: tuple[bool, ...]) -> None:
+        self._deciding = deciding
+        [self._past] = deciding.pasts
+        node, self._after = deciding.node, deciding.after(truths)
+        operator = operator_of(node)
+        assert operator is not None, node
+        self.operator = operator
+        outcome, *_ = self._past.at(truths)
+        [(_, entry, _)] = self._after.pasts
+        self.at = Settled(entry, deciding.born, deciding.now_us, outcome, deciding.verdict(truths))
+        """What there is to tell."""
+
+    def future(self) -> Future:
         """Return the verdict, and when it turns if nothing else happens. No event comes after LATEST_US."""
-        turns_us = self.operator.turns_us(self.node, at.entry)
-        return Future(at.verdict, tuple(_turns(self._later(at), turns_us, self.now_us, LATEST_US)))
+        turns_us = self.operator.turns_us(self._deciding.node, self.at.entry)
+        flips = turns(self._after.verdict_at, turns_us, self._deciding.now_us, LATEST_US)
+        return Future(self.at.verdict, tuple(flips))
 
-    def since_us(self, at: Settled) -> int | None:
+    def since_us(self) -> int | None:
         """Return a time after which all events so far had the verdict, or None if none is known."""
-        since_us = self.operator.since_us(self.node, at)
+        node, now_us = self._deciding.node, self._deciding.now_us
+        since_us = self.operator.since_us(node, self.at)
         if since_us is None:
             return None
-        turns_us = self.operator.turns_us(self.node, at.entry)
-        return max([since_us, *(us + 1 for us in _turns(self._later(at), turns_us, since_us, self.now_us))])
-
-    def _later(self, at: Settled) -> Callable[[int], bool]:
-        """Return the function that gives the verdict at other times, if nothing else happens until then."""
-        code, outcome = self.code, self.code.lasting(at.outcome)
-
-        def verdict_at(time_us: int) -> bool:
-            base = time_us << NUMBER_BITS
-            return code.verdict(outcome, at.entry, at.born, self.before.seen, base, self.values)
-
-        return verdict_at
+        turns_us = self.operator.turns_us(node, self.at.entry)
+        return max([since_us, *(us + 1 for us in turns(self._after.verdict_at, turns_us, since_us, now_us))])
 
 
-def _turns(
+def turns(
     verdict_at: Callable[[int], bool], turns_us: Iterable[int], start_us: int, end_us: int
 ) -> Iterator[int]:
     """Yield the times from one on, and before another, just after which a verdict turns."""

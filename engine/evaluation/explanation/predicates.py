@@ -1,18 +1,22 @@
 """The predicates of conditions at one event: their truths, the values looked up, and notes on types."""
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final, TypeAlias, assert_never
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, assert_never
 
+import msgspec
+
+from engine.evaluation.facts.look_up import ELEMENTS_MAX, split_name, value_of
 from engine.evaluation.facts.lookups import Lookup
+from engine.evaluation.facts.relations import address
 from engine.evaluation.facts.shown import Shown, shown
-from engine.evaluation.facts.values import key_of, split_name, value_of
+from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.code.node_code import PredicateCode, predicate_code
 from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
-from engine.language.condition import FactArg, LeafValue
+from engine.language.condition import Condition, FactArg, LeafValue, Predicate, children
 from engine.language.diagnostics import json_type, quoted
-
-Predicate: TypeAlias = language.Leaf | language.Ref | language.InRelation
+from engine.language.forms.table import facts_of
 
 _TYPED_LISTS: Final = frozenset({"in", "nin", "between"})
 """The operators whose constant is a list, but whose fact is of the type of its elements."""
@@ -21,8 +25,8 @@ _TYPED_LISTS: Final = frozenset({"in", "nin", "between"})
 class Predicates:
     """The predicates of a detector's rules at one event, with which its patterns have begun."""
 
-    def __init__(self, fields: Mapping[str, Any], sent: Mapping[str, Any], needs: Needs) -> None:
-        self._fields, self._sent, self._needs = fields, sent, needs
+    def __init__(self, fields: Mapping[str, Any], sent: Mapping[str, Any], needs: Needs, now_us: int) -> None:
+        self._fields, self._sent, self._needs, self._now_us = fields, sent, needs, now_us
         self._codes: dict[int, PredicateCode] = {}
         self._lookup_of: dict[str, Lookup] = {}
         """Each is kept here, because what it has cached serves all predicates about its fact."""
@@ -31,7 +35,7 @@ class Predicates:
 
     def replaced(self, values: Mapping[str, Any]) -> "Predicates":
         """Return the predicates at the same event with other values of some names; None for missing."""
-        others = Predicates(self._fields, self._sent, self._needs)
+        others = Predicates(self._fields, self._sent, self._needs, self._now_us)
         others._replaced, others._codes = values, self._codes
         return others
 
@@ -48,8 +52,8 @@ class Predicates:
                 self._shown[name] = shown(value)
         return {name: self._shown[name] for name in names if name in self._shown}
 
-    def truth(self, predicate: Predicate) -> bool:
-        """Return whether a predicate is true."""
+    def truth(self, predicate: Predicate | language.Compare) -> bool:
+        """Return whether a predicate, or a comparison of terms that do not look back, is true."""
         code = self._codes.get(id(predicate))
         if code is None:
             needs, relations = self._needs, self._needs.lookups.relations(self._sent)
@@ -57,7 +61,7 @@ class Predicates:
             # Equal predicates may be large, so their identity is compared. They stay as long as their rules.
             self._codes[id(predicate)] = code
         values = (*map(self.value, code.facts), *code.constants)
-        return code.truth(values, self._fields, self._sent)
+        return code.truth(values, self._fields, self._sent, self._now_us << NUMBER_BITS)
 
     def _lookup(self, fact: str) -> Lookup:
         lookup = self._lookup_of.get(fact)
@@ -67,11 +71,15 @@ class Predicates:
 
     # -- notes --------------------------------------------------------------------------------------------
 
-    def names(self, predicate: Predicate) -> list[str]:
+    def names(self, predicate: Predicate | language.Compare) -> list[str]:
         """Return the names that a predicate looks up."""
         match predicate:
-            case language.Leaf(fact):
+            case language.Compare():
+                return [*dict.fromkeys(facts_of(predicate))]
+            case language.Leaf(fact) | language.InNetwork(fact):
                 return [fact]
+            case language.Some(fact, inner):
+                return [fact, *dict.fromkeys(_variables(inner))]
             case language.Ref(fact, _, reference):
                 return [fact, reference]
             case language.InRelation(_, args):
@@ -94,6 +102,15 @@ class Predicates:
                 if json_type(value) == json_type(other):
                     return []
                 return [f"{_is(fact, value)}, compared with {quoted(reference)}, {_said(other)}"]
+            case language.InNetwork(fact, networks):
+                value, notes = self.value(fact), list[str]()
+                if value is not None and address(value) is None:
+                    notes.append(f"{_is(fact, value)}, which is no IP address")
+                if isinstance(networks, language.NetworksOf) and networks.relation not in self._sent:
+                    notes.append(_no_relation(networks.relation))
+                return notes
+            case language.Some(fact):
+                return self._about_elements(predicate, self.value(fact))
             case language.InRelation(relation, _):
                 found = {name: self.value(name) for name in self.names(predicate)}
                 notes = [
@@ -102,10 +119,44 @@ class Predicates:
                     if value is not None and key_of(value) is None
                 ]
                 if relation not in self._sent:
-                    notes.append(f"the relation {quoted(relation)} is neither stored nor sent")
+                    notes.append(_no_relation(relation))
                 return notes
             case _:
                 assert_never(predicate)
+
+    def _about_elements(self, some: language.Some, array: Any) -> list[str]:
+        """Say which element meets the condition, or why none can."""
+        if array is None:
+            return []
+        if type(array) is not list:
+            return [f"{_is(some.fact, array)}, not an array"]
+        if len(array) > ELEMENTS_MAX:
+            return [f"{quoted(some.fact)} has {len(array)} elements, more than are looked at"]
+        if not self.truth(some):
+            return [f"none of its {len(array)} elements meets it" if array else "it has no elements"]
+        first = next(
+            number for number, each in enumerate(array) if self.replaced({some.fact: [each]}).truth(some)
+        )
+        return [f"`{some.fact}[{first}]` meets it: {_element(array[first])}"]
+
+
+def _variables(node: Condition) -> Iterator[str]:
+    """Yield the names of the variables that a condition on elements looks up."""
+    yield from (name for name in facts_of(node) if name.startswith("$"))
+    for child in children(node):
+        yield from _variables(child)
+
+
+def _element(value: Any) -> str:
+    text = msgspec.json.encode(shown(value).value).decode()
+    return text if len(text) <= _ELEMENT_CHARS_MAX else f"{text[:_ELEMENT_CHARS_MAX]}…"
+
+
+_ELEMENT_CHARS_MAX: Final = 200
+
+
+def _no_relation(relation: str) -> str:
+    return f"the relation {quoted(relation)} is neither stored nor sent"
 
 
 def _mismatch(leaf: language.Leaf, value: Any) -> list[str]:

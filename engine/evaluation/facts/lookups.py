@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.values import Relations, canonical, equal, holds, key_of
+from engine.evaluation.facts.relations import Relations
+from engine.evaluation.facts.values import canonical, equal, holds, key_of
 from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64

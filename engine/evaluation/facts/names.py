@@ -1,9 +1,16 @@
 """Looks up many names in an event at once: goes through the names or the values, whichever are fewer."""
 
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
-from engine.evaluation.facts.values import Name, split_name
+from engine.evaluation.facts.look_up import (
+    ELEMENTS_MAX,
+    RUNS_PARTS_MAX,
+    Name,
+    fields_of_element,
+    split_elements,
+    split_name,
+)
 
 T = TypeVar("T")
 
@@ -11,91 +18,157 @@ T = TypeVar("T")
 class _Branch(Generic[T]):
     """The dotted names that share a prefix of steps."""
 
-    __slots__ = ("branches", "item", "whole")
+    __slots__ = ("above", "item", "runs", "steps", "whole")
 
-    def __init__(self) -> None:
-        self.branches: dict[str, _Branch[T]] = {}
+    def __init__(self, above: "tuple[_Branch[T], ...]" = (), whole: str = "") -> None:
+        self.whole = whole
+        """The prefix."""
+        self.above = above
+        """The branches of the shorter prefixes."""
         self.item: T | None = None
-        self.whole = ""
-        """The whole name of the item, if there is one."""
+        """That of the name which is this prefix, if there is one."""
+        self.steps: dict[str, _Branch[T]] = {}
+        """The branches one step further."""
+        self.runs: dict[str, _Branch[T]] = {}
+        """Those several steps further, by the steps between the two; from the root, only those that go on."""
 
 
 class FactNames(Generic[T]):
-    """Items by fact: those of fields, and those of vars, whose names begin with `$`."""
+    """Items by fact: of fields, of vars, whose names begin with `$`, and of the elements of arrays."""
 
-    __slots__ = ("of_fields", "of_vars")
+    __slots__ = ("_arrays", "_inside", "of_fields", "of_vars")
 
     def __init__(self) -> None:
         self.of_fields: Names[T] = Names()
         self.of_vars: Names[T] = Names()
+        self._inside: dict[str, FactNames[T]] = {}
+        """The items in the elements of each array."""
+        self._arrays: FactNames[FactNames[T]] | None = None
+        """The same, to find the arrays of an event."""
+
+    @property
+    def of_elements(self) -> bool:
+        """Whether there are facts of elements, which an event may have several times."""
+        return bool(self._inside)
 
     def add(self, fact: str, item: T) -> None:
         """Add a fact, or replace its item."""
+        array, inside = split_elements(fact)
+        if inside:
+            if array not in self._inside:
+                self._inside[array] = FactNames()
+                self._arrays = self._arrays or FactNames()
+                self._arrays.add(array, self._inside[array])
+            self._inside[array].add(inside, item)
+            return
         name = split_name(fact)
         (self.of_vars if name.of_vars else self.of_fields).add(name, item)
 
     def remove(self, fact: str) -> None:
         """Remove a fact."""
+        array, inside = split_elements(fact)
+        if inside:
+            self._inside[array].remove(inside)
+            if not self._inside[array]:
+                del self._inside[array]
+                assert self._arrays is not None, "it has all arrays"
+                self._arrays.remove(array)
+            return
         name = split_name(fact)
         (self.of_vars if name.of_vars else self.of_fields).remove(name)
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[T, Any]]:
-        """Return each item whose fact has a value in an event, with the value."""
+        """Return each item whose fact has a value in an event, with the value; in elements, with each."""
         found = self.of_fields.found_in(fields)
-        return found + self.of_vars.found_in(sent) if sent else found
+        if sent:
+            found += self.of_vars.found_in(sent)
+        if self._arrays is not None:
+            for inside, array in self._arrays.found_in(fields, sent):
+                if type(array) is list and len(array) <= ELEMENTS_MAX:
+                    for element in array:
+                        found += inside.found_in(fields_of_element(element), _NOTHING)
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.of_fields or self.of_vars or self._inside)
 
 
 class Names(Generic[T]):
     """Items by name: either names of fields or names of vars."""
 
-    __slots__ = ("_branches", "_dotted", "_plain")
+    __slots__ = ("_dotted", "_far", "_plain", "_root")
 
     def __init__(self) -> None:
         self._plain: dict[str, T] = {}
         """Items by name without dots."""
         self._dotted: dict[str, T] = {}
-        self._branches: dict[str, _Branch[T]] = {}
-        """The items of `_dotted` again, in trees by the steps of their names."""
+        self._root: _Branch[T] = _Branch()
+        """The items of `_dotted` again, in a tree by the steps of their names."""
+        self._far: dict[str, tuple[Name, T]] = {}
+        """The items of names with so many steps that they are looked up one by one."""
 
     def add(self, name: Name, item: T) -> None:
         """Add a name, or replace its item."""
         if not name.steps:
             self._plain[name.whole] = item
-            return
-        self._dotted[name.whole] = item
-        branches = self._branches
-        for step in name.steps:
-            branch = branches.setdefault(step, _Branch())
-            branches = branch.branches
-        branch.item, branch.whole = item, name.whole
+        elif len(name.steps) > RUNS_PARTS_MAX:
+            self._far[name.whole] = name, item
+        else:
+            self._dotted[name.whole] = item
+            passed, steps = [self._root], name.steps
+            for place, step in enumerate(steps):
+                branch = passed[-1].steps.get(step)
+                if branch is None:
+                    whole = ".".join(steps[: place + 1])
+                    branch = passed[-1].steps[step] = _Branch((*passed,), whole)
+                    for start in range(1, place):
+                        passed[start].runs[".".join(steps[start : place + 1])] = branch
+                if 1 <= place < len(steps) - 1:
+                    self._root.runs[branch.whole] = branch
+                passed.append(branch)
+            passed[-1].item = item
 
     def remove(self, name: Name) -> None:
         """Remove a name."""
-        if not name.steps:
+        steps = name.steps
+        if not steps:
             del self._plain[name.whole]
             return
+        if len(steps) > RUNS_PARTS_MAX:
+            del self._far[name.whole]
+            return
         del self._dotted[name.whole]
-        passed = []
-        branches = self._branches
-        for step in name.steps:
-            passed.append((branches, step))
-            branches = branches[step].branches
-        for branches, step in reversed(passed):
-            branch = branches[step]
-            if branch.whole == name.whole:
-                branch.item = None
-            if branch.item is not None or branch.branches:
-                break
-            del branches[step]
+        passed = [self._root]
+        for step in steps:
+            passed.append(passed[-1].steps[step])
+        passed[-1].item = None
+        while len(passed) > 1 and passed[-1].item is None and not passed[-1].steps:
+            passed.pop()
+            place = len(passed) - 1
+            del passed[-1].steps[steps[place]]
+            for start in range(1, place):
+                del passed[start].runs[".".join(steps[start : place + 1])]
+            if not passed[-1].steps:
+                self._root.runs.pop(passed[-1].whole, None)
+
+    def __bool__(self) -> bool:
+        return bool(self._plain or self._dotted or self._far)
 
     def found_in(self, values: Mapping[str, Any]) -> list[tuple[T, Any]]:
-        """Return each item whose name leads to a value, with the value. Looks up as `values.dig` does."""
+        """Return each item whose name leads to a value, with the value; see `look_up`."""
         found = _common(self._plain, values)
         if self._dotted:
             found += _common(self._dotted, values)
-            if type(values) is dict:
-                _find_behind(self._branches, values, values, found)
+            _find_behind(self._root, values, values, found, _NONE)
+        for name, item in self._far.values():
+            value = name.look(values)
+            if value is not None:
+                found.append((item, value))
         return found
+
+
+_NONE: Final[frozenset[Any]] = frozenset()
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:
@@ -104,15 +177,44 @@ def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, 
     return [(names[name], value) for name, value in values.items() if value is not None and name in names]
 
 
+def _reached(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:
+    """Return the same with those names that lead to `null`."""
+    if len(names) <= len(values):
+        return [(item, values[name]) for name, item in names.items() if name in values]
+    return [(names[name], value) for name, value in values.items() if name in names]
+
+
 def _find_behind(
-    branches: Mapping[str, _Branch[T]],
+    branch: _Branch[T],
     values: Mapping[str, Any],
     fields: Mapping[str, Any],
     found: list[tuple[T, Any]],
+    excluded: frozenset[_Branch[T]],
 ) -> None:
-    for branch, value in _common(branches, values):
-        # A field with the whole name takes precedence, even if it is null.
-        if branch.item is not None and branch.whole not in fields:
-            found.append((branch.item, value))
-        if branch.branches and type(value) is dict:
-            _find_behind(branch.branches, value, fields, found)
+    """Add the items behind a branch whose names lead to values in an object, but are no fields as a whole.
+
+    To what is behind the excluded branches, longer runs of an object around this one lead.
+    """
+    reached = _common(branch.steps, values)
+    longer = _reached(branch.runs, values) if branch.runs else None
+    behind: dict[_Branch[T], list[_Branch[T]]] | None = None
+    for each, value in reached + longer if longer else reached:
+        if excluded and (each in excluded or not excluded.isdisjoint(each.above)):
+            continue
+        if value is not None and each.item is not None and each.whole not in fields:
+            found.append((each.item, value))
+        if each.steps and type(value) is dict:
+            elsewhere = excluded
+            if longer:
+                behind = behind or _behind(longer)
+                elsewhere = excluded.union(behind.get(each, ()))
+            _find_behind(each, value, fields, found, elsewhere)
+
+
+def _behind(reached: Iterable[tuple[_Branch[T], Any]]) -> dict[_Branch[T], list[_Branch[T]]]:
+    """Return the branches that are reached, by those before them."""
+    behind: dict[_Branch[T], list[_Branch[T]]] = {}
+    for each, _ in reached:
+        for before in each.above:
+            behind.setdefault(before, []).append(each)
+    return behind

@@ -4,14 +4,16 @@ Which patterns are not tried depends only on the event and the patterns of the e
 or the shortcuts of matching. So replaying an event gives the same verdicts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.names import FactNames
 from engine.language.limits import Limits
+from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern
 from engine.patterns.fact_patterns import FactPatterns
+from engine.patterns.text_tests import literal_of
 
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -70,6 +72,9 @@ class PatternWork:
 
         The pattern is tried once on each text, however many rules use it.
         """
+        literal = literal_of(pattern)
+        if literal is not None:
+            return literal.test(_fits(compile_pattern(pattern, self._limits)))
         patterns = self.of(fact)
         return partial(patterns.found, pattern, patterns.compiled(pattern))
 
@@ -77,7 +82,8 @@ class PatternWork:
     def bounded(self) -> bool:
         """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
         bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
-        return self._exploding > 0 or self._count * bytes_max > self._limits.pattern_event_bytes_max
+        many = self._names.of_elements or self._count * bytes_max > self._limits.pattern_event_bytes_max
+        return self._exploding > 0 or many
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
         """Return the facts on which no pattern, or no exploding one, is tried at this event.
@@ -96,12 +102,12 @@ class PatternWork:
         # The upper estimate is cheap, and nearly always within the bound.
         bytes_max = self._limits.pattern_event_bytes_max
         if sum(patterns.bytes_at_most(text) for _, patterns, text in texts) > bytes_max:
-            bytes_of = {fact: patterns.bytes_of(text) for fact, patterns, text in texts}
+            bytes_of = _sums((fact, patterns.bytes_of(text)) for fact, patterns, text in texts)
             self._untried = _too_much(bytes_of, bytes_max)
         work_max = self._limits.pattern_event_work_max
         tried = [each for each in texts if each[0] not in self._untried]
         if sum(patterns.work_at_most(text) for _, patterns, text in tried) > work_max:
-            work = {fact: patterns.work(text) for fact, patterns, text in tried if patterns.exploding}
+            work = _sums((fact, patterns.work(text)) for fact, patterns, text in tried if patterns.exploding)
             self._cut = _too_much(work, work_max)
         for fact in self._untried:
             self.of(fact).untried = True
@@ -127,6 +133,20 @@ class PatternWork:
             patterns = self.of(fact)
             patterns.untried = patterns.exploding_untried = False
         self._cut = self._untried = _NONE
+
+
+def _fits(compiled: CompiledPattern) -> Callable[[str], bool]:
+    """Return the test whether a text is short enough for a pattern."""
+    surely = min(compiled.text_chars_max, compiled.text_bytes_max // _CHARACTER_BYTES_MAX)
+    return lambda text: len(text) <= surely or not compiled.too_long(text)
+
+
+def _sums(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Add the amounts of each fact. Elements of an array give several."""
+    found: dict[str, int] = {}
+    for fact, amount in amounts:
+        found[fact] = found.get(fact, 0) + amount
+    return found
 
 
 def _too_much(work: dict[str, int], left: int) -> frozenset[str]:

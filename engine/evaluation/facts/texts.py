@@ -1,8 +1,9 @@
-"""Finds the texts of an event that patterns are matched against."""
+"""Finds the texts of an event that patterns are matched against, and arrays that are too long."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from engine.evaluation.facts.look_up import ELEMENTS_MAX, OF_ELEMENTS
 from engine.evaluation.facts.names import FactNames
 
 
@@ -29,9 +30,45 @@ class Texts:
         return not any(type(text) is str and len(text) > most for _, text in found)
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-        """Return the facts whose values are texts, sorted, each with its bound and the text."""
-        found = self._names.found_in(fields, sent)
-        return sorted((fact, bytes_max, text) for (fact, bytes_max), text in found if type(text) is str)
+        """Return the facts whose values are texts, sorted, each with its bound and the longest text."""
+        longest: dict[tuple[str, int], str] = {}
+        for name, text in self._names.found_in(fields, sent):
+            # Elements of an array may give several.
+            if type(text) is str and len(text) >= len(longest.get(name, "")):
+                longest[name] = text
+        return sorted((fact, bytes_max, text) for (fact, bytes_max), text in longest.items())
+
+
+_ASKED_FOR_MAX: Final = 8
+"""So few names are looked up one by one."""
+
+
+class Arrays:
+    """The arrays whose elements rules ask about."""
+
+    def __init__(self, facts: Iterable[str]) -> None:
+        self._facts = sorted(facts)
+        self._names: FactNames[str] = FactNames()
+        for fact in self._facts:
+            self._names.add(fact, fact)
+        has_marks = any(mark in fact for fact in self._facts for mark in (".", "$", OF_ELEMENTS))
+        self._are_plain = len(self._facts) <= _ASKED_FOR_MAX and not has_marks
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def long_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, int]:
+        """Return those with more elements than are looked at, each with the most that it has in the event."""
+        longest: dict[str, int] = {}
+        if self._are_plain:
+            # Nearly always the answer is that there are none, which costs little so.
+            found: Iterable[tuple[str, Any]] = [(fact, fields.get(fact)) for fact in self._facts]
+        else:
+            found = self._names.found_in(fields, sent)
+        for fact, array in found:
+            if type(array) is list and len(array) > max(ELEMENTS_MAX, longest.get(fact, 0)):
+                longest[fact] = len(array)
+        return longest
 
 
 NO_TEXTS: Final = Texts(())

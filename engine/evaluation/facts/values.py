@@ -1,4 +1,4 @@
-"""Events and their values at evaluation: names and their look-up, typed equality, keys, relations.
+"""Events and their values at evaluation: typed equality, and keys.
 
 None stands for a missing value, whether the event has JSON `null` or does not have the fact at all.
 """
@@ -6,9 +6,8 @@ None stands for a missing value, whether the event has JSON `null` or does not h
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
-from itertools import chain
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 Event = tuple[Mapping[str, Any], float, Mapping[str, Any] | None]
 """Fields, timestamp in milliseconds, vars."""
@@ -30,40 +29,6 @@ _DECIMAL_NUMBER_MAX: Final = 1 << 60
 _DOUBLE: Final = Struct("<cd")
 _DOUBLE_MARK: Final = b"f"
 """The first byte of the key of a double. That of other numbers is a digit or a minus sign."""
-
-
-class Name(NamedTuple):
-    """A name split into what a look-up needs."""
-
-    of_vars: bool
-    whole: str
-    steps: tuple[str, ...]
-    """The parts between the dots; empty for a name without dots."""
-
-
-def split_name(name: str) -> Name:
-    """Split a valid name."""
-    of_vars = name.startswith("$")
-    whole = name[1:] if of_vars else name
-    return Name(of_vars, whole, tuple(whole.split(".")) if "." in whole else ())
-
-
-def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
-    """Return the value of a dotted name: first by the whole name as one key, then step by step."""
-    if whole in values:
-        return values[whole]
-    found: Any = values
-    for step in steps:
-        if type(found) is not dict or step not in found:
-            return None
-        found = found[step]
-    return found
-
-
-def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
-    """Return the value of a name in an event's fields or vars, or None if it is missing."""
-    values = sent if name.of_vars else fields
-    return dig(values, name.whole, name.steps) if name.steps else values.get(name.whole)
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -135,6 +100,10 @@ def _digest(text: str) -> str:
     return digest
 
 
+MOST_DOUBLED: Final = (1 << 1024) - (1 << 970) - 1
+"""The largest integer for which there is a double. A larger one is rounded past their range."""
+
+
 def double(value: Any) -> float | None:
     """Return a number as a double, or None for what is no number or past a double's range."""
     kind = type(value)
@@ -193,41 +162,3 @@ def canonical(value: Any) -> str:
 
 _SIMPLE: Final = frozenset({str, int, bool, type(None)})
 """Types for which `repr` gives the canonical text."""
-
-
-class Relations:
-    """The relations of a context. Each is read at most once."""
-
-    __slots__ = ("_read", "sent")
-
-    def __init__(self, sent: Mapping[str, Any]) -> None:
-        self.sent = sent
-        self._read: dict[str, frozenset[Any]] = {}
-
-    def holds(self, relation: str, *values: Any) -> bool:
-        """Return whether the relation contains the tuple of `values`; never if one of them is missing."""
-        if relation not in self._read:
-            self._read[relation] = _tuples(self.sent.get(relation))
-        tuples = self._read[relation]
-        if not tuples:
-            return False
-        row = tuple([value if type(value) is str else part_of_key(key_of(value)) for value in values])
-        return None not in row and row in tuples
-
-
-def _tuples(sent: Any) -> frozenset[Any]:
-    """Return the tuples of a relation that a caller sent, or none if it is malformed."""
-    if type(sent) is not list:
-        return frozenset()
-    rows = [element if type(element) is list else [element] for element in sent]
-    kinds = set(map(type, chain.from_iterable(rows)))
-    if kinds <= {str}:
-        return frozenset(map(tuple, rows))
-    if not kinds <= _SCALARS:
-        return frozenset()
-    return frozenset(
-        [tuple([one if type(one) is str else part_of_key(key_of(one)) for one in row]) for row in rows]
-    )
-
-
-_SCALARS: Final = frozenset({str, int, float, bool})

@@ -3,14 +3,18 @@
 from collections import Counter
 from typing import Final, NamedTuple
 
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import operator_of, remembering, term_operator
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.language import condition as language
 from engine.language.condition import Condition, children
+from engine.language.nodes import TermNode
+from engine.language.terms import Term, terms_in
 
 PATTERN_NS: Final = 1_400
 _RULE_NS: Final = 2
+_ELEMENTS: Final = 5
+"""How many elements an array is taken to have."""
 _EQUALITY_NS: Final = 5
 _LEAF_NS: Final = 18
 _KEY_NS: Final = 15
@@ -35,10 +39,8 @@ def estimate_of(condition: Condition) -> Estimate:
     memories: Counter[tuple[str, ...]] = Counter()
     event_ns = _RULE_NS + _time_ns(condition)
     for node, path in requirements_of(condition).memories:
-        operator = operator_of(node)
-        assert operator is not None, node
         event_ns += _KEYED_NS if path else 0
-        memories[tuple(map(fact_of, path))] += operator.keep(node)
+        memories[tuple(map(fact_of, path))] += remembering(node).keep(node)
     return Estimate(round(event_ns), dict(memories))
 
 
@@ -49,12 +51,21 @@ def _time_ns(node: Condition) -> float:
             return PATTERN_NS
         case language.Leaf(_, "eq", _):
             return _EQUALITY_NS
-        case language.Leaf() | language.Ref() | language.InRelation():
+        case language.Some():
+            return _LEAF_NS + _ELEMENTS * sum(inside_ns)
+        case language.Leaf() | language.Ref() | language.InRelation() | language.InNetwork():
             return _LEAF_NS
         case language.All():
             return inside_ns[0] + _AFTER_FIRST * sum(inside_ns[1:])
         case language.Keyed():
             return _KEY_NS + sum(inside_ns)
+        case language.Compare(left, _, right):
+            return _LEAF_NS + _value_ns(left) + _value_ns(right) + sum(inside_ns)
         case _:
             operator = operator_of(node)
             return (0 if operator is None else operator.cost_ns) + sum(inside_ns)
+
+
+def _value_ns(term: Term) -> float:
+    terms = [each for each in terms_in(term) if isinstance(each, TermNode)]
+    return sum(term_operator(each).cost_ns for each in terms)

@@ -4,13 +4,14 @@ import linecache
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import count
-from math import nan
+from math import inf, nan
 from types import CodeType
 from typing import Any, Final
 
+from engine.evaluation.facts.relations import address
 from engine.evaluation.facts.values import (
     KEY_CHARS_MAX,
-    dig,
+    MOST_DOUBLED,
     double,
     equal,
     key_of,
@@ -27,15 +28,20 @@ from engine.language.operators import LARGEST
 _SHARED: Final[dict[str, Any]] = {
     "KEY_CHARS_MAX": KEY_CHARS_MAX,
     "LATEST_US": LATEST_US,
+    "INFINITE": inf,
     "LEAST": -int(LARGEST),
+    "LEAST_DOUBLED": -MOST_DOUBLED,
     "MILLISECOND": MILLISECOND,
     "MOST": int(LARGEST),
+    "MOST_DOUBLED": MOST_DOUBLED,
     "NAN": nan,
     "NEVER": NEVER,
     "NOTHING": {},
     "NUMBER_BITS": NUMBER_BITS,
+    "ORDERED": frozenset({str, int, float}),
+    "SCALARS": frozenset({str, int, float, bool}),
     "UNSET": UNSET,
-    "dig": dig,
+    "address": address,
     "double": double,
     "equal": equal,
     "key_of": key_of,

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.facts.texts import NO_TEXTS, Texts
+from engine.evaluation.facts.texts import NO_TEXTS, Arrays, Texts
 from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from engine.evaluation.requirements import Requirements
 from engine.language.limits import Limits
@@ -21,6 +21,8 @@ class Needs:
         self.lookups = Lookups()
         self.relations: Counter[str] = Counter()
         """The relations, each with the number of rules that use it."""
+        self._arrays: Counter[str] = Counter()
+        self._found_arrays: Arrays | None = None
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
         self._relation_names: list[str] | None = None
@@ -33,6 +35,13 @@ class Needs:
         return self._texts
 
     @property
+    def arrays(self) -> Arrays:
+        """The arrays whose elements rules ask about."""
+        if self._found_arrays is None:
+            self._found_arrays = Arrays(self._arrays)
+        return self._found_arrays
+
+    @property
     def relation_names(self) -> list[str]:
         """The names of all relations in rules, sorted."""
         if self._relation_names is None:
@@ -42,26 +51,37 @@ class Needs:
     @property
     def warning_bytes_worst(self) -> int:
         """The most bytes of warnings in the result of one event."""
-        return (min(len(self.relations), RELATIONS_NAMED_MAX + 1) + len(self.texts)) * WARNING_BYTES_MAX
+        relations = min(len(self.relations), RELATIONS_NAMED_MAX + 1)
+        return (relations + len(self.texts) + len(self._arrays)) * WARNING_BYTES_MAX
+
+    @property
+    def may_warn(self) -> bool:
+        """Whether there may be messages about an event."""
+        return bool(self.relations or self.texts or self._arrays)
 
     def need(self, parts: Requirements) -> None:
         """Add what a rule needs."""
         self.relations.update(parts.relations)
         self.lookups.add(parts.literals)
+        self._arrays.update(parts.arrays)
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
+        for fact, pattern in parts.patterns | parts.text_tests:
             self._bounds[fact, compile_pattern(pattern, self.limits).text_bytes_max] += 1
-        self._texts = self._relation_names = None
+        self._texts = self._relation_names = self._found_arrays = None
 
     def need_no_more(self, parts: Requirements) -> None:
         """Undo `need`."""
         self.lookups.remove(parts.literals)
         for relation in parts.relations:
             uncount(self.relations, relation)
+        for array in parts.arrays:
+            uncount(self._arrays, array)
         for fact, pattern in parts.patterns:
             self.patterns.remove(fact, pattern)
+        for fact, pattern in parts.patterns | parts.text_tests:
             uncount(self._bounds, (fact, compile_pattern(pattern, self.limits).text_bytes_max))
-        self._texts = self._relation_names = None
+        self._texts = self._relation_names = self._found_arrays = None
 
     def compile_new(self) -> None:
         """Compile the texts that added rules search for, so that no event has to."""

@@ -18,7 +18,7 @@ from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.kernel.stream import Functions
-from engine.evaluation.requirements import is_temporal, requirements_of, size_of
+from engine.evaluation.requirements import Requirements, is_temporal, requirements_of, size_of
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
@@ -32,6 +32,10 @@ FUSED_BELOW: Final = 700
 """Indexed rules stay so until they have fewer nodes than this: rules that come and go do not make each change
 expensive."""
 
+TEXT_TEST_NODES: Final = 4
+"""What a test such as `startswith` counts as."""
+ELEMENTS: Final = 10
+"""How many elements an array is taken to have, each of which decides what `some` asks."""
 PATTERN_NODES: Final = 150
 """A pattern takes the time of this many other nodes; an index tries all patterns of a fact together."""
 
@@ -58,7 +62,8 @@ class RuleSet(Needs):
         """How many nodes of rules read each memory."""
         self.nodes = 0
         """The number of nodes in all conditions. Those of a memory that rules share count once."""
-        self._patterns = 0
+        self._dear = 0
+        """How many nodes more the dear ones count as."""
         self._action_bytes = 0
         """The most bytes of the actions of all rules."""
         self._functions: Functions | None = None
@@ -95,7 +100,7 @@ class RuleSet(Needs):
         memories = tuple([self._histories.of(node, path, birth) for node, path in parts.memories])
         self.need(parts)
         self.nodes += parts.size
-        self._patterns += len(parts.patterns)
+        self._dear += _dear(parts)
         self._action_bytes += rule.action_bytes_max
         self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, birth, born), memories)
         self._rules[rule.priority] = rule
@@ -110,7 +115,7 @@ class RuleSet(Needs):
         del self._rules[priority]
         parts = requirements_of(rule.condition, site.birth)
         self.nodes -= parts.size
-        self._patterns -= len(parts.patterns)
+        self._dear -= _dear(parts)
         self._action_bytes -= rule.action_bytes_max
         for (node, path), remembered in zip(parts.memories, memories, strict=True):
             self.nodes += size_of(node)
@@ -150,7 +155,7 @@ class RuleSet(Needs):
     def choose(self, *, indexed: bool | None = None) -> None:
         """Index rules, or cease to, by how many nodes they have; or as they were when they were saved."""
         if indexed is None:
-            nodes = self.nodes + PATTERN_NODES * self._patterns
+            nodes = self.nodes + self._dear
             indexed = nodes >= (FUSED_BELOW if self.indexed else INDEXED_FROM)
         if indexed and not self.indexed:
             self._members = Members(self._histories, self, self.samples)
@@ -250,6 +255,12 @@ class RuleSet(Needs):
                 combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
             )
         return self._functions
+
+
+def _dear(parts: Requirements) -> int:
+    """Return how many nodes more the dear ones of a rule count as."""
+    tests = TEXT_TEST_NODES * len(parts.text_tests)
+    return PATTERN_NODES * len(parts.patterns) + tests + ELEMENTS * parts.of_elements
 
 
 def _size_of_memory(remembered: Remembered) -> int:

@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Scalar
+from engine.language.forms.table import FORM_OF
+from engine.language.nodes import Node
 
 Found = frozenset[Any] | None
 """Triggers, of which an event meets at least one; None stands for all events."""
@@ -88,7 +90,7 @@ class Writing(Constants, Protocol):
         """Return the statements that make a value the entry, in a new slice if there is none."""
 
     def clear(self) -> list[str]:
-        """Return the statements that leave no entry."""
+        """Return the statements that leave no entry. They may change the variable `entry`."""
 
 
 class Triggers(Protocol):
@@ -102,6 +104,12 @@ class Triggers(Protocol):
 
     def present(self, fact: str) -> Found:
         """Return triggers for the events that have a fact."""
+
+    def equal(self, fact: str, value: Scalar) -> Found:
+        """Return triggers for the events at which a fact equals a value."""
+
+    def within(self, fact: str, low: float, high: float) -> Found:
+        """Return triggers for the events at which a fact is a number from `low` to `high`."""
 
     def holding(self, memory: "Memory", path: Path) -> Found:
         """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
@@ -126,7 +134,8 @@ class Memory(ABC):
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
-    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `integers` or `doubles`."""
+    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (as they are),
+    `integers` or `doubles`."""
 
     lasting: ClassVar[str] = "None"
     """The outcome with which verdicts are decided later, as long as no further event comes: what was written
@@ -250,11 +259,11 @@ class Settled(NamedTuple):
     verdict: bool
 
 
-NodeT = TypeVar("NodeT", bound=Condition)
+NodeT = TypeVar("NodeT", bound=Node)
 
 
-class Operator(ABC, Generic[NodeT]):
-    """A member of the language that looks back."""
+class LookingBack(ABC, Generic[NodeT]):
+    """What looks back: a member of the language, or a term. It has a memory."""
 
     only_next: ClassVar[bool] = False
     """Whether an entry matters only at the next event of its slice."""
@@ -263,15 +272,52 @@ class Operator(ABC, Generic[NodeT]):
     """About how long a node takes at an event, without its operands."""
 
     calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
-    """What the code of its memory and of its verdicts calls by its name."""
+    """What the code of its memory and of its verdicts or values calls by its name."""
 
-    def for_node(self, node: NodeT) -> "Operator[NodeT]":  # noqa: ARG002 -- overridden
-        """Return the operator of a node of its types. Most nodes have this one."""
+    def for_node(self, node: NodeT) -> "LookingBack[NodeT]":  # noqa: ARG002 -- overridden
+        """Return what evaluates a node of its types. Most nodes have this one."""
         return self
 
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:
         """Return what is remembered for a node."""
+
+    @abstractmethod
+    def window_us(self, node: NodeT) -> int | None:
+        """Return for how long an entry can matter to a node; None: for ever."""
+
+    def lookback_us(self, node: NodeT) -> int | None:
+        """Return how far back events can matter to a node at an event; None without a bound."""
+        window_us = self.window_us(node)
+        return None if window_us is None else max(0, window_us)
+
+    def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
+        """Return how many stamps, values or panes of a record the node needs at most."""
+        return 1
+
+    def looks_before(self, node: NodeT) -> bool:  # noqa: ARG002 -- overridden
+        """Return whether the current event does not count, only those before it."""
+        return False
+
+    def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
+        """Return the times just after which time alone may turn a verdict or step a value, in order.
+
+        Later times than these cannot. The verdict is asked for at each, so there may be too many.
+        """
+        window_us = self.window_us(node)
+        return () if window_us is None else (time_of(entry) + window_us,)
+
+
+class Operator(LookingBack[NodeT]):
+    """A member of the language that looks back."""
+
+    def for_node(self, node: NodeT) -> "Operator[NodeT]":  # noqa: ARG002 -- overridden
+        """Return the operator of a node of its types. Most nodes have this one."""
+        return self
+
+    def looks_before(self, node: NodeT) -> bool:
+        """Return whether the current event never makes a node true, only those before it."""
+        return FORM_OF[type(node)].looks_before
 
     @abstractmethod
     def verdict(self, node: NodeT, read: Reading) -> str:
@@ -285,10 +331,6 @@ class Operator(ABC, Generic[NodeT]):
         """Return triggers for the events at which a node is false."""
         return None
 
-    @abstractmethod
-    def window_us(self, node: NodeT) -> int | None:
-        """Return for how long an entry can matter to a node; None: for ever."""
-
     def grows(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
         """Return whether a larger window can only make a node true, or only false; None if it is not known.
 
@@ -296,24 +338,7 @@ class Operator(ABC, Generic[NodeT]):
         """
         return None
 
-    def lookback_us(self, node: NodeT) -> int | None:
-        """Return how far back events can matter to a node's verdict at an event; None without a bound."""
-        window_us = self.window_us(node)
-        return None if window_us is None else max(0, window_us)
-
-    def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
-        """Return how many stamps, values or panes of a record the node needs at most."""
-        return 1
-
     # -- explanations ---------------------------------------------------------------------------------------
-
-    def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
-        """Return the times just after which time alone may turn a verdict, in ascending order.
-
-        Later times than these cannot. The verdict is asked for at each, so there may be too many.
-        """
-        window_us = self.window_us(node)
-        return () if window_us is None else (time_of(entry) + window_us,)
 
     def witness_us(self, node: NodeT, at: Settled) -> int | None:
         """Return the time of the event that settles a verdict, or None if no single event does.

@@ -1,16 +1,21 @@
-"""The table of all operators, by the types of their nodes."""
+"""The tables of all operators and terms, by the types of their nodes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from engine.evaluation.operators.interface import Operator
-from engine.language.condition import Condition
+from engine.evaluation.operators.interface import LookingBack, Operator
+from engine.evaluation.operators.term_interface import PastTerm, TermOperator
+from engine.language.condition import Compare, Condition
 from engine.language.forms import table as forms_table
 from engine.language.forms.form import Form
+from engine.language.nodes import Node, TermNode
+from engine.language.terms import Term, terms_in
 
 _BY_TYPE: Final[dict[type, Operator[Any]]] = {}
+_TERMS: Final[dict[type, TermOperator[Any]]] = {}
 
 _Made = TypeVar("_Made", bound=Operator[Any])
+_MadeTerm = TypeVar("_MadeTerm", bound=TermOperator[Any])
 
 
 def evaluates(*forms: Form) -> Callable[[type[_Made]], type[_Made]]:
@@ -31,13 +36,55 @@ def remove(forms: Sequence[Form]) -> None:
     forms_table.remove(forms)
 
 
+def values(*types: type[TermNode]) -> Callable[[type[_MadeTerm]], type[_MadeTerm]]:
+    """Enter the decorated operator as that of the terms of these types."""
+
+    def entered(made: type[_MadeTerm]) -> type[_MadeTerm]:
+        _TERMS.update(dict.fromkeys(types, made()))
+        return made
+
+    return entered
+
+
 def operator_of(node: Condition) -> Operator[Any] | None:
-    """Return the operator of a node, or None if it does not look back."""
+    """Return the operator of a condition, or None if it does not look back itself."""
     found = _BY_TYPE.get(type(node))
     return None if found is None else found.for_node(node)
 
 
+def term_operator(term: TermNode) -> TermOperator[Any]:
+    """Return the operator of a term."""
+    return _TERMS[type(term)]
+
+
+def remembering(node: Node) -> LookingBack[Any]:
+    """Return the operator of a condition or term that has a memory."""
+    found = _BY_TYPE.get(type(node))
+    if found is not None:
+        return found.for_node(node)
+    of_term = _TERMS[type(node)]
+    assert isinstance(of_term, PastTerm), node
+    return of_term
+
+
+def remembers(term: Term | TermNode) -> bool:
+    """Return whether a term itself has a memory."""
+    return isinstance(_TERMS.get(type(term)), PastTerm)
+
+
+def parts_of(node: Condition) -> tuple[Node, ...]:
+    """Return what has a memory of its own in a condition, without the conditions in it.
+
+    That is the condition itself, or the terms that it compares.
+    """
+    if isinstance(node, Compare):
+        terms = (*terms_in(node.left), *terms_in(node.right))
+        return tuple([term for term in terms if isinstance(term, TermNode) and remembers(term)])
+    return () if operator_of(node) is None else (node,)
+
+
 @forms_table.derived
 def calls() -> dict[str, Any]:
-    """Return what the code of operators calls, by name."""
-    return {called.__name__: called for each in _BY_TYPE.values() for called in each.calls}
+    """Return what the code of operators and terms calls, by name."""
+    known: list[Any] = [*_BY_TYPE.values(), *_TERMS.values()]
+    return {called.__name__: called for each in known for called in each.calls}

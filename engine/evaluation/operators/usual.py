@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from engine.evaluation.operators import compare
 from engine.evaluation.operators.interface import Found, Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.language import condition as language
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Scalar
 
 _KEPT: Final = 1024
 
@@ -21,7 +22,7 @@ _KEPT: Final = 1024
 def usual(node: Condition) -> bool | None:
     """Return what a condition usually is; None if nothing is known of events that meet no trigger."""
     match node:
-        case language.Leaf() | language.Ref() | language.Keyed():
+        case language.Leaf() | language.Ref() | language.InNetwork() | language.Some() | language.Keyed():
             return False
         case language.InRelation(_, args):
             return False if any(isinstance(one, language.FactArg) for one in args) else None
@@ -32,6 +33,8 @@ def usual(node: Condition) -> bool | None:
             decisive = isinstance(node, language.Any)
             truths = [usual(member) for member in members]
             return decisive if decisive in truths else None if None in truths else not decisive
+        case language.Compare():
+            return None if compare.true_at(node, _SOME_EVENT, ()) is None else False
         case _:
             operator = operator_of(node)
             assert operator is not None, node
@@ -52,6 +55,14 @@ class _SomeEvent:
         return _SOME if usual(node) is True else None
 
     def present(self, fact: str) -> Found:  # noqa: ARG002 -- whatever the fact
+        """Return triggers."""
+        return _SOME
+
+    def equal(self, fact: str, value: Scalar) -> Found:  # noqa: ARG002 -- the same
+        """Return triggers."""
+        return _SOME
+
+    def within(self, fact: str, low: float, high: float) -> Found:  # noqa: ARG002 -- the same
         """Return triggers."""
         return _SOME
 

@@ -17,7 +17,7 @@ from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice
-from engine.language.condition import Condition
+from engine.language.nodes import Node
 
 
 class Saved(Protocol):
@@ -43,7 +43,7 @@ class CapturedMemory(NamedTuple):
     """A memory under a path, named by a node that reads it."""
 
     memory: Memory
-    node: Condition
+    node: Node
     birth: int
     keep: int
 

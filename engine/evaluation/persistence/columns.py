@@ -84,6 +84,8 @@ class EntryColumns:
         for kind, column in zip(self._memory.columns, self._columns, strict=True):
             if kind == "keys":
                 yield from keys(column, several=False)
+            elif kind == "scalars":
+                yield from scalars_packed(column)
             elif kind == "stamps":
                 yield from stamps_packed(column)
             else:
@@ -97,6 +99,8 @@ def entries_in(memory: Memory, saved: Sequence[Any]) -> Iterator[tuple[int, Any]
     for kind, column in zip(memory.columns, saved[2:], strict=True):
         if kind == "keys":
             columns.append(keys_unpacked(column, several=False))
+        elif kind == "scalars":
+            columns.append(column)
         elif kind == "stamps":
             columns.append(stamps_unpacked(column))
         else:
@@ -165,6 +169,14 @@ def keys(column: Sequence[Any], *, several: bool) -> Iterator[bytes]:
         )
         # The portion is packed as an array, whose header is dropped.
         yield portion[1 if len(some) < _ARRAY_16_FROM else 3 :]
+
+
+def scalars_packed(column: Sequence[Any]) -> Iterator[bytes]:
+    """Yield an array of texts, numbers and booleans as they are, in pieces."""
+    packed = packer()
+    yield packed.pack_array_header(len(column))
+    for first in range(0, len(column), AT_ONCE):
+        yield b"".join(map(packed.pack, column[first : first + AT_ONCE]))
 
 
 def keys_unpacked(column: list[Any], *, several: bool) -> list[Any]:

@@ -5,9 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.evaluation.operators.table import parts_of
 from engine.evaluation.paths import Filter, Path
-from engine.language.condition import Condition
+from engine.language.condition import Compare, Condition
 from engine.language.json.writer import condition_to_document
+from engine.language.nodes import Node, TermNode
 from engine.language.validation.document import condition_from_stored
 
 _SHORT_BYTES: Final = 1024
@@ -34,6 +36,18 @@ _decoder: Final = msgspec.json.Decoder(float_hook=float)
 
 # A document repeats the conditions of its rules, and a process often activates the same detectors again.
 _read_lately: Final = lru_cache(_READ_LATELY)(_read)
+
+
+def part_bytes(part: Node) -> bytes:
+    """Return what has a memory as JSON: a condition, or a comparison of a term with 0."""
+    whole: Any = part
+    return condition_bytes(Compare(whole, "eq", 0) if isinstance(part, TermNode) else whole)
+
+
+def stored_part(data: bytes) -> Node:
+    """Return what has a memory from its JSON."""
+    [part] = parts_of(stored_condition(data))
+    return part
 
 
 def path_document(path: Path) -> list[Any]:

@@ -14,7 +14,7 @@ from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.paths import Path
 from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
 from engine.evaluation.slices.histories import Histories
-from engine.language.condition import Condition
+from engine.language.nodes import Node
 
 
 class Counted(Protocol):
@@ -28,7 +28,7 @@ class Counted(Protocol):
 class MemoryTime(NamedTuple):
     """How long a memory took, which is named by a node that reads it."""
 
-    node: Condition
+    node: Node
     path: Path
     birth: int
     time_ns: float

@@ -23,10 +23,10 @@ only `previous` asks for it, and has an entry then.
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.operators.counting.comparison import COMPARED
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence.columns import (
     EntryColumns,
@@ -73,10 +73,10 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
     readings: dict[MemoryName, dict[Name, Reading]] = {}
     for _, _, condition, enabled, *_, birth in document["rules"]:
         if enabled:
-            for node, path in requirements_of(stored_condition(condition), birth).memories:
-                operator = operator_of(node)
-                assert operator is not None, node
-                of_memory = readings.setdefault(name_of(operator.memory(node), path, birth), {})
+            for part, path in requirements_of(stored_condition(condition), birth).memories:
+                # There were no terms.
+                node = cast("Condition", part)
+                of_memory = readings.setdefault(name_of(remembering(node).memory(node), path, birth), {})
                 if (node, path, birth) not in of_memory:
                     of_memory[node, path, birth] = Reading(node, birth, old.read((node, path, birth)))
     born_us: dict[int, int] = {}
@@ -85,7 +85,7 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
         merge = _Merge(name, list(by_node.values()), old, born_us)
         memories = slices.setdefault(name.path, [])
         place, first = lists.FIRST + len(memories), merge.readings[0]
-        keep = max(operator.keep(one.node) for one in merge.readings if (operator := operator_of(one.node)))
+        keep = max(remembering(one.node).keep(one.node) for one in merge.readings)
         row = [condition_bytes(first.node), first.birth, place, keep]
         memories.append((row, name.memory, dict(merge.entries())))
     return {

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from engine.evaluation.persistence.capturing import Captured, CapturedSlices
 from engine.evaluation.persistence.columns import EntryColumns, keys, numbers_packed, packer, stamps_packed
-from engine.evaluation.persistence.conditions import condition_bytes, path_document
+from engine.evaluation.persistence.conditions import condition_bytes, part_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.rules import LiveRule
@@ -70,7 +70,7 @@ def _slices(slices: CapturedSlices) -> Iterator[bytes]:
     yield pack.pack_array_header(len(slices.memories))
     for place in sorted(slices.memories):
         memory = slices.memories[place]
-        yield pack.pack([condition_bytes(memory.node), memory.birth, place, memory.keep])
+        yield pack.pack([part_bytes(memory.node), memory.birth, place, memory.keep])
     if slices.root is not None:
         yield pack.pack_array_header(1)
         yield from _portion(slices, [()], [slices.root])
@@ -153,7 +153,7 @@ def _figures(figures: Figures) -> Iterator[bytes]:
     yield pack.pack("rule_ns") + pack.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])
     yield pack.pack("memory_ns") + pack.pack_array_header(len(figures.memory_ns))
     for node, path, birth, time_ns in figures.memory_ns:
-        yield pack.pack([condition_bytes(node), path_document(path), birth, time_ns])
+        yield pack.pack([part_bytes(node), path_document(path), birth, time_ns])
 
 
 def _entries(entries: Mapping[int, int]) -> list[bytes]:

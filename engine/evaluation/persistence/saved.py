@@ -15,8 +15,8 @@
               fired, only the rule, only the draft]
     slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
               [name, condition as JSON, birth] if it has a `where`
-        memories: [a node that reads it, as JSON; birth; place; how much of a record is kept] by place. Places
-              from the width on are not in the lists
+        memories: [a node that reads it, as JSON, a term as a comparison with 0; birth; place; how much of a
+              record is kept] by place. Places from the width on are not in the lists
         portions: [keys, stamps of last events, entries by place of the memory]: the slices of a shard. A key
               is an array if the path has several. Without a path there is one slice, and no key
         entries: [number of the slice of each, how much each holds (empty unless they are records), columns].
@@ -35,7 +35,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
 from engine.evaluation.persistence.capturing import Saved, capture
 from engine.evaluation.persistence.columns import entries_in, keys_unpacked, numbers_unpacked, stamps_unpacked
-from engine.evaluation.persistence.conditions import stored_condition, stored_path
+from engine.evaluation.persistence.conditions import stored_condition, stored_part, stored_path
 from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
 from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
@@ -101,7 +101,7 @@ def load_figures(detector: Saved, document: Any) -> None:
     priorities, times = stored["rule_ns"]
     rule_ns = zip(numbers_unpacked(priorities), numbers_unpacked(times, "d"), strict=True)
     memory_ns = [
-        MemoryTime(stored_condition(node), stored_path(path), birth, time_ns)
+        MemoryTime(stored_part(node), stored_path(path), birth, time_ns)
         for node, path, birth, time_ns in stored["memory_ns"]
     ]
     since = CountedSince(*stored["since"])
@@ -115,7 +115,7 @@ def _load_slices(detector: Saved, path: Path, width: int, memories: list[Any], p
     slices = histories.slices[path] = histories.slices.pop(path)
     by_place: dict[int, Remembered] = {}
     for condition, birth, place, keep in memories:
-        node = stored_condition(condition)
+        node = stored_part(condition)
         remembered = by_place[place] = histories.of(node, path, birth)
         remembered.node, remembered.keep = node, keep
     slices.arrange(width, by_place)

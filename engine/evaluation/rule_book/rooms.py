@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Generic, TypeVar
 
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
+from engine.language.nodes import Node
 from engine.patterns.compiled_pattern import compile_pattern
 
 T = TypeVar("T")
@@ -69,24 +70,23 @@ def patterns_of(condition: Condition) -> frozenset[str]:
     return frozenset(pattern for _, pattern in requirements_of(condition).patterns)
 
 
-def room_for_records(limits: Limits) -> Room[tuple[Condition, int]]:
+def room_for_records(limits: Limits) -> Room[tuple[Node, int]]:
     """Return the room for the records without keys of the enabled rules, each of a node and a birth."""
     said = "what the detector's rules count without `per` may grow to {taken} bytes; limit {most}"
     return Room(limits.state_bytes_max // RECORDS_SHARE, lambda record: _bytes_max(record[0]), said)
 
 
-def records_of(condition: Condition, birth: int) -> frozenset[tuple[Condition, int]]:
+def records_of(condition: Condition, birth: int) -> frozenset[tuple[Node, int]]:
     """Return the records without keys of a rule."""
     memories = requirements_of(condition, birth).memories
     return frozenset((node, birth) for node, path in memories if not path and _bytes_max(node))
 
 
-def _bytes_max(node: Condition) -> int:
+def _bytes_max(node: Node) -> int:
     """Return the most bytes that the record of a node may take; 0 if it has none."""
-    operator = operator_of(node)
-    if operator is None or not (memory := operator.memory(node)).is_record:
-        return 0
-    return memory.bytes_max(operator.keep(node))
+    operator = remembering(node)
+    memory = operator.memory(node)
+    return memory.bytes_max(operator.keep(node)) if memory.is_record else 0
 
 
 def room_for_rules(limits: Limits) -> Room[Rule]:

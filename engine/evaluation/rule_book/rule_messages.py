@@ -7,7 +7,7 @@ from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import Entry
 from engine.language.hints.hints import HINTS_MAX, hints
-from engine.language.warnings import condition_warnings
+from engine.language.hints.warnings import condition_warnings
 
 UNKNOWN_RELATION: Final = 2003
 BEGINS_ANEW: Final = 2005

@@ -6,8 +6,9 @@ from collections.abc import Container, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
+from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.shown import shown
-from engine.evaluation.facts.values import Event, split_name, value_of
+from engine.evaluation.facts.values import Event
 from engine.evaluation.requirements import lookback_us
 from engine.evaluation.rules import Fired, LiveRule, Rule
 from engine.evaluation.times import FOREVER

@@ -5,14 +5,15 @@ from typing import Final, NamedTuple
 
 from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
 from engine.evaluation.slices.bounds.expiry import Expiry
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import time_of
-from engine.language.condition import Condition, walk
+from engine.language.condition import walk
+from engine.language.nodes import Node
 
 ANY_BIRTH: Final = -1
 
@@ -92,7 +93,7 @@ class Histories:
     def _weigh_unkeyed(self, more_bytes: int) -> None:
         self.unkeyed_bytes += more_bytes
 
-    def of(self, node: Condition, path: Path, birth: int) -> Remembered:
+    def of(self, node: Node, path: Path, birth: int) -> Remembered:
         """Return the memory that a node of a rule reads, while the rule uses it."""
         return self.memories[_name_of_node(node, path, birth)]
 
@@ -100,7 +101,7 @@ class Histories:
         """Return a memory that rules of a birth use."""
         return self.memories[name_of(memory, path, birth)]
 
-    def acquire(self, node: Condition, path: Path, birth: int, born: int) -> Remembered:
+    def acquire(self, node: Node, path: Path, birth: int, born: int) -> Remembered:
         """Have a node of a new rule remembered from now on: after event `birth`, whose stamp is `born`."""
         name = _name_of_node(node, path, birth)
         if name not in self.memories:
@@ -109,13 +110,12 @@ class Histories:
                 if path:
                     self._expiries[path] = Expiry(self.slices[path])
             self.memories[name] = self.slices[path].remember(name.memory, node, time_of(born))
-        operator, remembered = operator_of(node), self.memories[name]
-        assert operator is not None, node
+        remembered = self.memories[name]
         remembered.read_by(_reader(node, born))
-        remembered.keep = max(remembered.keep, operator.keep(node))
+        remembered.keep = max(remembered.keep, remembering(node).keep(node))
         return remembered
 
-    def release(self, node: Condition, path: Path, birth: int, born: int) -> None:
+    def release(self, node: Node, path: Path, birth: int, born: int) -> None:
         """Undo `acquire`. Drop the memory if nobody uses it any more."""
         name = _name_of_node(node, path, birth)
         remembered = self.memories[name]
@@ -130,16 +130,13 @@ class Histories:
             self._expiries.pop(path, None)
 
 
-def _reader(node: Condition, born: int) -> Reader:
-    operator = operator_of(node)
-    assert operator is not None, node
+def _reader(node: Node, born: int) -> Reader:
+    operator = remembering(node)
     return Reader(operator.window_us(node), born, operator.only_next)
 
 
-def _name_of_node(node: Condition, path: Path, birth: int) -> MemoryName:
-    operator = operator_of(node)
-    assert operator is not None, node
-    return name_of(operator.memory(node), path, birth)
+def _name_of_node(node: Node, path: Path, birth: int) -> MemoryName:
+    return name_of(remembering(node).memory(node), path, birth)
 
 
 def name_of(memory: Memory, path: Path, birth: int) -> MemoryName:
@@ -151,6 +148,6 @@ def _is_shared(memory: Memory, path: Path) -> bool:
     """Return whether rules of all births share a memory: its operands and its slices are the same for all."""
     return (
         memory.splits
-        and not any(operator_of(node) for operand in memory.operands for node, _ in walk(operand))
+        and not any(parts_of(node) for operand in memory.operands for node, _ in walk(operand))
         and not any(isinstance(step, Filter) and step.birth != ANY_BIRTH for step in path)
     )

@@ -11,14 +11,15 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from itertools import islice
 from typing import Any, Final
 
-from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.readers import Readers
 from engine.evaluation.stamps import NEVER, UNSET, time_of
 from engine.evaluation.times import NEVER as PAST
-from engine.language.condition import Condition
+from engine.language.nodes import Node
 
 Slice = list[Any]
 
@@ -57,9 +58,7 @@ class Remembered(Readers):
 
     __slots__ = ("blank", "bucket", "by_exception", "commit", "has_place", "keep", "node", "place", "slices")
 
-    def __init__(
-        self, memory: Memory, node: Condition, slices: "Slices", place: int, *, has_place: bool
-    ) -> None:
+    def __init__(self, memory: Memory, node: Node, slices: "Slices", place: int, *, has_place: bool) -> None:
         super().__init__(memory)
         self.slices = slices
         self.node = node
@@ -84,7 +83,7 @@ class Remembered(Readers):
         """Return whether a record can matter to an event with this stamp. If not, give back its size."""
         if self.until_us(entry, 0) >= time_of(stamp):
             return True
-        self.weigh(-self.memory.bytes_of(entry))
+        self.closed(entry)
         return False
 
     def put(self, slice_: Slice, value: Any) -> None:
@@ -104,6 +103,10 @@ class Remembered(Readers):
     def opened(self, entry: Any) -> None:
         """Count the size of a new record."""
         self.weigh(self.memory.bytes_of(entry))
+
+    def closed(self, entry: Any) -> None:
+        """Give back the size of a record that is dropped."""
+        self.weigh(-self.memory.bytes_of(entry))
 
     def resized(self, entry: Any) -> None:
         """Count a record anew, and cut it to what is needed if it has become longer."""
@@ -154,7 +157,7 @@ class Slices:
         """The size of the root without its entries."""
         return 0 if self.path else PLACE_BYTES * (len(self.root) - FIRST)
 
-    def remember(self, memory: Memory, node: Condition, now_us: int) -> Remembered:
+    def remember(self, memory: Memory, node: Node, now_us: int) -> Remembered:
         """Have the slices remember one more thing, from now on."""
         place = FIRST
         while place in self.memories:
@@ -305,8 +308,6 @@ class Slices:
 
     def at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Slice:
         """Return the slice of an event's keys, or `blank` if it has none."""
-        if not self.path:
-            return self.root
         key = self.key_at(fields, sent)
         return self.blank if key is None else self.find(key) or self.blank
 
@@ -319,7 +320,7 @@ class Slices:
         else:
             remembered.clear(slice_)
         if remembered.memory.is_record:
-            remembered.weigh(-remembered.memory.bytes_of(entry))
+            remembered.closed(entry)
 
     # -- while rules are indexed ----------------------------------------------------------------------------
 

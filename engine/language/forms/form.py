@@ -1,14 +1,17 @@
-"""What a form of a condition is: how it looks in JSON and in text, and what messages say of it."""
+"""What a form of a condition or a term is: how it looks in JSON and in text, and what messages say of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-
-from engine.language.condition import Condition
+from functools import cached_property
+from typing import Any, Final
 
 
 class Content(Enum):
     """What a field of a form holds."""
+
+    # Faster than the hash of an enumeration, which is computed from the name.
+    __hash__ = object.__hash__
 
     CONDITION = "condition"
     CONDITIONS = "conditions"
@@ -19,11 +22,24 @@ class Content(Enum):
     REF_OP = "ref operator"
     OPERAND = "operand"
     WINDOW = "window"
+    MIN_AGE = "least age"
     BOUNDARY = "boundary"
     COMPARISON = "comparison"
     COUNT = "count"
     AMOUNT = "amount"
     FACTOR = "factor"
+    TERM = "term"
+    TERMS = "terms"
+    TWO_TERMS = "two terms"
+    PART = "part of the time"
+    ZONE = "time zone"
+    EARLIER = "earlier"
+    NETWORKS = "networks"
+
+
+TERM_CONTENTS: Final = frozenset({Content.TERM, Content.TERMS, Content.TWO_TERMS})
+_NESTED: Final = TERM_CONTENTS | {Content.CONDITION, Content.CONDITIONS}
+_ARRAYS: Final = frozenset({Content.CONDITIONS, Content.TERMS, Content.TWO_TERMS})
 
 
 class Shape(Enum):
@@ -35,6 +51,7 @@ class Shape(Enum):
     INFIX = "a since b"
     INFIX_WITHIN = "a since within 10m b"
     CALL_OF_CONDITION = "count(a) within 10m >= 5"
+    CALL_SINCE = "count(a) since b >= 5"
     CALL_OF_FACT = "sum(x where a) within 10m >= 5"
 
 
@@ -49,9 +66,9 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Form:
-    """One form of a condition: its class, its name in JSON, and what its fields hold."""
+    """One form of a condition or a term: its class, its name in JSON, and what its fields hold."""
 
-    make: type[Condition]
+    make: type[Any]
     name: str
     fields: Mapping[str, Content]
     """The fields of the class, named and ordered as in JSON."""
@@ -63,7 +80,7 @@ class Form:
     is_addition: bool = False
     """Whether it adds to the language. The word of an addition is still a name where none is expected."""
     shape: Shape | None = None
-    """None for predicates, connectives and `per`, which the grammar itself has."""
+    """None for terms, predicates, connectives and `per`, which the grammar itself has."""
     word: str = ""
     synonyms: frozenset[str] = frozenset()
     """The names of what is nearly the same in other languages, in lower case."""
@@ -71,3 +88,10 @@ class Form:
     """Whether the current event never makes it true, only those before it."""
     counted: Counted | None = None
     """Of the fields that are facts, what the first has to be."""
+
+    @cached_property
+    def nested(self) -> tuple[tuple[str, bool], ...]:
+        """The fields that hold conditions or terms, and whether each holds an array of them."""
+        return tuple(
+            (name, content in _ARRAYS) for name, content in self.fields.items() if content in _NESTED
+        )

@@ -7,12 +7,14 @@ connectives and `per` are entered here. An operator that looks back enters its f
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar, cast, get_args
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, ScaledFact
-from engine.language.forms.form import Content, Form, Shape
+from engine.language.forms.form import TERM_CONTENTS, Content, Form, Shape
 from engine.language.forms.shapes import INNER, WHERE
+from engine.language.forms.terms import TERM_FORM_OF
+from engine.language.nodes import ConditionNode, Node, TermNode
 
 FORMS: Final[dict[str, Form]] = {}
 """The forms, by their names in JSON, in the order of the closed union `Condition`."""
@@ -68,29 +70,64 @@ def first_form(shape: Shape, value: Content | None = None, *, looks_before: bool
     )
 
 
-def placed_children(condition: Condition) -> Iterator[tuple[str, Condition]]:
-    """Yield the conditions directly inside a condition, each with its path in JSON, such as `since.left`."""
-    form = FORM_OF[type(condition)]
-    for field, content in form.fields.items():
-        path = form.name if form.is_bare else f"{form.name}.{field}"
-        value = getattr(condition, field)
-        if content is Content.CONDITION and value is not None:
+def form_of(node: Node) -> Form:
+    """Return the form of a condition or a term."""
+    kind = type(node)
+    return TERM_FORM_OF[kind] if kind in TERM_FORM_OF else FORM_OF[kind]
+
+
+def placed_children(node: Node) -> Iterator[tuple[str, Condition]]:
+    """Yield the conditions directly inside a condition or a term, each with its path in JSON.
+
+    Examples of paths are `since.left` and `compare.right.add[1].count.inner`.
+    """
+    for path, value in _placed_members(node):
+        if isinstance(value, ConditionNode):
+            yield path, cast("Condition", value)
+        elif isinstance(value, TermNode):
+            yield from ((f"{path}.{step}", child) for step, child in placed_children(value))
+
+
+def placed_terms(node: Node) -> Iterator[tuple[str, TermNode]]:
+    """Yield the terms inside a condition or a term, at any depth, each with its path in JSON.
+
+    Those inside conditions that a term observes belong to these conditions.
+    """
+    for path, value in _placed_members(node):
+        if isinstance(value, TermNode):
             yield path, value
-        elif content is Content.CONDITIONS:
-            yield from ((f"{path}[{index}]", member) for index, member in enumerate(value))
+            yield from ((f"{path}.{step}", term) for step, term in placed_terms(value))
 
 
-def facts_of(condition: Condition) -> list[str]:
-    """Return the facts that a condition itself reads, not those of conditions inside it."""
+def _placed_members(node: Node) -> Iterator[tuple[str, object]]:
+    """Yield the value of each field, that of an array element by element, each with its path in JSON."""
+    form = form_of(node)
+    for field in form.fields:
+        path = form.name if form.is_bare else f"{form.name}.{field}"
+        value = getattr(node, field)
+        if isinstance(value, tuple):
+            yield from ((f"{path}[{index}]", element) for index, element in enumerate(value))
+        else:
+            yield path, value
+
+
+def facts_of(node: Node) -> list[str]:
+    """Return the facts that a condition or a term itself reads, not those of conditions inside it.
+
+    The facts of terms include those of other events, as in `prev(x)`.
+    """
     facts: list[str] = []
-    for field, content in FORM_OF[type(condition)].fields.items():
-        value = getattr(condition, field)
+    for field, content in form_of(node).fields.items():
+        value = getattr(node, field)
         if content is Content.NAME:
             facts.append(value)
         elif content is Content.ARGUMENTS:
             facts += [argument.fact for argument in value if isinstance(argument, FactArg)]
         elif isinstance(value, ScaledFact):
             facts.append(value.fact)
+        elif content in TERM_CONTENTS:
+            terms = value if isinstance(value, tuple) else (value,)
+            facts += [fact for term in terms if isinstance(term, TermNode) for fact in facts_of(term)]
     return facts
 
 
@@ -114,6 +151,30 @@ enter(
             fields={"args": Content.ARGUMENTS, "relation": Content.RELATION},
             text="The tuple of the arguments is in the relation. An argument is looked up by name, or is a "
             "literal.",
+        ),
+        Form(
+            make=language.InNetwork,
+            name="in_network",
+            fields={"fact": Content.NAME, "networks": Content.NETWORKS},
+            is_addition=True,
+            text="The fact is an IPv4 or IPv6 address that lies in one of the networks: addresses or "
+            "networks in CIDR form, or those of a relation.",
+        ),
+        Form(
+            make=language.Some,
+            name="some",
+            fields={"fact": Content.NAME} | INNER,
+            is_addition=True,
+            text="The fact is an array with an element for which inner is true. Inner looks names up in the "
+            "element if that is an object; the name `it` is the value of any other element.",
+        ),
+        Form(
+            make=language.Compare,
+            name="compare",
+            fields={"left": Content.TERM, "op": Content.COMPARISON, "right": Content.TERM},
+            is_addition=True,
+            text="Both terms have a value, and these compare so: numbers by size, strings by code point, and "
+            "by equality any.",
         ),
         Form(make=language.All, name="all", fields={"members": Content.CONDITIONS}, is_bare=True),
         Form(make=language.Any, name="any", fields={"members": Content.CONDITIONS}, is_bare=True),

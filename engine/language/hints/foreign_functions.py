@@ -6,7 +6,7 @@ from typing import Final
 from engine.language.condition import FactArg, Scalar
 from engine.language.diagnostics import nearest, quoted
 from engine.language.forms.shapes import CALLS
-from engine.language.text.foreign_words import instead_of
+from engine.language.text.errors.foreign_words import instead_of
 from engine.language.text.lexical.operator_words import words_of
 
 _FUNCTIONS: Final = ("exists", "missing", "startswith", "endswith", "contains")

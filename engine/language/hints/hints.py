@@ -10,9 +10,12 @@ from engine.language.diagnostics import quoted
 from engine.language.forms.form import Content, Form, Shape
 from engine.language.forms.shapes import CALLS, PREFIXES
 from engine.language.forms.table import FORM_OF, FORMS, first_form
+from engine.language.hints.comparisons import about_comparison, windowed_term
 from engine.language.hints.contradictions import contradictions, excluded_alternatives
 from engine.language.hints.foreign_functions import about_function
+from engine.language.terms import Fact, Prev
 from engine.language.text.printer import format as text_of
+from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 
 HINTS_MAX: Final = 10
 """The most hints about one condition."""
@@ -39,6 +42,8 @@ def _hints(condition: Condition) -> Iterator[str]:
         match node:
             case language.InRelation(name, args):
                 yield from about_function(name, args)
+            case language.Leaf(fact, "matches", str() as pattern):
+                yield from _about_wildcards(node, fact, pattern)
             case language.Ref(fact, op) if op in {"neq", "in"} and _is_of_itself(node):
                 yield f"{quoted(text_of(node))} is never true: it compares {quoted(fact)} with itself"
             case language.All():
@@ -47,6 +52,8 @@ def _hints(condition: Condition) -> Iterator[str]:
                 yield f"{quoted(text_of(node))} is never true: the list is empty"
             case language.Any():
                 yield from excluded_alternatives(node, explained)
+            case language.Compare():
+                yield from about_comparison(node)
             case language.Keyed(inner, key) if not keys:
                 yield from _kept_for_ever(inner, key)
             case _:
@@ -57,13 +64,23 @@ def _about_operator(node: Any, form: Form, explained: set[int]) -> Iterator[str]
     """Yield the hints about an operator by itself. Adds the conditions that these cover to `explained`."""
     if form.looks_before and form.shape in PREFIXES:
         inner = node.inner
-        if isinstance(inner, language.Ref) and _is_of_itself(inner):
+        if isinstance(inner, language.Ref) and inner.op != "eq" and _is_of_itself(inner):
             explained.add(id(inner))
             yield _compared_with_itself(node, form, inner)
+    if form.shape is Shape.CALL_SINCE and node.inner == node.reset:
+        yield f"{quoted(text_of(node))} counts nothing: each event that it would count is one that resets it"
     verdict = {("gte", 0): "true", ("lt", 0): "false"}
     if form.fields.get("value") is Content.COUNT and (node.op, node.value) in verdict:
         is_what = verdict[node.op, node.value]
         yield f"{quoted(text_of(node))} is always {is_what}: a count is never less than 0"
+
+
+def _about_wildcards(leaf: Condition, fact: str, pattern: str) -> Iterator[str]:
+    """Yield a hint about `x like "%a%"`, in which `%` is itself."""
+    word, text = sugar_of(pattern) or ("", "")
+    if word in SUGAR and SUGAR[word].has_wildcards and (text.startswith("%") or text.endswith("%")):
+        meant = language.Leaf(fact, "matches", pattern_of(word, text.replace("%", "*")))
+        yield f"in {quoted(text_of(leaf))}, a `%` is no wildcard; write {quoted(text_of(meant))}"
 
 
 def _is_of_itself(ref: language.Ref) -> bool:
@@ -73,14 +90,15 @@ def _is_of_itself(ref: language.Ref) -> bool:
 def _compared_with_itself(node: Condition, form: Form, ref: language.Ref) -> str:
     """Return the hint for `earlier x == x`, where the value before is probably meant."""
     name = quoted(ref.fact)
-    verdict = "is never true" if ref.op in {"neq", "in"} else f"only asks whether {name} was there"
+    verdict = "is never true"
     word = form.word
     counting: Any = first_form(Shape.CALL_OF_FACT, Content.COUNT).make
     two = quoted(text_of(counting(ref.fact, None, 3_600.0, "gte", 2)))
+    changed = quoted(text_of(language.Compare(Fact(ref.fact), "neq", Prev(ref.fact))))
     return (
         f"{quoted(text_of(node))} {verdict}: `{word}` takes a whole condition, and this one compares "
-        f"{name} with itself. No condition compares with the value before; name the values, as in "
-        f'`x == "b" and {word} x == "a"`, or say that there were several, as in {two}'
+        f"{name} with itself. That the value differs from the one before is written {changed}; that there "
+        f"were several values, as in {two}"
     )
 
 
@@ -100,8 +118,11 @@ def _kept_for_ever(inner: Condition, key: str) -> Iterator[str]:
 def _windowed(node: Any) -> str:
     """Return how a condition without a window is written with one; empty for any other."""
     form = FORM_OF[type(node)]
+    if isinstance(node, language.Compare):
+        return windowed_term(node)
     if form.shape in CALLS:
-        return "" if node.window_secs is not None else f"{form.word}(…) within 30d"
+        is_bounded = getattr(node, "window_secs", None) is not None
+        return "" if is_bounded else f"{form.word}(…) within 30d"
     if form.shape not in _WITHOUT_WINDOW:
         return ""
     shapes = {other.shape for other in FORMS.values() if other.word == form.word}

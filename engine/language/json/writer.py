@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from engine.language.condition import Condition, FactArg, ScaledFact
-from engine.language.forms.table import FORM_OF
+from engine.language.condition import Condition, FactArg, NetworksOf, ScaledFact
+from engine.language.forms.table import form_of
+from engine.language.nodes import Node
 
 
 def condition_to_document(condition: Condition) -> dict[str, object]:
@@ -11,9 +12,13 @@ def condition_to_document(condition: Condition) -> dict[str, object]:
 
     A condition that was read from a document gives that document: nothing is added, numbers keep their type.
     """
-    form = FORM_OF[type(condition)]
+    return _of_node(condition)
+
+
+def _of_node(node: Node) -> dict[str, object]:
+    form = form_of(node)
     members = {
-        field: _document(value) for field in form.fields if (value := getattr(condition, field)) is not None
+        field: _document(value) for field in form.fields if (value := getattr(node, field)) is not None
     }
     return {form.name: members.popitem()[1] if form.is_bare else members}
 
@@ -23,6 +28,8 @@ def _document(value: Any) -> object:
         return [_document(element) for element in value]
     if isinstance(value, FactArg):
         return {"fact": value.fact}
+    if isinstance(value, NetworksOf):
+        return {"relation": value.relation}
     if isinstance(value, ScaledFact):
         return {"fact": value.fact} | ({} if value.times is None else {"times": value.times})
-    return condition_to_document(value) if type(value) in FORM_OF else value
+    return _of_node(value) if isinstance(value, Node) else value

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from lark import Lark, Token, Tree
@@ -17,18 +18,25 @@ from engine.language.forms.table import derived
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, string_value
+from engine.language.text.errors.suggestions import explain, explain_character
 from engine.language.text.grammar import grammar
 from engine.language.text.lexical.contextual_keywords import is_keyword
 from engine.language.text.lexical.names import contextual_keywords, is_reserved
 from engine.language.text.lexical.operator_words import terminals_of
 from engine.language.text.lexical.words import Word
-from engine.language.text.suggestions import explain, explain_character
-from engine.language.text.transformer import AggregateOperand, Part, Transformer, offset_of, split_duration
+from engine.language.text.transformer import (
+    Filtered,
+    Part,
+    Transformer,
+    is_amount,
+    offset_of,
+    split_duration,
+)
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
 
-_PREFIXES = {"NOT", "PER", "ALL", "ANY"}
+_PREFIXES = {"NOT", "PER", "ALL", "ANY", "SOME"}
 """The terminals that, like prefixes and calls over conditions, open a condition around another."""
 _CONNECTIVES = {"AND", "OR"}
 """The terminals that, like infixes, stand between two conditions."""
@@ -126,6 +134,9 @@ class _Reader:
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""
+        with suppress(UnexpectedToken):
+            # What has been read so far may be a whole condition.
+            check_size(_copy_of(self._state).feed_token(Token("$END", "", start_pos=0)), self._limits)
         _check_depth(self._state.parser_state.value_stack, self._limits)
         raise self._source.refusal(offset, sentence)
 
@@ -176,7 +187,19 @@ def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -
     if token not in contextual_keywords():
         return token
     expected: Callable[[], Collection[str]] = state.choices
-    return token.update(type=token.upper() if is_keyword(tokens, index, expected()) else "WORD")
+    is_one = is_keyword(tokens, index, expected(), partial(_juxtaposes, state))
+    return token.update(type=token.upper() if is_one else "WORD")
+
+
+def _juxtaposes(state: InteractiveParser) -> bool:
+    """Return whether a condition in parentheses could follow if the next token were a name."""
+    trial = _copy_of(state)
+    try:
+        trial.feed_token(Token("WORD", "x", start_pos=0))
+        trial.feed_token(Token("LPAR", "(", start_pos=0))
+    except UnexpectedToken:
+        return False
+    return True
 
 
 def _tokens_of(state: InteractiveParser) -> Iterator[Token]:
@@ -196,33 +219,45 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
     `values` is the parser's stack: complete documents, and the tokens that opened incomplete ones.
     """
     opened = 0
-    prefixes = _PREFIXES | terminals_of(PREFIXES | {Shape.CALL_OF_CONDITION})
+    prefixes = _PREFIXES | {"ABS", "AGE"}
+    prefixes |= terminals_of(PREFIXES | {Shape.CALL_OF_CONDITION, Shape.CALL_SINCE})
     connectives = _CONNECTIVES | terminals_of(INFIXES)
     for index, value in enumerate(values):
         match value:
-            case SpannedObject():
-                check_size(value, limits, opened)
+            case SpannedObject() | Part(SpannedObject()):
+                check_size(_document(value), limits, opened)
             case Tree(children=children) if str(value.data).startswith(("__disjunction", "__conjunction")):
                 # The members of an `and` or `or` from the second on. The first precedes them on the stack.
                 opened += 1
                 for document in (values[index - 1], *children):
-                    check_size(document, limits, opened)
+                    check_size(_document(document), limits, opened)
             case Tree(children=children):
                 # Their other children, names and literals, are no larger than a leaf.
                 for document in children:
-                    check_size(document, limits, opened)
-            case Token(type=terminal) if terminal in connectives and not isinstance(values[index - 1], Tree):
+                    check_size(_document(document), limits, opened)
+            case Token(type=terminal) if terminal in connectives and isinstance(
+                values[index - 1], SpannedObject
+            ):
                 opened += 1
                 check_size(values[index - 1], limits, opened)
+            case Token(type="PLUS" | "MINUS" | "SLASH"):
+                # A sum or the like around what follows. A product may be an amount, which is no term.
+                opened += 1
             case Token(type=terminal) if terminal in prefixes and not _is_operator(values, index):
                 opened += 1
-            case AggregateOperand(where=SpannedObject() as where):
+            case Filtered(where=SpannedObject() as where):
                 check_size(where, limits, opened + 1)
             case Token(type="WHERE") if not _is_keyed(values, index):
                 # Without a condition, `sum(x)` is as deep as a leaf.
                 opened += 1
     if opened >= limits.depth_max:
         raise too_deep(limits)
+
+
+def _document(value: object) -> object:
+    """Return the document of a condition or a term; `0.3 * x` may be an amount, no larger than a leaf."""
+    document = value.value if isinstance(value, Part) else value
+    return value if is_amount(document) else document
 
 
 def _is_operator(values: Sequence[object], index: int) -> bool:

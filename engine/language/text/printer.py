@@ -2,15 +2,23 @@
 
 import json
 import re
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from engine.language import condition as language
+from engine.language import terms
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
 from engine.language.forms.form import Shape
+from engine.language.forms.shapes import PREFIXES
 from engine.language.forms.table import FORM_OF
+from engine.language.forms.terms import TERM_FORM_OF
+from engine.language.literals import is_number
+from engine.language.nodes import TermNode
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
+from engine.language.terms import Term
+from engine.language.text.comparisons import ARITHMETIC, are_of_one_term, is_scalar, reads_otherwise
 from engine.language.text.lexical.durations import duration_text
-from engine.language.text.lexical.names import name_text, relation_text
+from engine.language.text.lexical.names import contextual_keywords, name_text, relation_text
+from engine.language.text.sugar import alternatives_of, sugar_of
 
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
@@ -23,6 +31,9 @@ must not.
 
 # Precedence, loosest first. A part gets parentheses if its place requires a tighter one than it has.
 _OR, _AND, _INFIX, _PREFIX = range(4)
+_SUM, _PRODUCT = range(2)
+
+_SIGNS = dict(zip(ARITHMETIC, "+-*/", strict=True))
 
 
 def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is called format)
@@ -31,6 +42,11 @@ def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is
     A name in backquotes is written as it is, including any line breaks.
     """
     return _text(condition, _OR)
+
+
+def format_term(term: Term | TermNode) -> str:
+    """Return the canonical text of a valid term."""
+    return _term(cast("Term", term))
 
 
 def _text(condition: Condition, required: int) -> str:
@@ -43,17 +59,35 @@ def _written(condition: Condition) -> tuple[int, str]:
     match condition:
         case language.Leaf():
             return _PREFIX, _leaf(condition)
+        case language.Ref(fact, "eq", reference) if fact == reference:
+            return _PREFIX, f"exists {name_text(fact)}"
+        case language.Not(language.Ref(fact, "eq", reference)) if fact == reference:
+            return _PREFIX, f"missing {name_text(fact)}"
+        case language.Ref(fact, "in" | "nin" as op, "network"):
+            # Without backquotes, it could be that of `in network`.
+            return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} `network`"
         case language.Ref(fact, op, reference):
             return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} {name_text(reference)}"
         case language.InRelation(relation, args):
             return _PREFIX, f"{relation_text(relation)}({', '.join(map(_argument, args))})"
         case language.All(members):
-            comparison = comparison_text(members)
+            comparison = comparison_text(members) or _range_of_term(members)
             return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
+        case language.InNetwork(fact, networks):
+            return _PREFIX, f"{name_text(fact)} in network {_networks(networks)}"
+        case language.Some(fact, inner):
+            return _PREFIX, f"some {name_text(fact)} ({_text(inner, _OR)})"
+        case language.Any(members) if (found := alternatives_of(members)) is not None:
+            fact, word, texts = found
+            return _PREFIX, f"{name_text(fact)} {word} {_literal(tuple(texts))}"
         case language.Any(members):
-            return _group("any", " or ", members, _OR)
+            listed = _list_of_term(members)
+            return (_PREFIX, listed) if listed else _group("any", " or ", members, _OR)
+        case language.Compare(left, op, right):
+            text = f"{_term(left)} {COMPARISONS[op]} {_term(right)}"
+            return _PREFIX, f"compare({text})" if reads_otherwise(condition) else text
         case language.Keyed(inner, key, where):
-            filtered = f"where {_text(where, _PREFIX)} " if where else ""
+            filtered = f"where {_where(where)} " if where else ""
             return _PREFIX, f"per {name_text(key)} {filtered}{_text(inner, _PREFIX)}"
         case language.Not(inner):
             return _PREFIX, f"not {_text(inner, _PREFIX)}"
@@ -69,21 +103,22 @@ def _operator(node: Any) -> tuple[int, str]:
         case Shape.PREFIX:
             return _PREFIX, f"{word} {_text(node.inner, _PREFIX)}"
         case Shape.PREFIX_WITHIN:
-            return _PREFIX, f"{word} within {duration_text(node.window_secs)} {_text(node.inner, _PREFIX)}"
+            return _PREFIX, f"{word} within {_window(node)} {_text(node.inner, _PREFIX)}"
         case Shape.PREFIX_FOR:
             boundary = f" {node.boundary}" if node.boundary else ""
-            window = f"{duration_text(node.window_secs)}{boundary}"
-            return _PREFIX, f"{word} for {window} {_text(node.inner, _PREFIX)}"
+            return _PREFIX, f"{word} for {_window(node)}{boundary} {_text(node.inner, _PREFIX)}"
         case Shape.INFIX:
             return _INFIX, f"{_text(node.left, _PREFIX)} {word} {_text(node.right, _PREFIX)}"
         case Shape.INFIX_WITHIN:
-            window = duration_text(node.window_secs)
-            return _INFIX, f"{_text(node.left, _PREFIX)} {word} within {window} {_text(node.right, _PREFIX)}"
+            within = f"{word} within {_window(node)}"
+            return _INFIX, f"{_text(node.left, _PREFIX)} {within} {_text(node.right, _PREFIX)}"
         case Shape.CALL_OF_CONDITION:
             return _PREFIX, f"{word}({_text(node.inner, _OR)}){_compared(node)}"
+        case Shape.CALL_SINCE:
+            counted = f"{word}({_text(node.inner, _OR)}) since {_reset(node.reset)}"
+            return _PREFIX, f"{counted} {COMPARISONS[node.op]} {_amount(node.value)}"
         case Shape.CALL_OF_FACT:
-            filtered = f" where {_text(node.where, _OR)}" if node.where else ""
-            return _PREFIX, f"{word}({name_text(node.fact)}{filtered}){_compared(node)}"
+            return _PREFIX, f"{word}({_filtered(node)}){_compared(node)}"
         case _:
             raise AssertionError(node)
 
@@ -95,9 +130,56 @@ def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: in
     return precedence, joint.join(_text(member, precedence + 1) for member in members)
 
 
+def _where(where: Condition) -> str:
+    """Return the text of the `where` of a `per`.
+
+    Behind it stands a condition, so a comparison of terms at its end is in parentheses: otherwise, in
+    `x == count (a == 1)`, the count would be a name.
+    """
+    last = _last(where)
+    is_open = isinstance(last, language.Compare) and not reads_otherwise(last)
+    return f"({_text(where, _OR)})" if is_open else _text(where, _PREFIX)
+
+
+def _reset(reset: Condition) -> str:
+    """Return the text of what a count begins anew at.
+
+    Behind it stands a comparison, so a relation at its end that is named like a term is in parentheses.
+    """
+    last = _last(reset)
+    is_open = isinstance(last, language.InRelation) and last.relation in contextual_keywords()
+    return f"({_text(reset, _OR)})" if is_open else _text(reset, _PREFIX)
+
+
+def _last(node: Any) -> Condition:
+    """Return the condition with which the text of a prefix ends, any other as it is."""
+    while isinstance(node, language.Not | language.Keyed) or FORM_OF[type(node)].shape in PREFIXES:
+        node = node.inner
+    return cast("Condition", node)
+
+
+def _window(node: Any) -> str:
+    """Return how old events may be: the window, or both bounds in brackets if there is a lower one."""
+    window, min_secs = duration_text(node.window_secs), getattr(node, "min_secs", None)
+    return window if min_secs is None else f"[{duration_text(min_secs)}, {window}]"
+
+
 def _compared(aggregate: Any) -> str:
-    window = "" if aggregate.window_secs is None else f" within {duration_text(aggregate.window_secs)}"
-    return f"{window} {COMPARISONS[aggregate.op]} {_amount(aggregate.value)}"
+    return f"{_windowed(aggregate)} {COMPARISONS[aggregate.op]} {_amount(aggregate.value)}"
+
+
+def _filtered(node: Any) -> str:
+    """Return `x` or `x where a`."""
+    filtered = f" where {_text(node.where, _OR)}" if node.where else ""
+    return f"{name_text(node.fact)}{filtered}"
+
+
+def _earlier(term: terms.AggregateTerm) -> str:
+    return "earlier " if term.earlier else ""
+
+
+def _windowed(node: Any) -> str:
+    return "" if node.window_secs is None else f" within {duration_text(node.window_secs)}"
 
 
 def _amount(value: float | ScaledFact) -> str:
@@ -107,9 +189,73 @@ def _amount(value: float | ScaledFact) -> str:
     return name_text(value.fact) if value.times is None else f"{value.times!r} * {name_text(value.fact)}"
 
 
+def _networks(networks: tuple[str, ...] | language.NetworksOf) -> str:
+    if isinstance(networks, language.NetworksOf):
+        return relation_text(networks.relation)
+    return _literal(networks[0] if len(networks) == 1 else networks)
+
+
+def _range_of_term(members: tuple[Condition, ...]) -> str | None:
+    """Return `t between a and b` if the members of an `all` mean that, otherwise None."""
+    match members:
+        case (language.Compare(term, "gte", low), language.Compare(_, "lte", high)):
+            if are_of_one_term(members) and is_scalar(low) and is_scalar(high):
+                return f"{_term(term)} between {_literal(low)} and {_literal(high)}"
+    return None
+
+
+def _list_of_term(members: tuple[Condition, ...]) -> str | None:
+    """Return `t in [a, b]` if the members of an `any` mean that, otherwise None."""
+    if not are_of_one_term(members):
+        return None
+    values = [member.right for member in members if member.op == "eq" and is_scalar(member.right)]
+    return f"{_term(members[0].left)} in {_literal(tuple(values))}" if len(values) == len(members) else None
+
+
+def _term(term: Term, required: int = _SUM) -> str:
+    """Return the text of a term, in parentheses if its place requires a tighter one."""
+    match term:
+        case terms.Add() | terms.Sub():
+            precedence, text = _SUM, _chain(term, _SUM)
+        case terms.Mul() | terms.Div():
+            precedence, text = _PRODUCT, _chain(term, _PRODUCT)
+        case terms.Fact(fact):
+            return name_text(fact)
+        case terms.Abs(operand):
+            return f"abs({_term(operand)})"
+        case terms.Age(inner):
+            return f"age({format(cast('Condition', inner))})"
+        case terms.Now():
+            return "now()"
+        case terms.Clock(part, zone):
+            return f"{part}({'' if zone is None else _literal(zone)})"
+        case terms.Prev(fact) | terms.Length(fact) | terms.Time(fact):
+            return f"{TERM_FORM_OF[type(term)].name}({name_text(fact)})"
+        case terms.Last():
+            return f"last({_filtered(term)})"
+        case terms.CountTerm(inner):
+            return f"{_earlier(term)}count({format(cast('Condition', inner))}){_windowed(term)}"
+        case terms.AggregateTerm():
+            return f"{_earlier(term)}{TERM_FORM_OF[type(term)].name}({_filtered(term)}){_windowed(term)}"
+        case _:
+            return _literal(term)
+    return f"({text})" if precedence < required else text
+
+
+def _chain(term: terms.Add | terms.Sub | terms.Mul | terms.Div, precedence: int) -> str:
+    first, *others = term.operands
+    # `a + b + c` is one sum, so a sum in the first place of a sum needs parentheses; a difference does not.
+    joins = type(first) is type(term) and isinstance(term, terms.Add | terms.Mul)
+    texts = [_term(first, precedence + joins), *(_term(operand, precedence + 1) for operand in others)]
+    return f" {_SIGNS[type(term)]} ".join(texts)
+
+
 def _leaf(leaf: language.Leaf) -> str:
     fact = name_text(leaf.fact)
     match leaf.op, leaf.value:
+        case "matches", str() as pattern if (found := sugar_of(pattern)) is not None:
+            word, text = found
+            return f"{fact} {word} {_literal(text)}"
         case "between", (low, high):
             if high == LARGEST:
                 return f"{fact} >= {_literal(low)}"
@@ -127,17 +273,13 @@ def comparison_text(members: tuple[Condition, ...]) -> str | None:
             language.Leaf(fact, "between", (low, high)),
             language.Leaf(same_fact, "neq", other),
         ) if same_fact == fact:
-            if not _is_number(other):
+            if not is_number(other):
                 return None
             if high == LARGEST and low == other:
                 return f"{name_text(fact)} > {_literal(low)}"
             if low == -LARGEST and high == other:
                 return f"{name_text(fact)} < {_literal(high)}"
     return None
-
-
-def _is_number(value: LeafValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _argument(argument: FactArg | Scalar) -> str:

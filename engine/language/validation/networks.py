@@ -1,27 +1,88 @@
-"""Networks of IP addresses, which the language matches as text."""
+"""IP addresses and networks as texts, and as numbers that tell whether an address lies in a network.
 
-from ipaddress import ip_network
-from typing import Final
+The number of an address begins with a mark of its version. That of a network is the beginning of the numbers
+of all addresses in it, so `address >> shift == key` tells whether an address lies in it, whatever the
+versions. An address or network of IPv6 that stands for one of IPv4 has the number of that.
+"""
 
-_IPV4: Final = 4
-_OCTET_BITS: Final = 8
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final, NamedTuple
+
+ADDRESS_CHARS_MAX: Final = 45
+"""Longer texts are no addresses: `0000:0000:0000:0000:0000:ffff:255.255.255.255` has as many characters."""
+
+_FOUR_BITS: Final = 32
+_SIX_BITS: Final = 128
+_FOUR: Final = 2 << _FOUR_BITS
+_SIX: Final = 3 << _SIX_BITS
+_MAPPED: Final = 0xFFFF
+"""The first 96 bits of an IPv6 address that stands for one of IPv4."""
+
+
+class Network(NamedTuple):
+    """The addresses that begin alike."""
+
+    shift: int
+    """The number of bits that may differ."""
+    key: int
+
+
+def address_number(text: str) -> int | None:
+    """Return the number of an address, or None for any other text. An address with a zone is none."""
+    if ":" not in text:
+        try:
+            return _FOUR | int(IPv4Address(text))
+        except AddressValueError:
+            return None
+    try:
+        number = int(IPv6Address(text))
+    except AddressValueError:
+        return None
+    if "%" in text:
+        return None
+    is_mapped = number >> _FOUR_BITS == _MAPPED
+    return _FOUR | number & (1 << _FOUR_BITS) - 1 if is_mapped else _SIX | number
+
+
+def network_of(text: str) -> Network | None:
+    """Return the network of a text such as `10.0.0.0/8`, or of one address; None for any other text.
+
+    Bits behind the prefix are ignored.
+    """
+    base, slash, digits = text.partition("/")
+    number = address_number(base)
+    if number is None:
+        return None
+    bits = _SIX_BITS if ":" in base else _FOUR_BITS
+    if slash and not (digits.isascii() and digits.isdigit()):
+        return None
+    length = digits.lstrip("0") or "0"
+    shift = bits - int(length) if slash and len(length) <= len("128") else 0
+    if shift < 0 or len(length) > len("128"):
+        return None
+    if bits == _SIX_BITS and number < _SIX and shift > _FOUR_BITS:
+        # Of the addresses that it has, not all stand for some of IPv4.
+        number = _SIX | _MAPPED << _FOUR_BITS | number & (1 << _FOUR_BITS) - 1
+    return Network(shift, number >> shift)
+
+
+def shift_of(key: int) -> int:
+    """Return how many bits may differ in the network with a number."""
+    is_six = key >> (key.bit_length() - len("11")) == _SIX >> _SIX_BITS
+    return (_SIX if is_six else _FOUR).bit_length() - key.bit_length()
+
+
+def why_no_network(text: str) -> str:
+    """Return what is wrong with a text that is no network, as the end of a message."""
+    base, slash, _ = text.partition("/")
+    if "%" in base:
+        return "; an address with a zone is in no network"
+    if slash and address_number(base) is not None:
+        bits = _SIX_BITS if ":" in base else _FOUR_BITS
+        return f"; the number of bits behind the slash is from 0 to {bits}"
+    return ""
 
 
 def is_network(text: str) -> bool:
     """Return whether a text is a network with its prefix, as in `10.0.0.0/8`."""
-    try:
-        ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return "/" in text
-
-
-def pattern_of_network(text: str) -> str | None:
-    """Return the regular expression for an IPv4 network of whole octets, None for any other text."""
-    if not is_network(text):
-        return None
-    found = ip_network(text, strict=False)
-    if found.version != _IPV4 or found.prefixlen % _OCTET_BITS or not found.prefixlen:
-        return None
-    octets = str(found.network_address).split(".")[: found.prefixlen // _OCTET_BITS]
-    return "^" + r"\.".join(octets) + ("$" if len(octets) == _IPV4 else r"\.")
+    return "/" in text and network_of(text) is not None

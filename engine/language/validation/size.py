@@ -1,17 +1,22 @@
 """Bounds on the size of a condition, checked on its text and its document before anything else."""
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from engine.language.diagnostics import TOO_LARGE, ConditionError, Entry
-from engine.language.forms.form import Content
 from engine.language.forms.table import FORMS
+from engine.language.forms.terms import TERM_FORMS
 from engine.language.limits import Limits
+from engine.language.operators import OPERANDS_MAX
 
 LEVELS_PER_CONDITION = 2
-"""The most JSON containers between a condition and its child: `{"all": [` or `{"since": {`."""
+"""The most JSON containers between a condition or a term and its child: `{"all": [` or `{"since": {`."""
 
 LEVELS_OF_A_LEAF = 4
 """The most nested JSON containers of a condition without children: `{"in_relation": {"args": [{`."""
+
+_TAKING: Final = frozenset({"add", "mul"})
+"""The terms that take any number of operands, up to a bound."""
 
 
 def check_text_size(text: str, limits: Limits) -> None:
@@ -26,22 +31,33 @@ def check_text_size(text: str, limits: Limits) -> None:
 def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
     """Refuse a document with too many conditions or too deep a nesting, whatever else is wrong with it.
 
-    Every value in the place of a condition counts. The check is iterative and stops at the first excess.
-    `levels_above` is the number of conditions around the document.
+    Every value in the place of a condition or a term counts. The check is iterative and stops at the first
+    excess. `levels_above` is the number of conditions around the document.
     """
-    nodes = deepest = 0
+    nodes = deepest = operands = 0
     pending = [(document, levels_above + 1)]
     while pending:
         value, depth = pending.pop()
         nodes += 1
         deepest = max(deepest, depth)
-        if nodes > limits.nodes_max or deepest > limits.depth_max:
+        if nodes > limits.nodes_max or deepest > limits.depth_max or operands > OPERANDS_MAX:
             break
+        before = len(pending)
         pending.extend((child, depth + 1) for child in child_documents(value))
+        if (
+            len(pending) - before > OPERANDS_MAX
+            and isinstance(value, Mapping)
+            and not _TAKING.isdisjoint(value)
+        ):
+            operands = len(pending) - before
     if deepest > limits.depth_max:
         raise too_deep(limits)
     if nodes > limits.nodes_max:
-        raise _too_large(f"the condition has more than {limits.nodes_max} conditions in it, itself included")
+        raise _too_large(
+            f"the condition has more than {limits.nodes_max} conditions and terms in it, itself included"
+        )
+    if operands > OPERANDS_MAX:
+        raise _too_large(f"a term has {operands} operands; at most {OPERANDS_MAX} are allowed")
 
 
 def too_deep(limits: Limits) -> ConditionError:
@@ -59,18 +75,18 @@ def json_levels_max(limits: Limits) -> int:
 
 
 def child_documents(document: object) -> Iterator[object]:
-    """Yield the values directly inside a condition's document that should be conditions."""
+    """Yield the values directly inside the document of a condition or a term that should be such, too."""
     if not isinstance(document, Mapping):
         return
     for name, value in document.items():
-        form = FORMS.get(name)
+        # A member and a term of the same name, such as `count`, have their conditions under the same names.
+        form = FORMS.get(name) or TERM_FORMS.get(name)
         if form is None:
             continue
-        members = value if isinstance(value, Mapping) else {}
-        for field, content in form.fields.items():
-            if content is Content.CONDITIONS and isinstance(value, list | tuple):
-                yield from value
-            elif content is Content.CONDITION and form.is_bare:
+        for field, is_array in form.nested:
+            if is_array:
+                yield from value if isinstance(value, list | tuple) else ()
+            elif form.is_bare:
                 yield value
-            elif content is Content.CONDITION and field in members:
-                yield members[field]
+            elif isinstance(value, Mapping) and field in value:
+                yield value[field]

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from engine.language.condition import Condition, FactArg, Scalar, ScaledFact
+from engine.language.condition import Condition, FactArg, Keyed, NetworksOf, Scalar, ScaledFact, Some
 from engine.language.diagnostics import ConditionError, Source, did_you_mean, json_type
-from engine.language.forms.form import Content
+from engine.language.forms.form import Content, Form
 from engine.language.forms.shapes import SCALED_FACT
 from engine.language.forms.table import FORMS
+from engine.language.forms.terms import PARTS, TERM_FORMS
 from engine.language.limits import Limits
-from engine.language.operators import COMPARISONS, OPERATORS
+from engine.language.operators import COMPARISONS, OPERANDS_MAX, OPERANDS_MIN, OPERATORS
+from engine.language.terms import Term, is_past
 from engine.language.validation.size import check_size
 from engine.language.validation.values import ValueValidator, is_array
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
@@ -39,7 +41,7 @@ def validated(
 
 
 class _Validator:
-    """Validates the conditions of one document."""
+    """Validates the conditions and terms of one document."""
 
     def __init__(self, violations: Violations, values: ValueValidator) -> None:
         self._report = violations.report
@@ -58,31 +60,77 @@ class _Validator:
             Content.COUNT: values.count,
             Content.AMOUNT: self._amount,
             Content.FACTOR: values.factor,
+            Content.TERM: self._term,
+            Content.TERMS: self._terms,
+            Content.TWO_TERMS: self._two_terms,
+            Content.PART: values.one_of(PARTS),
+            Content.ZONE: values.zone,
+            Content.EARLIER: values.earlier,
+            Content.NETWORKS: self._networks,
         }
+        self._arrays = 0
+        """How many `some` are around what is validated."""
 
     def condition(self, value: object, location: Location) -> Condition | Invalid:
         """Validate the condition at a location."""
         if not isinstance(value, Mapping):
             return self._report(location, f"expected an object with one member, got {json_type(value)}")
+        condition: Condition | Invalid = self._node(value, location, FORMS)
+        return condition
+
+    def _term(self, value: object, location: Location) -> Term | Invalid:
+        match value:
+            case Mapping():
+                term: Term | Invalid = self._node(value, location, TERM_FORMS)
+                return term
+            case str() | int() | float():
+                return self._values.scalar(value, location)
+            case _:
+                expected = "expected a term: a string, a number, a boolean or an object with one member"
+                return self._report(location, f"{expected}, got {json_type(value)}")
+
+    def _node(self, value: Mapping[Any, object], location: Location, forms: Mapping[str, Form]) -> Any:
+        """Validate an object whose only member names one of these forms."""
         if len(value) != 1:
             got = names_listed(map(str, value)) if value else "none"
             self._report(location, f"expected exactly one member, got {got}")
         results = [
-            self._form(str(name), content, location.member(value, str(name)))
+            self._form(str(name), content, location.member(value, str(name)), forms)
             for name, content in value.items()
         ]
         return results[0] if len(results) == 1 else Invalid.REPORTED
 
-    def _form(self, name: str, value: object, location: Location) -> Condition | Invalid:
-        form = FORMS.get(name)
+    def _form(self, name: str, value: object, location: Location, forms: Mapping[str, Form]) -> Any:
+        form = forms.get(name)
         if form is None:
-            return self._report(location, f"unknown member{did_you_mean(name, FORMS)}")
-        make: Callable[..., Condition] = form.make
+            return self._report(location, f"unknown member{did_you_mean(name, forms)}")
+        is_past_one_element = form.make is Keyed or form.shape is not None or is_past(form.make)
+        if self._arrays and is_past_one_element:
+            self._report(location, f"`{name}` asks about other events, but `some` about the elements of one")
+        self._arrays += form.make is Some
+        made = self._content(form, value, location)
+        self._arrays -= form.make is Some
+        return Invalid.REPORTED if self._arrays and is_past_one_element else made
+
+    def _content(self, form: Form, value: object, location: Location) -> Any:
+        make: Callable[..., Any] = form.make
         if form.is_bare:
             (content,) = form.fields.values()
             inner = self._checks[content](value, location)
             return inner if isinstance(inner, Invalid) else make(inner)
         return self._object(make, value, location, form.fields, form.optional)
+
+    def _networks(self, value: object, location: Location) -> tuple[str, ...] | NetworksOf | Invalid:
+        match value:
+            case Mapping():
+                return self._object(NetworksOf, value, location, {"relation": Content.RELATION})
+            case list() | tuple() if value:
+                return self._elements(self._values.network, value, location)
+            case list() | tuple():
+                return self._report(location, "expected at least one network, got none")
+            case _:
+                expected = 'expected an array of networks or `{"relation": NAME}`'
+                return self._report(location, f"{expected}, got {json_type(value)}")
 
     def _conditions(self, value: object, location: Location) -> tuple[Condition, ...] | Invalid:
         if not is_array(value):
@@ -90,6 +138,22 @@ class _Validator:
         if not value:
             return self._report(location, "expected at least one condition, got none")
         return self._elements(self.condition, value, location)
+
+    def _terms(self, value: object, location: Location) -> tuple[Term, ...] | Invalid:
+        # More operands than are allowed have been refused as too large.
+        return self._operands(value, location, f"2 to {OPERANDS_MAX} terms", OPERANDS_MAX)
+
+    def _two_terms(self, value: object, location: Location) -> tuple[Term, ...] | Invalid:
+        return self._operands(value, location, "two terms", OPERANDS_MIN)
+
+    def _operands(
+        self, value: object, location: Location, expected: str, most: int
+    ) -> tuple[Term, ...] | Invalid:
+        if not is_array(value):
+            return self._report(location, f"expected an array of {expected}, got {json_type(value)}")
+        if not OPERANDS_MIN <= len(value) <= most:
+            return self._report(location, f"expected {expected}, got {len(value) or 'none'}")
+        return self._elements(self._term, value, location)
 
     def _arguments(self, value: object, location: Location) -> tuple[FactArg | Scalar, ...] | Invalid:
         if not is_array(value):
@@ -134,8 +198,8 @@ class _Validator:
     ) -> _Made | Invalid:
         """Validate an object with these fields, and pass their values to `make`."""
         if not isinstance(value, Mapping):
-            got = json_type(value)
-            return self._report(location, f"expected an object with {names_listed(fields)}, got {got}")
+            members = f"an object with {names_listed(fields)}" if fields else "an empty object"
+            return self._report(location, f"expected {members}, got {json_type(value)}")
         results: dict[str, object] = dict.fromkeys(optional)
         for name, content in value.items():
             at = location.member(value, str(name))
@@ -144,6 +208,8 @@ class _Validator:
                     results[name] = self._report(at, f"unknown member{did_you_mean(str(name), fields)}")
                 case Content.OPERAND:
                     results[name] = self._values.operand(value.get("op"), content, at)
+                case Content.MIN_AGE:
+                    results[name] = self._values.min_age(content, value, at)
                 case field:
                     results[name] = self._checks[field](content, at)
         for name in fields:

@@ -1,16 +1,18 @@
 """Validates the parts of a condition that hold no other: names, constants, patterns and windows."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
 from engine.language.condition import LeafValue, Scalar
 from engine.language.diagnostics import BAD_PATTERN, did_you_mean, json_type, quoted
 from engine.language.limits import Limits
 from engine.language.literals import is_text
-from engine.language.operators import COUNT_MAX, LARGEST, OPERATORS, Operand
-from engine.language.validation.networks import is_network, pattern_of_network
+from engine.language.microseconds import microseconds
+from engine.language.operators import COUNT_MAX, LARGEST, MIN_AGE_RATIO, OPERATORS, Operand
+from engine.language.validation.networks import is_network, network_of, why_no_network
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
+from engine.language.validation.zones import zones
 from engine.patterns.compiled_pattern import (
     REFUSED_PREPARATION,
     UNICODE_CLASSES_MAX,
@@ -20,6 +22,7 @@ from engine.patterns.compiled_pattern import (
 )
 
 _RANGE_ENDS = 2
+_ZONES_SUGGESTED_MAX = 10
 
 # Tuples instead of unions: Python builds a union anew each time it meets one.
 _NUMBERS = (int, float)
@@ -39,6 +42,7 @@ class ValueValidator:
         self._limits = limits
         self._is_stored = is_stored
         self._unicode_classes = 0
+        self._unknown_zones = 0
         self._preparation = 0
         """The work of compiling the patterns so far, each counted once."""
         self._compiled = set[str]()
@@ -84,6 +88,30 @@ class ValueValidator:
             return self._report(location, "expected a number of seconds that is not negative")
         return number
 
+    def min_age(self, value: object, around: Mapping[str, object], location: Location) -> float | Invalid:
+        """Validate how old events must at least be, by the window among the members `around` it.
+
+        Events between the two bounds are remembered as times, so the bounds must not be too near each other.
+        """
+        number = self.window(value, location)
+        if isinstance(number, Invalid):
+            return number
+        if around.get("boundary") == "strong":
+            return self._report(location, "`strong` takes no lower bound")
+        window = around.get("window_secs")
+        if isinstance(window, bool) or not isinstance(window, _NUMBERS) or not 0 <= window < math.inf:
+            return number
+        min_us, window_us = microseconds(number, 1_000_000), microseconds(window, 1_000_000)
+        if min_us >= window_us:
+            return self._report(location, f"expected less than `window_secs`, which is {_shown(window)}")
+        if min_us > MIN_AGE_RATIO * (window_us - min_us):
+            return self._report(
+                location,
+                f"expected at most {MIN_AGE_RATIO} times the difference to `window_secs`, which is "
+                f"{_shown(window)}",
+            )
+        return number
+
     def name(self, value: object, location: Location) -> str | Invalid:
         """Validate the name of a fact."""
         if value == "$":
@@ -95,6 +123,14 @@ class ValueValidator:
         if value == "":
             return self._report(location, "expected a name, got an empty string")
         return self._text(value, location)
+
+    def network(self, value: object, location: Location) -> str | Invalid:
+        """Validate an IP address or a network."""
+        text = self._text(value, location)
+        if isinstance(text, Invalid) or network_of(text) is not None:
+            return text
+        expected = 'expected an IP address, or a network such as "10.0.0.0/8"'
+        return self._report(location, f"{expected}, got {quoted(text)}{why_no_network(text)}")
 
     def count(self, value: object, location: Location) -> int | Invalid:
         """Validate the constant of a count: a whole number within its bounds."""
@@ -113,6 +149,25 @@ class ValueValidator:
                 location, "expected a number within the range of a double (about 1.8e308 either way)"
             )
         return number
+
+    def zone(self, value: object, location: Location) -> str | Invalid:
+        """Validate the name of a time zone."""
+        text = self._text(value, location)
+        if isinstance(text, Invalid) or self._is_stored or text in zones():
+            return text
+        # A name takes milliseconds to compare with all zones.
+        self._unknown_zones += 1
+        near = did_you_mean(text, sorted(zones())) if self._unknown_zones <= _ZONES_SUGGESTED_MAX else ""
+        return self._report(
+            location, f"expected the name of a time zone, as in `Europe/Berlin`, got {quoted(text)}{near}"
+        )
+
+    def earlier(self, value: object, location: Location) -> bool | Invalid:
+        """Validate the member that excludes the current event: it is true or absent."""
+        if value is not True:
+            got = "`false`" if value is False else json_type(value)
+            return self._report(location, f"expected `true`, or no such member, got {got}")
+        return True
 
     def one_of(self, allowed: tuple[str, ...]) -> Callable[[object, Location], str | Invalid]:
         """Return a check that accepts only these words."""
@@ -209,9 +264,7 @@ def _instead(expected: Operand, value: object) -> str:
     """Return what to write instead of a constant of the wrong type, as the end of a message; or nothing."""
     match expected, value:
         case Operand.ARRAY, str() if is_network(value):
-            pattern = pattern_of_network(value)
-            written = "" if pattern is None else f", with the pattern {quoted(pattern)}"
-            return f"; a network is matched as text{written}"
+            return f'; a network is asked for by `in network "{value}"`'
         case Operand.ARRAY, str():
             listed = f'["{value}"]'
             return f"; a list of one value is written {quoted(listed)}"

@@ -60,8 +60,9 @@ class ActiveDetector:
         detector = self.detector
         clock_us, events_seen, verdicts = reached or position(detector)
         detector.verdicts.take()
-        version, checksum = journal_entries.program_version(), verdicts if complete else None
-        record = JournalRecord(clock_us, events_seen, complete, entries, now_us, version, checksum)
+        program, zones = journal_entries.program_version(), journal_entries.zones_version()
+        checksum = verdicts if complete else None
+        record = JournalRecord(clock_us, events_seen, complete, entries, now_us, program, checksum, zones)
         self.store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
 
     def figures(self) -> DetectorFigures:

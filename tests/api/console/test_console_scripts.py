@@ -9,6 +9,9 @@ import pytest
 from playwright._impl._driver import compute_driver_executable
 
 from api.console import pages
+from engine.language.forms.table import placed_children
+from engine.language.json.writer import condition_to_document
+from engine.language.text.parser import parse
 
 SHARED = Path(pages.__file__).parent / "static/shared"
 
@@ -64,3 +67,56 @@ def test_numbers_and_times_are_written_as_people_read_them() -> None:
         "2024-03-04 09:00:00Z",
         "100000000000000000000",
     ]
+
+
+LEAF = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "label"),
+    [
+        ("since", {"left": LEAF, "right": LEAF}, "since"),
+        ("since_within", {"left": LEAF, "right": LEAF, "window_secs": 60}, "since within 1m"),
+        ("once_within", {"inner": LEAF, "window_secs": 3600, "min_secs": 0.5}, "once within [500ms, 1h]"),
+        (
+            "historically_for",
+            {"inner": LEAF, "window_secs": 9, "boundary": "weak", "min_secs": 5},
+            "historically for [5s, 9s] weak",
+        ),
+        ("count", {"inner": LEAF, "window_secs": 60, "op": "gte", "value": 3}, "count within 1m >= 3"),
+        ("count_since", {"inner": LEAF, "reset": LEAF, "op": "gte", "value": 3}, "count … since … >= 3"),
+    ],
+)
+def test_the_tree_of_a_condition_has_the_words_of_its_text(member: str, content: Any, label: str) -> None:
+    shown = evaluated(
+        "../views/rules/condition.js", f"it.described({json.dumps(member)}, {json.dumps(content)})"
+    )
+    inside = [part for part in content.values() if part == LEAF]
+    assert shown == {"label": label, "parts": inside}
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "inside", "remembering"),
+    [
+        ("x > y", "x > y", 0, 0),
+        ("compare(x == 5)", "x == 5", 0, 0),
+        ("abs(x - 2 * y) >= length($z)", "abs((x - (2 * y))) >= length($z)", 0, 0),
+        ('hour("Europe/Berlin") < minute()', 'hour("Europe/Berlin") < minute()', 0, 0),
+        ("now() - time(x) > prev(y)", "(now() - time(x)) > prev(y)", 0, 1),
+        ("age(a == 1) > last(x where b == 2)", "age(…) > last(x where …)", 2, 1),
+        ("x > earlier avg(y) within 30d", "x > earlier avg(y) within 30d", 0, 1),
+        ("count(a == 1) within 5m > 1 + max(x)", "count(…) within 5m > (1 + max(x))", 1, 1),
+    ],
+)
+def test_the_tree_of_a_comparison_has_the_words_of_its_terms(
+    text: str, label: str, inside: int, remembering: int
+) -> None:
+    document = condition_to_document(parse(text))
+    [content] = document.values()
+    shown = evaluated(
+        "../views/rules/condition.js",
+        f"[it.described('compare', {json.dumps(content)}), it.makeup({json.dumps(document)})]",
+    )
+    assert shown[0]["label"] == label
+    assert shown[0]["parts"] == [condition_to_document(part) for _, part in placed_children(parse(text))]
+    assert (len(shown[0]["parts"]), shown[1]["temporal"]) == (inside, remembering)

@@ -140,7 +140,7 @@ REFUSED: dict[str, Reach] = {
         10_000, 2002, in_a_batch(*(event(k=str(n) * 90) for n in range(1_000)), rule="per k once k == k")
     ),
     "max_condition_preparation": Reach(5, 1302, rules("a matches 'abcdefgh'")),
-    "max_detector_preparation": Reach(1, 1400, rules("a matches 'abcdefgh'")),
+    "max_detector_preparation": Reach(1, 1400, rules("a matches 'c+d'")),
     "max_pattern_event_bytes": Reach(100, 2004, evaluated(event(a="ab" * 200), rule="a matches 'c+d'")),
     "max_late_ms": Reach(1_000, 1402, evaluated(event(5_000), event(3_000)), (("max_ahead_ms", 1_000),)),
     "max_ahead_ms": Reach(0, 1402, of_half_a_minute_ahead),

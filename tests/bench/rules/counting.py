@@ -23,7 +23,7 @@ from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.fresh import call, resident_bytes
 from tests.bench.measuring.race import BATCH_EVENTS, Disagreement, Event
 from tests.bench.measuring.rows import Part, Row, at_most
-from tests.reference import pane_us
+from tests.reference_panes import pane_us
 
 CASE = "counting"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -112,9 +112,39 @@ def sum_by_hand() -> Judge:
     return judge
 
 
+def ages_by_hand() -> Judge:
+    """All times of the window for each key."""
+    times_ms: dict[str, deque[float]] = {}
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        kept = times_ms.get(fields["ip"])
+        if kept is None:
+            kept = times_ms[fields["ip"]] = deque()
+        if fields["ok"] is False:
+            kept.append(now_ms)
+        while kept and kept[0] < now_ms - 2 * MINUTE_MS:
+            kept.popleft()
+        return bool(kept) and kept[0] <= now_ms - MINUTE_MS / 3
+
+    return judge
+
+
+def since_by_hand() -> Judge:
+    """A number for each key."""
+    counts: dict[str, int] = {}
+
+    def judge(fields: dict[str, Any], now_ms: float) -> bool:
+        count = counts[fields["ip"]] = 0 if fields["ok"] is True else counts.get(fields["ip"], 0) + 1
+        return count >= 3
+
+    return judge
+
+
 ONCE = Form("once within", "per ip once within 1m ok == false", once_by_hand)
 FORMS = (
     Form("count", "per ip (count(ok == false) within 1m >= 5)", count_by_hand),
+    Form("once within two bounds", "per ip once within [20s, 2m] ok == false", ages_by_hand),
+    Form("count since", "per ip (count(ok == false) since ok == true >= 3)", since_by_hand),
     Form("distinct", "per ip (distinct(user) within 1h > 20)", distinct_by_hand),
     Form("sum", "per ip (sum(amount) within 1d > 1000)", sum_by_hand),
 )

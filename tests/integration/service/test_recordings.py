@@ -1,19 +1,18 @@
 """Recordings of real attacks through the running service, against a plain search for what must be found."""
 
 import gzip
-import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files import conditions_of
+from tests.data import find_expected
 from tests.service_process import Served, program, served
 
 DATA = Path(__file__).parents[2] / "data"
@@ -31,16 +30,7 @@ def recording(name: str) -> Path:
 @pytest.fixture(scope="module")
 def expected() -> Callable[[str], dict[str, list[int]]]:
     """Gives the events at which each rule must fire. Each recording is searched once."""
-    return cache(lambda name: find_expected().expected(name, recording(name)))
-
-
-def find_expected() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("find_expected", DATA / "find_expected.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return cache(lambda name: find_expected.expected(name, recording(name)))
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Submit, World
 from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
+from tests.worlds.term_histories import FlatTermsWorld, TermsWorld
 
 WORLDS = {
     "deep conditions": (World, 20, {"depth": 4, "steps_max": 18}),
@@ -26,6 +27,8 @@ WORLDS = {
     "long runs": (RunsWorld, 10, {}),
     "long histories": (LongHistoriesWorld, 10, {"steps_max": 40}),
     "steady facts": (SteadyFactsWorld, 5, {"steps_max": 30}),
+    "terms": (TermsWorld, 20, {"depth": 3, "steps_max": 30}),
+    "comparisons": (FlatTermsWorld, 20, {"depth": 2, "steps_max": 30}),
     "becoming indexed": (BecomingIndexedWorld, 5, {"steps_max": 18}),
 }
 

@@ -13,6 +13,7 @@ from tests.differential.modes import TRIED, in_mode
 from tests.worlds.remembering import RECORDS, TIMES
 from tests.worlds.scripts import Submit, World
 from tests.worlds.shared_histories import NestedWorld, SharedWorld, WindowsWorld
+from tests.worlds.term_histories import TermsWorld
 
 RULES = (
     *TIMES,
@@ -35,7 +36,7 @@ def emptied(made: Detector, audited_every: int = 1) -> None:
 
 
 @pytest.mark.parametrize("mode", TRIED)
-@pytest.mark.parametrize("world", [World, SharedWorld, NestedWorld, WindowsWorld])
+@pytest.mark.parametrize("world", [World, SharedWorld, NestedWorld, WindowsWorld, TermsWorld])
 def test_all_that_is_kept_twice_is_the_same_after_each_step(
     world: type[World], mode: str, scaled: Callable[[int], int]
 ) -> None:

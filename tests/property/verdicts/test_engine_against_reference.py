@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.differential.comparison import disagreement, explained, run
 from tests.differential.modes import MODES, TRIED, in_mode
 from tests.reference import verdict
-from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.long_histories import AgesWorld, LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
@@ -22,6 +22,7 @@ from tests.worlds.shared_histories import (
     WindowsWorld,
 )
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
+from tests.worlds.term_histories import FlatTermsWorld, TermsWorld
 
 EXAMPLES = settings.default.max_examples
 
@@ -41,6 +42,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (World, 100, {"depth": 2, "steps_max": 24}),
         (World, 25, {"depth": 3, "steps_max": 60}),
         (LongHistoriesWorld, 100, {"steps_max": 60}),
+        (AgesWorld, 40, {"steps_max": 60}),
         (SteadyFactsWorld, 20, {"steps_max": 40}),
         (BecomingIndexedWorld, 10, {"steps_max": 18}),
         (ManyRulesWorld, 5, {"steps_max": 30}),
@@ -50,12 +52,15 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (RunsWorld, 40, {}),
         (EndlessWorld, 40, {}),
         (WindowsWorld, 100, {}),
+        (TermsWorld, 100, {"depth": 3, "steps_max": 40}),
+        (FlatTermsWorld, 100, {"depth": 2, "steps_max": 40}),
     ],
     ids=[
         "deep conditions",
         "shallow conditions",
         "long scripts",
         "long histories",
+        "ages",
         "steady facts",
         "becoming indexed",
         "many rules",
@@ -65,6 +70,8 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "shared runs",
         "shared counts without a window",
         "windows",
+        "terms",
+        "comparisons",
     ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(

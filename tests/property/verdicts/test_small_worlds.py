@@ -18,6 +18,7 @@ from engine.language.condition import (
     Avg,
     Condition,
     Count,
+    CountSince,
     Distinct,
     Earlier,
     EarlierWithin,
@@ -38,6 +39,7 @@ from tests.reference import Event, verdict
 
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
 WINDOWS_SECS = (0, 0.001)
+AGES_SECS = ((0.002, 0.001), (0.003, 0.002), (0.004, 0.001))
 BITS = (0, 1)
 Wrap = Callable[[Condition], Condition]
 
@@ -59,6 +61,8 @@ COUNTING: tuple[Wrap, ...] = (
     Previous,
     Earlier,
     *(lambda inner, w=w: EarlierWithin(inner, w) for w in WINDOWS_SECS),
+    *(lambda inner, a=a: OnceWithin(inner, *a) for a in AGES_SECS),
+    *(lambda inner, a=a: HistoricallyFor(inner, a[0], None, a[1]) for a in AGES_SECS),
     *(lambda inner, w=w: Count(inner, w, "gte", 2) for w in (*WINDOWS_SECS, None)),
     lambda inner: Count(inner, 0.001, "eq", 1),
     lambda inner: Count(inner, None, "lt", 2),
@@ -72,6 +76,12 @@ FEW_COUNTING: tuple[Wrap, ...] = (
     lambda inner: EarlierWithin(inner, 0.001),
     lambda inner: Count(inner, 0.001, "gte", 2),
     lambda inner: Sum("p", inner, 0.001, "lt", 2),
+)
+FEW_AGED: tuple[Wrap, ...] = (
+    lambda inner: OnceWithin(inner, 0.003, 0.001),
+    lambda inner: HistoricallyFor(inner, 0.002, "weak", 0.001),
+    lambda inner: SinceWithin(Not(inner), inner, 0.003, 0.001),
+    lambda inner: CountSince(inner, Not(inner), "gte", 2),
 )
 BINARY: tuple[Callable[[Condition, Condition], Condition], ...] = (
     lambda left, right: All((left, right)),
@@ -120,7 +130,25 @@ WORLDS: dict[str, tuple[list[Condition], list[Letter], int]] = {
 }
 
 
+AGED: tuple[Callable[[Condition, Condition], Condition], ...] = (
+    *(lambda left, right, a=a: SinceWithin(left, right, *a) for a in AGES_SECS),
+    lambda inner, reset: CountSince(inner, reset, "gte", 2),
+    lambda inner, reset: CountSince(inner, reset, "eq", 1),
+    lambda inner, reset: CountSince(Not(inner), Not(reset), "lt", 2),
+)
+
 WORLDS |= {
+    "two operands with ages": ([op(P, Q) for op in AGED], letters((1, 2), p=BITS, q=BITS), 4),
+    "two operands by key": (
+        [Keyed(op(P, Q), "k") for op in AGED[::2]],
+        [*letters((1,), p=BITS, q=BITS, k=(1, 2)), (0, {"p": 1})],
+        4,
+    ),
+    "ages with another operator": (
+        [f(g(P)) for f in FEW_AGED for g in (*FEW, *FEW_AGED)] + [f(g(P)) for f in FEW for g in FEW_AGED],
+        letters((1, 2), p=BITS),
+        4,
+    ),
     "counting": ([op(P) for op in COUNTING], letters((0, 1, 2), p=BITS), 4),
     "counting with another operator": (
         [f(g(P)) for f in FEW_COUNTING for g in (*UNARY, *FEW_COUNTING)]

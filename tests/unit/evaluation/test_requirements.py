@@ -11,13 +11,14 @@ S = 1_000_000
 
 def test_a_condition_requires_what_each_of_its_nodes_does() -> None:
     node = parse(
-        "r(a, 1) and (s(b) or a matches 'x' and b matches 'y') and c contains 'z' and c contains '' "
+        "r(a, 1) and (s(b) or a matches 'x+' and b matches '^y$') and c contains 'z' and c contains '' "
         "and per k where once a == 1 (per j once within 1s b == 1)"
     )
     inner, outer = parse("once within 1s b == 1"), parse("once a == 1")
     found = requirements_of(node, 7, ("i",))
     assert found.relations == {"r", "s"}
-    assert found.patterns == {("a", "x"), ("b", "y")}
+    assert found.patterns == {("a", "x+")}
+    assert found.text_tests == {("b", "^y$")}
     assert found.literals == {("c", "z")}
     assert sorted(found.memories, key=repr) == sorted(
         [(inner, ("i", Filter("k", outer, 7), "j")), (outer, ("i",))], key=repr

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.facts.values import split_name, value_of
-from engine.language.samples import NAMES_MAX, PATH_CHARS_MAX, Sample
+from engine.evaluation.facts.look_up import split_name, value_of
+from engine.language.hints.samples import NAMES_MAX, PATH_CHARS_MAX, Sample
+from engine.language.hints.warnings import ConditionWarning, condition_warnings
 from engine.language.text.parser import parse
-from engine.language.warnings import ConditionWarning, condition_warnings
 
 EVENT: dict[str, Any] = {
     "user": 1234,
@@ -17,6 +17,7 @@ EVENT: dict[str, Any] = {
     "geo": {"city": "Ulm", "at": {"lat": 48.4}},
     "note": None,
     "empty": [],
+    "files": [{"name": "a", "size": 5}, {"name": "b", "old": None}],
 }
 VARS = {"blocklist": [1, 2], "limit": 5, "owns": [["ann", 1]]}
 
@@ -46,10 +47,46 @@ def warned(text: str, *events: dict[str, Any], sent: dict[str, Any] | None = Non
         "count(ok == true) > 0 and count(ok == true) == 0",
         "count(ok == true) >= 1 and count(ok == true) < 1",
         "per user where ok == true previous ip == geo.city",
+        'ip in network "10.0.0.0/8" and exists user and missing empty',
+        'some files (name endswith "a" and size > 1) and some tags (it == "a")',
+        "some empty (whatever == 1) and some files (name == $limit)",
     ],
 )
 def test_what_can_be_true_is_not_warned_about(text: str) -> None:
     assert warned(text) == []
+
+
+def test_names_and_types_in_elements_are_those_of_the_elements() -> None:
+    assert warned("some files (nam == 1 and user == 1)") == [
+        ("some.inner.all[0].leaf.fact", "no element of `files` has `nam`; did you mean `name`?"),
+        ("some.inner.all[1].leaf.fact", "no element of `files` has `user`"),
+    ]
+    assert warned('some files (old == 1 and size == "5")') == [
+        (
+            "some.inner.all[0].leaf.fact",
+            "`old` is null in every element of `files` that has it, as if it were missing",
+        ),
+        (
+            "some.inner.all[1].leaf.value",
+            '`size == "5"` is always false: `size` is a number in every event that has it, never a string',
+        ),
+    ]
+    assert warned("some user (it == 1) or some usr (it == 1)") == [
+        (
+            "any[0].some.fact",
+            "`user` is a number in every event that has it: `some user (it == 1)` is always false",
+        ),
+        ("any[1].some.fact", "no event has `usr`; did you mean `user`?"),
+    ]
+
+
+def test_a_fact_that_is_no_text_is_in_no_network() -> None:
+    assert warned('user in network "10.0.0.0/8"') == [
+        (
+            "in_network.fact",
+            '`user` is a number in every event that has it: `user in network "10.0.0.0/8"` is always false',
+        )
+    ]
 
 
 def test_a_name_of_the_context_is_not_suggested_for_a_fact_nor_the_other_way_round() -> None:
@@ -320,3 +357,34 @@ def test_long_paths_are_not_repeated_for_every_member() -> None:
     inner = {f"m{number}": 1 for number in range(100)}
     sample.add({"x" * PATH_CHARS_MAX: inner, "y" * (PATH_CHARS_MAX - 1): inner, "z": {"z" * 2_000: inner}})
     assert len(sample.names()) == 3 + 100 + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user > 2 * prev(user) and ip != prev(ip) and length(tags) > length(ip)",
+        "now() - time(ip) > 60 and user - geo.at.lat > abs(user / 2)",
+        "max(user) > min(geo.at.lat) and last(ok where user == 1) == ok",
+    ],
+)
+def test_terms_that_can_have_a_value_are_not_warned_about(text: str) -> None:
+    assert warned(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("usr > 2 * user", "compare.left.fact", "no event has `usr`; did you mean `user`?"),
+        ("user > 2 * prev(usr)", "compare.right.mul[1].prev", "no event has `usr`"),
+        ("user > user + ip", "compare.right.add[1].fact", "`ip` is a string in every event that has it: "),
+        ("user > tags", "compare.right.fact", "`tags` is an array in every event that has it: "),
+        ("length(user) > 5", "compare.left.length", "`user` is a number in every event that has it: "),
+        ("now() > time(user)", "compare.right.time", "`user` is a number in every event that has it: "),
+        ("x > y or not last(tags) == ip", "any[1].not.compare.left.last.fact", "`tags` is an array"),
+        ("user > avg(ip)", "compare.right.avg.fact", "there is nothing to compute in `user > avg(ip)`"),
+        ("5 > age(usr == 1)", "compare.right.age.leaf.fact", "no event has `usr`"),
+    ],
+)
+def test_a_term_without_a_value_is_warned_about(text: str, place: str, told: str) -> None:
+    found = dict(warned(text))
+    assert told in found[place]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.patterns import automaton
 from engine.patterns.automaton import Counted, counted
-from engine.patterns.cost import places
+from engine.patterns.syntax.cost import places
 from engine.patterns.syntax.reader import read
 from engine.patterns.syntax.tree import Assertion, Choice, Class, Repeat, Sequence, Text, Tree
 

@@ -13,11 +13,11 @@ from engine.evaluation.explanation.looking.timelines import LOOKED_AT_S
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past import Entries
 from engine.evaluation.facts.values import Event
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
-from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.nodes import Node as Remembering
 
 DIFFERENCES_KEPT: Final = 500
 WATCHED_MAX: Final = 8
@@ -99,17 +99,15 @@ class _Pair:
             return None
         detector, comparison = self._detector, self._comparison
         assert detector.clock_us is not None, "an event was evaluated"
-        predicates = predicates_at(detector, fields, sent or {})
+        predicates = predicates_at(detector, fields, sent or {}, detector.clock_us)
         reading = Reading(detector.clock_us, (), predicates, before[1], detector.rule_set)
         rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
         return reading.node(rule), reading.node(draft)
 
 
-def _entries_of(node: Condition) -> int:
+def _entries_of(node: Remembering) -> int:
     """Return the most times, values or panes that a node remembers for a slice."""
-    operator = operator_of(node)
-    assert operator is not None, node
-    return operator.keep(node)
+    return remembering(node).keep(node)
 
 
 class Differences:

@@ -19,7 +19,9 @@ from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, Remembered, Slices
 from engine.evaluation.stamps import EVENT, UNSET
 from engine.evaluation.times import FOREVER
+from engine.language.nodes import TermNode
 from engine.language.text.printer import format as format_condition
+from engine.language.text.printer import format_term
 
 SLICES_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
@@ -178,7 +180,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
                 of_memory.append(enabled.rule.id)
     return [
         {
-            "text": format_condition(remembered.node),
+            "text": _part_text(remembered.node),
             "per": _per(remembered.slices.path),
             "since_event": remembered.born & EVENT,
             **_held(remembered),
@@ -305,3 +307,7 @@ def _estimated_ns(detector: Detector) -> float:
 
 FIRST: Final = (FOREVER, -1)
 """The `before` of the first page of keys, and of rules by cost."""
+
+
+def _part_text(part: Any) -> str:
+    return format_term(part) if isinstance(part, TermNode) else format_condition(part)

@@ -18,7 +18,7 @@ from engine.evaluation.explanation.looking.holdings import (
     key_of,
     seen_key,
 )
-from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.nodes import Future, Node
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import is_temporal, requirements_of
 from engine.evaluation.rules import LiveRule
@@ -56,7 +56,7 @@ def standing_node(detector: Detector, live: LiveRule, key: Mapping[str, Any]) ->
 
 def _without_times(node: Node) -> Node:
     """Return a node without times, which mean nothing before the first event."""
-    inner, future = tuple(map(_without_times, node.nodes)), node.future._replace(flips=())
+    inner, future = tuple(map(_without_times, node.nodes)), Future(node.future.verdict)
     return replace(node, nodes=inner, future=future, witness_us=None, since_us=None)
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import explain_clean
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.facts.values import equal, split_name, value_of
+from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.facts.values import equal
 from engine.evaluation.requirements import is_temporal
 from engine.language.condition import Condition, Keyed, Keys, walk
 from engine.language.diagnostics import Entry, Refusal

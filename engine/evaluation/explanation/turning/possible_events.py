@@ -2,7 +2,8 @@
 
 For each fact that a set names, some values are tried: those that the rule compares it with, and values
 between and beyond them. A text that is no constant of the rule is taken to match any patterns, and to contain
-any texts. A relation is taken to hold anything. The slices of the event and what it adds to sums stay.
+any texts. A relation is taken to hold anything, and an array to have any elements. The slices of the event
+and what it adds to sums stay.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -10,10 +11,12 @@ from itertools import islice, pairwise, product
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.explanation.predicates import Predicate, Predicates
+from engine.evaluation.explanation.predicates import Predicates
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree, leaves_of
 from engine.language import condition as language
+from engine.language.condition import Predicate
 from engine.language.operators import LARGEST
+from engine.language.terms import terms_in
 
 VALUES_MAX: Final = 200
 """The most values that are tried for a fact."""
@@ -29,6 +32,10 @@ _RELATED_MAX: Final = 16
 
 _OTHER_TEXT: Final = "\uffff another text"
 _OTHER_NUMBER: Final = 0.123456789
+
+
+_FAR: Final = (1e9, -1e9)
+"""Numbers that are beyond most others, for comparisons of what is computed."""
 
 
 class _Value(NamedTuple):
@@ -51,9 +58,7 @@ class PossibleEvents:
             tuple(dict.fromkeys(name for leaf in leaves for name in predicates.names(leaf)))
             for leaves in self._leaves
         ]
-        self._free = {
-            number for number, (leaf, *_) in enumerate(self._leaves) if isinstance(leaf, language.InRelation)
-        }
+        self._free = {number for number, (leaf, *_) in enumerate(self._leaves) if _is_free(leaf)}
         """The predicates that can change whatever the values are."""
         self._naming: dict[str, list[int]] = {}
         """The predicates that name each fact."""
@@ -182,14 +187,29 @@ class PossibleEvents:
                     yield from ((element, False) for element in value[:_CONSTANTS_EACH])
 
 
-def _is_free_at_texts(leaf: Predicate) -> bool:
+def _is_free_at_texts(leaf: Predicate | language.Compare) -> bool:
     return isinstance(leaf, language.Leaf) and (
         leaf.op == "matches" or (leaf.op == "contains" and type(leaf.value) is str)
     )
 
 
-def _constants(leaf: Predicate) -> list[Any]:
+def _is_free(predicate: Predicate | language.Compare) -> bool:
+    """Return whether a predicate can change whatever the values of its facts are taken to be."""
+    match predicate:
+        case language.InRelation() | language.Some() | language.InNetwork(_, language.NetworksOf()):
+            return True
+        case _:
+            return False
+
+
+def _constants(leaf: Predicate | language.Compare) -> list[Any]:
     """Return the values that a predicate compares its fact with."""
+    match leaf:
+        case language.InNetwork(_, tuple() as networks):
+            return [text.partition("/")[0] for text in networks[:_CONSTANTS_EACH]]
+        case language.Compare(left, _, right):
+            terms = (*terms_in(left), *terms_in(right))
+            return [*[term for term in terms if isinstance(term, str | int | float)], *_FAR]
     if not isinstance(leaf, language.Leaf) or leaf.op == "matches":
         return []
     if not isinstance(leaf.value, tuple):

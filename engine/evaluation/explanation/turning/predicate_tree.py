@@ -10,9 +10,9 @@ from math import inf
 from typing import Final, NamedTuple
 
 from engine.evaluation.explanation.nodes import Decide, Node
-from engine.evaluation.explanation.predicates import Predicate
+from engine.evaluation.operators.table import parts_of
 from engine.language import condition as language
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Predicate
 from engine.language.text.printer import comparison_text
 
 _KEPT: Final = -1
@@ -151,10 +151,12 @@ def is_predicate(condition: Condition) -> bool:
     """Return whether a condition counts as one predicate."""
     if isinstance(condition, language.All):
         return comparison_text(condition.members) is not None
-    return isinstance(condition, language.Leaf | language.Ref | language.InRelation)
+    if isinstance(condition, language.Compare):
+        return not parts_of(condition)
+    return isinstance(condition, Predicate)
 
 
-def leaves_of(predicate: Condition) -> list[Predicate]:
+def leaves_of(predicate: Condition) -> list[Predicate | language.Compare]:
     """Return the conditions that are all true where a predicate is."""
     members = predicate.members if isinstance(predicate, language.All) else (predicate,)
-    return [one for one in members if isinstance(one, language.Leaf | language.Ref | language.InRelation)]
+    return [one for one in members if isinstance(one, Predicate | language.Compare)]

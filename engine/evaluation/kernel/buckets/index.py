@@ -9,13 +9,28 @@ from typing import Any, Final
 
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.names import FactNames
+from engine.evaluation.facts.relations import address, network_key
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.buckets.buckets import Bucket
+from engine.evaluation.kernel.buckets.by_measure import ByMeasure
 from engine.evaluation.kernel.selection.known import Known, Value
 from engine.evaluation.kernel.selection.ranges import Ranges
 from engine.evaluation.kernel.selection.selected_rows import RowsByPlace, Selected, SelectedRows
 from engine.evaluation.kernel.selection.selectivity import Selectivity
-from engine.evaluation.kernel.selection.triggers import PRESENT, Element, Found, Hit, Range, Trigger, Triggers
+from engine.evaluation.kernel.selection.triggers import (
+    PRESENT,
+    Beginning,
+    Bucketed,
+    Element,
+    Ending,
+    Found,
+    Hit,
+    InNetwork,
+    Range,
+    Trigger,
+    Triggers,
+)
+from engine.language.validation.networks import shift_of
 from engine.patterns.fact_patterns import FactPatterns
 
 _PRESENT_COST: Final = 1.0
@@ -38,7 +53,10 @@ class _Fact:
     """The buckets of one fact, by value, by element, by pattern and for any value; and its ranges."""
 
     __slots__ = (
+        "by_beginning",
         "by_element",
+        "by_ending",
+        "by_network",
         "by_pattern",
         "by_value",
         "has_ranges",
@@ -55,6 +73,10 @@ class _Fact:
         """The buckets by the key of an element that an array has, or by the literal that a text contains."""
         self.lookup = lookup
         self.by_pattern: dict[str, Bucket] = {}
+        self.by_beginning = ByMeasure(len)
+        self.by_ending = ByMeasure(len)
+        self.by_network = ByMeasure(lambda key: shift_of(key if type(key) is int else int(key[1], 16)))
+        """The buckets by the number of a network, in its hashable form."""
         self.patterns = patterns
         self.present: dict[Any, Bucket] = {}
         """The bucket for any value, by PRESENT."""
@@ -63,19 +85,28 @@ class _Fact:
     def refresh(self) -> bool:
         """Set `has_ranges` and `more` after a change, the first one too; return whether there is anything."""
         self.has_ranges = bool(self.ranges)
-        self.more = bool(self.by_element or self.by_pattern or self.present)
+        of_texts = self.by_pattern or self.by_beginning or self.by_ending or self.by_network
+        self.more = bool(self.by_element or of_texts or self.present)
         """Whether there is anything but `by_value` and `ranges`."""
         return self.more or self.has_ranges or bool(self.by_value)
 
-    def place_of(self, trigger: Hit | Element | Found) -> tuple[dict[Any, Bucket], Any]:
+    def place_of(self, trigger: Any) -> tuple[dict[Any, Bucket], Any]:
         """Return where the bucket of a trigger is: the dict, and the key in it."""
         match trigger:
+            case Beginning(_, text):
+                return self.by_beginning, text
+            case Ending(_, text):
+                return self.by_ending, text
+            case InNetwork(_, number):
+                return self.by_network, network_key(number)
             case Found(_, pattern):
                 return self.by_pattern, pattern
             case Element(_, value):
                 return self.by_element, value
             case Hit(_, value):
                 return (self.present if value is PRESENT else self.by_value), value
+            case _:
+                raise AssertionError(trigger)
 
 
 class Index:
@@ -114,6 +145,10 @@ class Index:
             case Found():
                 fact = self._facts.get(trigger.fact)
                 return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
+            case Beginning() | Ending() | InNetwork():
+                fact = self._facts.get(trigger.fact)
+                known = len(fact.place_of(trigger)[0]) if fact else 0
+                return 1 / (2 + known)
             case Element():
                 fact = self._facts.get(trigger.fact)
                 return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
@@ -133,7 +168,7 @@ class Index:
             self._always.add(member, stage)
             return
         for trigger in triggers:
-            if isinstance(trigger, Hit | Element | Found):
+            if isinstance(trigger, Bucketed):
                 self._bucket(trigger).add(member, stage, several=several)
         for said, ranges in _ranges_by_fact(triggers).items():
             fact = self._fact(said)
@@ -146,7 +181,7 @@ class Index:
             self._always.remove(member, stage)
             return
         for trigger in triggers:
-            if isinstance(trigger, Hit | Element | Found):
+            if isinstance(trigger, Bucketed):
                 self._bucket(trigger).remove(member, stage, several=several)
                 self._drop_if_empty(trigger)
         for said, ranges in _ranges_by_fact(triggers).items():
@@ -166,6 +201,9 @@ class Index:
                 fact.ranges.select(value, selected)
             if fact.more:
                 _meet_more(fact, value, met)
+        if self._names.of_elements:
+            # Several elements of an array may meet the same.
+            met = list({id(bucket): bucket for bucket in met}.values())
         if selected:
             met.append(Selected.of(selected))
         return met
@@ -177,7 +215,7 @@ class Index:
             self._names.add(said, fact)
         return fact
 
-    def _bucket(self, trigger: Hit | Element | Found) -> Bucket:
+    def _bucket(self, trigger: Any) -> Bucket:
         fact = self._fact(trigger.fact)
         buckets, key = fact.place_of(trigger)
         bucket = buckets.get(key)
@@ -187,7 +225,7 @@ class Index:
             fact.refresh()
         return bucket
 
-    def _drop_if_empty(self, trigger: Hit | Element | Found) -> None:
+    def _drop_if_empty(self, trigger: Any) -> None:
         buckets, key = self._facts[trigger.fact].place_of(trigger)
         if not buckets[key].size:
             del buckets[key]
@@ -216,6 +254,20 @@ def _meet_more(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
         met += [fact.by_pattern[pattern] for pattern in found]
     if fact.by_element:
         met += _met_elements(fact, value)
+    if type(value) is str:
+        for length in fact.by_beginning.measures:
+            bucket = fact.by_beginning.get(value[:length])
+            if bucket is not None:
+                met.append(bucket)
+        for length in fact.by_ending.measures:
+            bucket = fact.by_ending.get(value[-length:])
+            if bucket is not None:
+                met.append(bucket)
+        if fact.by_network and (number := address(value)) is not None:
+            for shift in fact.by_network.measures:
+                bucket = fact.by_network.get(network_key(number >> shift))
+                if bucket is not None:
+                    met.append(bucket)
 
 
 def _met_elements(fact: _Fact, value: Any) -> list[Bucket]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from engine.evaluation.facts.values import Relations
+from engine.evaluation.facts.relations import Relations
 from engine.evaluation.kernel.buckets.buckets import Bucket, Group
 from engine.evaluation.kernel.selection.row import Fire, Row
 from engine.evaluation.kernel.selection.selected_rows import Loop, Selected, Shapes, each_once, loop_over

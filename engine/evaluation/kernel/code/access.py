@@ -1,8 +1,11 @@
 """How generated code reads and writes what a slice remembers; see `operators/interface.py`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Final
 
 from engine.evaluation.kernel.code.event_code import EventCode
+from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.slices.slices import MORE, SEEN, Remembered
 from engine.evaluation.stamps import UNSET
 
@@ -53,8 +56,11 @@ class Entry(ABC):
     def _kept(self) -> str:
         if self._remembered.has_place:
             return f"{self._slice}[{self._place}]"
-        blank = "()" if self._remembered.memory.is_record else "NEVER"
-        return f"{self._placeless}({self._place}, {blank})"
+        return f"{self._placeless}({self._place}, {self._blank})"
+
+    @property
+    def _blank(self) -> str:
+        return "()" if self._remembered.memory.is_record else "NEVER"
 
     @property
     def _placeless(self) -> str:
@@ -75,7 +81,11 @@ class Entry(ABC):
 
     def clear(self) -> list[str]:
         """Return the statements that leave no entry. For a blank slice, they change nothing."""
-        return self._keep("UNSET") if self._remembered.by_exception else self._keep_none()
+        if self._remembered.by_exception:
+            return self._keep("UNSET")
+        if not self._remembered.memory.is_record:
+            return self._keep_none()
+        return [f"if (entry := {self._kept}):", f" {self.memory}.closed(entry)", *_inside(self._keep_none())]
 
     def written(self) -> list[str]:
         """Return the statements that write the outcome of the event."""
@@ -83,7 +93,7 @@ class Entry(ABC):
         if not self._remembered.by_exception:
             return lines
         # From now on, keep the entry that the slice's last event stood for.
-        kept = [f" {line}" for line in self._keep(self.seen)]
+        kept = _inside(self._keep(self.seen))
         return [f"if not {self.outcome} and {self._kept} == NEVER:", *kept, *lines]
 
     def _keep(self, value: str) -> list[str]:
@@ -96,8 +106,13 @@ class Entry(ABC):
 
     def _keep_none(self) -> list[str]:
         if self._remembered.has_place:
-            return [f"{self._slice}[{self._place}] = NEVER"]
+            return [f"{self._slice}[{self._place}] = {self._blank}"]
         return [f"{self.memory}.clear({self._slice})"]
+
+
+def _inside(lines: Iterable[str]) -> list[str]:
+    """Return statements as the body of one before them."""
+    return [f" {line}" for line in lines]
 
 
 class Access(Entry):
@@ -154,3 +169,42 @@ class Access(Entry):
     def memory(self) -> str:
         """The variable of the memory itself."""
         return self._code.shared_constant(self._remembered)
+
+
+_COMMIT: Final = """\
+ def commit(outcome, stamp):
+  slice = slices.slice
+  {lines}
+ return commit
+"""
+"""The code that commits the outcome of one memory to the slice of the event, while rules are indexed."""
+
+
+class _Commit(Entry):
+    """Writes a memory in the slice that the event has entered; see `operators/interface.py`."""
+
+    outcome = "outcome"
+
+    def __init__(self, remembered: Remembered) -> None:
+        admit = "slices.begin()" if remembered.slices.path else ""
+        super().__init__(remembered, slice_="slice", place="place", blank="blank", admit=admit)
+        self.constants: list[object] = []
+
+    @property
+    def now(self) -> str:
+        """The expression for the event's time in microseconds."""
+        return "(stamp >> NUMBER_BITS)"
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+        self.constants.append(value)
+        return f"c{len(self.constants) - 1}"
+
+
+def committing(remembered: Remembered) -> Any:
+    """Return the function that writes an outcome of a memory: (outcome, stamp)."""
+    slices, to = remembered.slices, _Commit(remembered)
+    lines = indented(to.written(), 2)
+    given = {"slices": slices, "blank": slices.blank, "place": remembered.place, "remembered": remembered}
+    numbered = [(f"c{number}", value) for number, value in enumerate(to.constants)]
+    return function(_COMMIT.format(lines=lines), [*given.items(), *numbered])

@@ -5,20 +5,23 @@ looks back. Outcomes become statements, inner ones first, so that no short-circu
 side effects and becomes an expression. What is written comes after everything that is read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from engine.evaluation.kernel.code.access import Access
-from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf, key_lookup
+from engine.evaluation.kernel.code.elements import PresentCode, dearest_last
+from engine.evaluation.kernel.code.event_code import Finder, LookupOf, key_lookup
 from engine.evaluation.kernel.code.predicates import beyond, predicate
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.compare import comparison
+from engine.evaluation.operators.table import operator_of, parts_of, remembers
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language import condition as language
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of
+from engine.language.nodes import TermNode
 
 
 class Block:
@@ -36,20 +39,31 @@ class Block:
         self._path = path
 
 
-def dearest_last(members: Sequence[Condition]) -> list[Condition]:
-    """Return members with relations and patterns last, in this order: often the others decide."""
-    return sorted(members, key=_dearness)
+class _Terms:
+    """Gives the names by which the code of a comparison reads an event, and what its terms remember."""
+
+    def __init__(self, code: "ConditionCode", site: Site, path: Path) -> None:
+        self._code, self._site, self._path = code, site, path
+
+    @property
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+        return self._code.now
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+        return self._code.constant(value)
+
+    def reading(self, term: TermNode) -> Any:
+        """Return what the code of a term reads."""
+        return self._code.reading(term, self._site, self._path)
+
+    def shared(self, term: TermNode, text: str) -> str:
+        """Return the expression for a value, or the variable that has it for all comparisons."""
+        return self._code.shared_value(term, text, self._site, self._path)
 
 
-def _dearness(node: Condition) -> int:
-    while isinstance(node, language.Not):
-        node = node.inner
-    if isinstance(node, language.InRelation):
-        return 1
-    return 2 if isinstance(node, language.Leaf) and node.op == "matches" else 0
-
-
-class ConditionCode(EventCode):
+class ConditionCode(PresentCode):
     """The code of some conditions, which share what they look up and decide."""
 
     def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
@@ -65,8 +79,6 @@ class ConditionCode(EventCode):
     def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
         """Return the expression for the truth of a condition at the event, after writing what it needs."""
         match node:
-            case language.Leaf() | language.Ref() | language.InRelation():
-                return self._predicate(node)
             case language.All((one, other)) if (test := beyond(one, other, self)) is not None:
                 return test
             case language.All(members) | language.Any(members):
@@ -74,13 +86,17 @@ class ConditionCode(EventCode):
                 return f"({word.join([self.truth(member, site, path) for member in dearest_last(members)])})"
             case language.Not(inner):
                 return f"(not {self.truth(inner, site, path)})"
+            case language.Compare():
+                return self._comparison(node, site, path)
             case language.Keyed():
                 inside = self._enter(node, site, path)
                 return f"(k{self._paths[inside]} is not None and {self.truth(node.inner, site, inside)})"
+            case _ if isinstance(node, Predicate):
+                return self._predicate(node)
             case _:
                 return self._verdict(node, site, path)
 
-    def _predicate(self, node: language.Leaf | language.Ref | language.InRelation) -> str:
+    def _predicate(self, node: Predicate) -> str:
         if node in self._known:
             return self._known[node]
         text = self.looked_up(facts_of(node), predicate(node, self))
@@ -103,6 +119,40 @@ class ConditionCode(EventCode):
                 self._decided.add(access.path, [f"{variable} = {text}"])
                 text = variable
             self._known[known] = text
+        return self._known[known]
+
+    def _comparison(self, node: language.Compare, site: Site, path: Path) -> str:
+        """Return the expression for the truth of a comparison of terms."""
+        looks_back = bool(parts_of(node))
+        known: Any = (node, path, site.birth) if looks_back else node
+        if known not in self._known:
+            terms = _Terms(self, site, path)
+            text = comparison(node, terms)
+            if not looks_back:
+                text = self.looked_up(facts_of(node), text)
+            if self.uses.repeats_node(*known) if looks_back else self.uses.decides_once(node):
+                variable = f"p{len(self._known)}"
+                self._decided.add(self._paths[path] if looks_back else 0, [f"{variable} = {text}"])
+                text = variable
+            elif not looks_back:
+                return text
+            self._known[known] = text
+        return self._known[known]
+
+    def reading(self, term: TermNode, site: Site, path: Path) -> PresentCode | Access:
+        """Return what the code of a term reads."""
+        if not remembers(term):
+            return self
+        return self._access(site.histories.of(term, path, site.birth), site, path)
+
+    def shared_value(self, term: TermNode, text: str, site: Site, path: Path) -> str:
+        """Return the expression for a value, or the variable that has it, if comparisons share the term."""
+        if not self.uses.repeats_node(term, path, site.birth):
+            return text
+        known = term, path, site.birth
+        if known not in self._known:
+            self._known[known] = f"t{len(self._known)}"
+            self._decided.add(self._paths[path], [f"{self._known[known]} = {text}"])
         return self._known[known]
 
     def _access(self, remembered: Remembered, site: Site, path: Path) -> Access:

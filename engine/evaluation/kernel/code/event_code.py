@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from engine.evaluation.facts.values import KEY_CHARS_MAX, split_name, value_of
+from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language.condition import FactArg, Scalar
@@ -29,10 +30,13 @@ class EventCode:
         self._finder, self._lookup_of = finder, lookup_of
         self._facts: dict[str, int] = {}
         self._numbers: dict[str, str] = {}
+        self._addresses: dict[str, int] = {}
         self._lookups: dict[int, object] = {}
         self.constants: list[Any] = []
         self._shared: dict[Any, str] = {}
-        self._asks_time = False
+        self.asks_time = False
+        self.asks_vars = False
+        """Whether the code reads `vars` otherwise than by facts."""
 
     asks_last_event = False
     """Whether a verdict asks for the last event of a slice. That without keys keeps it for nothing else."""
@@ -66,6 +70,14 @@ class EventCode:
         """Return the same for a fact that is compared with both ends of a range, which are doubles."""
         fact = self.fact(name)
         return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"
+
+    def address(self, name: str) -> str:
+        """Return the expression for the number of the IP address in a fact: None if it is none."""
+        fact = self.fact(name)
+        if not self.uses.repeats_address(name):
+            return f"(a{fact[1:]} := address({fact}))"
+        self._addresses[name] = self._facts[name]
+        return f"a{fact[1:]}"
 
     def lookup(self, name: str) -> str:
         """Return the variable of the look-up of a fact."""
@@ -115,7 +127,7 @@ class EventCode:
     @property
     def now(self) -> str:
         """The variable of the event's time in microseconds."""
-        self._asks_time = True
+        self.asks_time = True
         return "now"
 
     # -- statements -----------------------------------------------------------------------------------------
@@ -126,41 +138,42 @@ class EventCode:
             if not self.uses.repeats_fact(name):
                 number = self._facts[name]
                 text = re.sub(
-                    rf"\bf{number}\b", f"(f{number} := {_fact_lookup(number, name)})", text, count=1
+                    rf"\bf{number}\b", f"(f{number} := {self._fact_lookup(number, name)})", text, count=1
                 )
         return text
 
     def lookups(self) -> Iterator[str]:
         """Yield the statements that come before all others."""
-        if self.asks_relations or any(name.startswith("$") for name in self._facts):
+        if self.asks_relations or self.asks_vars or any(name.startswith("$") for name in self._facts):
             yield "vars = vars or NOTHING"
         if self.asks_relations and self.finds_relations:
             yield "relations = relations_of(vars)"
-        if self._asks_time:
+        if self.asks_time:
             yield f"now = base >> {NUMBER_BITS}"
         for name, number in self._facts.items():
             if self.uses.repeats_fact(name) and name not in self.known_facts:
-                yield f"f{number} = {_fact_lookup(number, name)}"
+                yield f"f{number} = {self._fact_lookup(number, name)}"
             if name in self._numbers:
                 yield f"q{number} = {self._numbers[name]}"
+            if name in self._addresses:
+                yield f"a{number} = address(f{number})"
 
     def given(self, *, constants: bool = True) -> Iterator[tuple[str, Any]]:
         """Yield the names and values that the code needs."""
         for name, number in self._facts.items():
-            _, whole, steps = split_name(name)
+            _, whole, steps, look = split_name(name)
             yield f"n{number}", whole
             if steps:
-                yield f"steps{number}", steps
+                yield f"look{number}", look
             if number in self._lookups:
                 yield f"l{number}", self._lookups[number]
         for number, value in enumerate(self.constants if constants else ()):
             yield f"c{number}", value
 
-
-def _fact_lookup(number: int, name: str) -> str:
-    of_vars, _, steps = split_name(name)
-    values = "vars" if of_vars else "fields"
-    return f"dig({values}, n{number}, steps{number})" if steps else f"{values}.get(n{number})"
+    def _fact_lookup(self, number: int, name: str) -> str:
+        of_vars, _, steps, _ = split_name(name)
+        values = "vars" if of_vars else "fields"
+        return f"look{number}({values})" if steps else f"{values}.get(n{number})"
 
 
 def key_lookup(fact: str, number: int, outer: int, keys: int) -> list[str]:

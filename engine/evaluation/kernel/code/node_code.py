@@ -7,39 +7,53 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.facts.values import Relations
-from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
+from engine.evaluation.facts.relations import Relations
+from engine.evaluation.kernel.code.elements import PresentCode
+from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.predicates import predicate
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.compare import comparison, found_in, values_of
+from engine.evaluation.operators.table import operator_of, parts_of, remembering
 from engine.language import condition as language
-from engine.language.condition import Condition, children
+from engine.language.condition import Condition, Predicate, children
+from engine.language.nodes import TermNode
 
 _PREDICATE: Final = """\
- def truth(values, fields, vars):
+ def truth(values, fields, vars, base):
+  now = base >> NUMBER_BITS
   {values}
   return {truth}
  return truth
 """
 
-_OPERATOR: Final = """\
+_MEMORY: Final = """\
  def outcome_of(truths, values):
   {truths}
   {values}
   return {outcome}
  def lasting(outcome):
   return {lasting}
- def verdict(outcome, entry, born, seen, base, values):
-  now = base >> NUMBER_BITS
-  {values}
-  return bool({verdict})
  def write(outcome, entry, stamp, values):
   now = stamp >> NUMBER_BITS
   {values}
   {write}
   return entry
- return outcome_of, lasting, verdict, write
+ return outcome_of, lasting, write
+"""
+
+_VERDICT: Final = """\
+ def verdict(pasts, born, base, values):
+  now = base >> NUMBER_BITS
+  {pasts}
+  {values}
+  return bool({verdict})
+ def found(pasts, born, base, values):
+  now = base >> NUMBER_BITS
+  {pasts}
+  {values}
+  return {found}
+ return verdict, found
 """
 
 SHAPES_KEPT: Final = 256
@@ -58,7 +72,7 @@ class _Unweighed:
     def resized(self, entry: Any) -> None:
         """Count nothing."""
 
-    opened = weigh = resized
+    opened = closed = weigh = resized
 
 
 class PredicateCode(NamedTuple):
@@ -69,56 +83,104 @@ class PredicateCode(NamedTuple):
     constants: tuple[Any, ...]
     """What comes after these values."""
     truth: Callable[..., bool]
-    """Gives its truth: (values, fields, vars)."""
+    """Gives its truth: (values, fields, vars, base)."""
 
 
-class OperatorCode(NamedTuple):
-    """A node that looks back as functions. `values` are those of its facts, and its constants after them."""
+class MemoryCode(NamedTuple):
+    """A memory as functions. `values` are those of its facts, and its constants after them."""
 
     facts: tuple[str, ...]
     constants: tuple[Any, ...]
     outcome_of: Callable[..., Any]
-    """Gives what an event is to its memory: (truths of its members, values)."""
+    """Gives what an event is to it: (truths of the members of its node, values)."""
     lasting: Callable[[Any], Any]
-    """Gives the outcome with which its verdict is decided later, as long as no further event comes."""
-    verdict: Callable[..., bool]
-    """Gives its verdict: (outcome, entry, born, seen, base, values)."""
+    """Gives the outcome with which verdicts are decided later, as long as no further event comes."""
     write: Callable[..., Any]
     """Gives its entry after an event: (outcome, entry, stamp, values). Changes the entry that is given."""
 
 
+class VerdictCode(NamedTuple):
+    """The verdict of a node that looks back, or compares terms, as functions.
+
+    They take (pasts, born, base, values). Of each part of the node that has a memory, `pasts` has the
+    outcome, the entry and the stamp of the last event of its slice.
+    """
+
+    facts: tuple[str, ...]
+    constants: tuple[Any, ...]
+    verdict: Callable[..., bool]
+    found: Callable[..., tuple[Any, ...]]
+    """Gives the values of the terms that `found_in` names."""
+
+
 def predicate_code(
-    node: language.Leaf | language.Ref | language.InRelation,
+    node: Predicate | language.Compare,
     finder: Finder,
     lookup_of: LookupOf,
     relations: Relations,
 ) -> PredicateCode:
-    """Return a predicate as a function, at events that have these relations."""
-    code = _NodeCode(finder, lookup_of, relations)
-    truth = predicate(node, code)
+    """Return a predicate as a function, at events that have these relations.
+
+    A comparison is one if its terms do not look back.
+    """
+    if isinstance(node, language.Compare):
+        terms = _Terms(node)
+        code: _NodeCode = terms.code
+        truth = comparison(node, terms)
+    else:
+        code = _NodeCode(finder, lookup_of, relations)
+        truth = predicate(node, code)
     source = _PREDICATE.format(values=code.unpacked(), truth=truth)
     return PredicateCode(code.facts, tuple(code.constants), _functions(source))
 
 
 @lru_cache(maxsize=NODES_KEPT)
-def operator_code(node: Condition) -> OperatorCode:
-    """Return a node that looks back as functions."""
-    operator = operator_of(node)
-    assert operator is not None, node
-    code, memory = _OperatorCode(), operator.memory(node)
-    members = children(node)
+def memory_code(node: Condition, part: int) -> MemoryCode:
+    """Return a memory of a node as functions, given its place among the parts."""
+    members, of_part = children(node), parts_of(node)[part]
+    memory = remembering(of_part).memory(of_part)
+    code = _PastCode("()" if memory.is_record else "NEVER")
     outcome = memory.outcome([_truth(operand, members) for operand in memory.operands], code)
-    verdict, write = operator.verdict(node, code), indented(memory.write(code), 2)
+    write = indented(memory.write(code), 2)
     truths = "".join(f"t{number}, " for number in range(len(members)))
-    source = _OPERATOR.format(
+    source = _MEMORY.format(
         truths=f"{truths}= truths" if truths else "pass",
         values=code.unpacked(),
         outcome=outcome,
         lasting=memory.lasting,
-        verdict=verdict,
         write=write,
     )
-    return OperatorCode(code.facts, tuple(code.constants), *_functions(source))
+    return MemoryCode(code.facts, tuple(code.constants), *_functions(source))
+
+
+@lru_cache(maxsize=NODES_KEPT)
+def verdict_code(node: Condition) -> VerdictCode:
+    """Return the verdict of a node that looks back, or compares terms, as functions."""
+    code, found = _PastCode("NEVER"), "()"
+    if isinstance(node, language.Compare):
+        terms = _Terms(node)
+        code = terms.code
+        verdict, found = comparison(node, terms), values_of(found_in(node), terms)
+    else:
+        operator = operator_of(node)
+        assert operator is not None, node
+        verdict = operator.verdict(node, code)
+    # The code of terms has variables of its own, such as `entry`.
+    first = 1 if isinstance(node, language.Compare) else 0
+    pasts = "".join(f"({_past(first + part)}), " for part in range(len(parts_of(node))))
+    source = _VERDICT.format(
+        pasts=f"{pasts}= pasts" if pasts else "pass",
+        values=code.unpacked(),
+        verdict=verdict,
+        found=found,
+    )
+    return VerdictCode(code.facts, tuple(code.constants), *_functions(source))
+
+
+def _past(part: int) -> str:
+    """Return the variables of a part's outcome, entry and last event; those of part 0 have no number."""
+    number = part or ""
+    return f"outcome{number}, entry{number}, seen{number}"
 
 
 def _truth(operand: Condition, members: Sequence[Condition]) -> str:
@@ -135,7 +197,7 @@ def _truth(operand: Condition, members: Sequence[Condition]) -> str:
 _NO_USES: Final = Uses(())
 
 
-class _NodeCode(EventCode):
+class _NodeCode(PresentCode):
     """Gives the names by which the code of a node reads the values that it is given."""
 
     def __init__(self, finder: Finder, lookup_of: LookupOf, relations: Relations | None) -> None:
@@ -162,14 +224,16 @@ class _NodeCode(EventCode):
         return f"{''.join(names)}= values" if names else "pass"
 
 
-class _OperatorCode(_NodeCode):
+class _PastCode(_NodeCode):
     """Gives also the names by which the code of an operator reads and writes a memory."""
 
     outcome, entry, born, seen, now = "outcome", "entry", "born", "seen", "now"
     stamp, memory = "stamp", "memory"
 
-    def __init__(self) -> None:
+    def __init__(self, blank: str) -> None:
+        """`blank` is what stands for nothing."""
         super().__init__(_nothing, _nothing, None)
+        self._blank = blank
 
     def lasts(self, latest: str) -> str:  # noqa: ARG002 -- what is only looked at may be longer than needed
         """Return the expression for whether a record goes on."""
@@ -181,7 +245,46 @@ class _OperatorCode(_NodeCode):
 
     def clear(self) -> list[str]:
         """Return the statement that leaves no entry."""
-        return ["entry = NEVER"]
+        return [f"entry = {self._blank}"]
+
+
+class _Part:
+    """Gives the names by which the code of a term reads its own memory, and all else that others give."""
+
+    def __init__(self, code: _PastCode, part: int) -> None:
+        self._code = code
+        self.outcome, self.entry, self.seen = _past(part).split(", ")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._code, name)
+
+
+class _Terms:
+    """Gives the names by which the code of a comparison reads the values that it is given."""
+
+    def __init__(self, node: language.Compare) -> None:
+        self.code = _PastCode("NEVER")
+        self._parts = parts_of(node)
+
+    @property
+    def now(self) -> str:
+        """The variable of the event's time in microseconds."""
+        return self.code.now
+
+    def constant(self, value: object) -> str:
+        """Return the variable of a constant."""
+        return self.code.constant(value)
+
+    def reading(self, term: TermNode) -> Any:
+        """Return what the code of a term reads."""
+        for number, part in enumerate(self._parts, 1):
+            if part is term:
+                return _Part(self.code, number)
+        return self.code
+
+    def shared(self, term: TermNode, text: str) -> str:  # noqa: ARG002 -- nothing is decided before
+        """Return the expression for a value."""
+        return text
 
 
 def _nothing(*names: str) -> object:

@@ -4,11 +4,13 @@ from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.lookups import WALKED_MAX
+from engine.evaluation.facts.relations import networks_of
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.operators.interface import Names
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue
 from engine.language.operators import LARGEST
+from engine.language.validation.networks import network_of
 
 
 class Facts(Names, Protocol):
@@ -26,6 +28,12 @@ class Facts(Names, Protocol):
     def pattern(self, name: str, pattern: str) -> str:
         """Return the variable of the test whether a pattern is found in a text of the fact."""
 
+    def address(self, name: str) -> str:
+        """Return the expression for the number of the IP address in a fact: None if it is none."""
+
+    def elements(self, node: language.Some) -> str:
+        """Return the expression for whether some element of an array meets a condition."""
+
     def relations(self) -> str:
         """Return the variable of the relations that an event has."""
 
@@ -33,9 +41,15 @@ class Facts(Names, Protocol):
         """Return the variable of the function that gives the arguments of a relation."""
 
 
-def predicate(node: language.Leaf | language.Ref | language.InRelation, facts: Facts) -> str:
+def predicate(node: Condition, facts: Facts) -> str:
     """Return the expression for the truth of a predicate."""
     match node:
+        case language.InNetwork(fact, networks):
+            return _lies_in(fact, networks, facts)
+        case language.Some():
+            return facts.elements(node)
+        case language.Ref(fact, "eq" | "in" as op, reference) if fact == reference:
+            return f"({facts.fact(fact)} is not None)" if op == "eq" else "False"
         case language.Leaf(fact, "eq" | "neq" | "in" | "nin" as op, value):
             test = _equals(fact, value, facts) if op in ("eq", "neq") else _among(fact, value, facts)
             return f"({facts.fact(fact)} is not None and not {test})" if op in ("neq", "nin") else test
@@ -137,6 +151,20 @@ def _related(relation: str, args: tuple[FactArg | language.Scalar, ...], facts: 
         return f"{relations}.holds({name}, *{facts.arguments(args)}(fields, vars))"
     given = [facts.fact(one.fact) if isinstance(one, FactArg) else facts.constant(one) for one in args]
     return f"{relations}.holds({', '.join([name, *given])})"
+
+
+def _lies_in(fact: str, networks: tuple[str, ...] | language.NetworksOf, facts: Facts) -> str:
+    address = facts.address(fact)
+    variable = address.strip("()").split()[0]
+    if isinstance(networks, language.NetworksOf):
+        test = f"{facts.relations()}.lies_in({facts.constant(networks.relation)}, {variable})"
+    elif len(networks) == 1:
+        network = network_of(networks[0])
+        assert network is not None, networks
+        test = f"{variable} >> {facts.constant(network.shift)} == {facts.constant(network.key)}"
+    else:
+        test = f"{facts.constant(networks_of(networks).have)}({variable})"
+    return f"({address} is not None and {test})"
 
 
 ARGUMENTS_NAMED_MAX: Final = 16

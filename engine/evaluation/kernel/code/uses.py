@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import Final
+from sys import maxsize
+from typing import Any, Final
 
+from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.operators.table import operator_of
+from engine.evaluation.operators.table import operator_of, parts_of
 from engine.evaluation.paths import Path, step_of
 from engine.language import condition as language
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of
+from engine.language.nodes import Node
 
 SHORT: Final = frozenset({"eq", "neq", "in", "nin", "between"})
 """The operators of leaves that are decided in a few steps, whatever the event has."""
@@ -18,13 +21,23 @@ DECIDED_ONCE_FROM: Final = 3
 """A short predicate that is used at least this often is decided once for each event, before all others."""
 
 
+class _EveryName(frozenset[str]):
+    """Has every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return maxsize
+
+
 class Uses:
     """What some rules use, each with how often.
 
     With `at_once`, all facts are looked up at once, before the rules read any of them.
     """
 
-    def __init__(self, rules: Iterable[tuple[Condition, Site]], *, at_once: bool = False) -> None:
+    def __init__(self, rules: Iterable[tuple[Condition, Any]], *, at_once: bool = False) -> None:
         self._at_once = at_once
         self._counts: Counter[Hashable] = Counter()
         self._paths: set[Path] = set()
@@ -34,10 +47,15 @@ class Uses:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The names of the fields that may hold a fact: of `a.b`, they are `a.b` and `a`."""
-        facts = [each[1] for each in self._counts if isinstance(each, tuple) and each[0] == "fact"]
-        names = [str(fact) for fact in facts if not str(fact).startswith("$")]
-        return frozenset([*names, *(name.partition(".")[0] for name in names)])
+        """The names of the fields that may hold a fact: of `a.b`, they are `a.b` and `a`.
+
+        If a name has very many parts, every name counts as one.
+        """
+        facts = [str(each[1]) for each in self._counts if isinstance(each, tuple) and each[0] == "fact"]
+        names = [fact for fact in facts if not fact.startswith("$")]
+        if any(name.count(".") >= RUNS_PARTS_MAX for name in names):
+            return _EveryName()
+        return frozenset(field for name in names for field in field_names(name))
 
     def expected(self, name: str) -> type:
         """Return the type of what some leaf compares a fact with; `str` if none does."""
@@ -51,7 +69,11 @@ class Uses:
         """Return whether a fact is compared as a number more than once."""
         return self._counts["number", name] > 1
 
-    def repeats_node(self, node: Condition, path: Path, birth: int) -> bool:
+    def repeats_address(self, name: str) -> bool:
+        """Return whether the address in a fact is asked for more than once."""
+        return self._counts["address", name] > 1
+
+    def repeats_node(self, node: Node, path: Path, birth: int) -> bool:
         """Return whether rules share the verdict of a node that looks back."""
         return self._counts[node, path, birth] > 1
 
@@ -65,8 +87,10 @@ class Uses:
 
     def _visit(self, node: Condition, site: Site, path: Path) -> None:
         match node:
-            case language.Leaf() | language.Ref() | language.InRelation():
+            case _ if isinstance(node, Predicate):
                 self._predicate(node)
+            case language.Compare():
+                self._comparison(node, site, path)
             case language.Keyed(inner, key, where):
                 self._counts["fact", key] += 2
                 if where is not None:
@@ -82,8 +106,29 @@ class Uses:
                 for inner in language.children(node):
                     self._visit(inner, site, path)
 
-    def _predicate(self, node: language.Leaf | language.Ref | language.InRelation) -> None:
+    def _comparison(self, node: language.Compare, site: Site, path: Path) -> None:
+        parts = parts_of(node)
+        # What terms remember reads their facts, too.
+        times = 2 if parts else 1
+        for name in facts_of(node):
+            self._counts["fact", name] += times
+        if not parts:
+            self._counts[node] += 1
+            return
+        self._paths.add(path)
+        self._counts[node, path, site.birth] += 1
+        if self.repeats_node(node, path, site.birth):
+            return
+        self._counts.update((part, path, site.birth) for part in parts)
+        for inner in language.children(node):
+            self._visit(inner, site, path)
+
+    def _predicate(self, node: Predicate) -> None:
         self._counts.update(("fact", name) for name in facts_of(node))
+        if isinstance(node, language.InNetwork):
+            # An address is read from a variable.
+            self._counts["fact", node.fact] += 1
+            self._counts["address", node.fact] += 1
         if isinstance(node, language.Leaf):
             one = (*node.value, "")[0] if isinstance(node.value, tuple) else node.value
             self._types[node.fact] = type(one)

@@ -7,17 +7,31 @@ for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.selection.triggers import PRESENT, Element, Found, Hit, Range, Triggers
+from engine.evaluation.kernel.selection.triggers import (
+    PRESENT,
+    Beginning,
+    Element,
+    Ending,
+    Found,
+    Hit,
+    InNetwork,
+    Range,
+    Triggers,
+)
 from engine.evaluation.kernel.site import Site
+from engine.evaluation.operators import compare
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path, step_of
 from engine.evaluation.slices.slices import Remembered
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg
+from engine.language.condition import Condition, FactArg, Scalar
+from engine.language.validation.networks import network_of
+from engine.patterns.text_tests import literal_of
 
 Cost = Callable[[Triggers], float]
 """Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
@@ -60,6 +74,14 @@ class Analysis:
         """Return triggers for the events that have a fact."""
         return frozenset({Hit(fact, PRESENT)})
 
+    def equal(self, fact: str, value: Scalar) -> Triggers:
+        """Return triggers for the events at which a fact equals a value."""
+        return frozenset({Hit(fact, key_of(value))})
+
+    def within(self, fact: str, low: float, high: float) -> Triggers:
+        """Return triggers for the events at which a fact is a number from `low` to `high`."""
+        return frozenset({Range(fact, low, high)})
+
     def holding(self, memory: Memory, path: Path) -> Triggers | None:
         """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
         remembered = self._site.histories.remembered(memory, path, self._site.birth)
@@ -86,7 +108,7 @@ class Analysis:
             case language.Leaf(fact, "in", value) if isinstance(value, tuple):
                 return frozenset(Hit(fact, key_of(element)) for element in value)
             case language.Leaf(fact, "matches", value):
-                return frozenset({Found(fact, str(value))})
+                return self._matching(fact, str(value))
             case language.Leaf(fact, "contains", value) if value != "" and not isinstance(value, tuple):
                 return frozenset({Element(fact, key_of(value))})
             case language.Leaf(fact, "between"):
@@ -95,6 +117,12 @@ class Analysis:
                 return self.present(fact)
             case language.Ref(fact, _, reference):
                 return self.best([self.present(fact), self.present(reference)])
+            case language.Compare():
+                return compare.true_at(node, self, path)
+            case language.InNetwork(fact, networks):
+                return self._in_network(fact, networks)
+            case language.Some(fact, inner):
+                return self.best([self.present(fact), _in_elements(fact, self.true(inner, path))])
             case language.InRelation(_, args):
                 return self.best([self.present(one.fact) for one in args if isinstance(one, FactArg)])
             case language.All(members):
@@ -111,6 +139,27 @@ class Analysis:
                 assert operator is not None, node
                 return operator.true_at(node, self, path)
 
+    def _matching(self, fact: str, pattern: str) -> Triggers:
+        literal = literal_of(pattern)
+        if literal is None:
+            return frozenset({Found(fact, pattern)})
+        text, at_start, at_end = literal
+        if at_start and at_end:
+            return frozenset({Hit(fact, key_of(text))})
+        if not text:
+            return self.present(fact)
+        if at_start:
+            return frozenset({Beginning(fact, text[:ENDS_CHARS_MAX])})
+        if at_end:
+            return frozenset({Ending(fact, text[-ENDS_CHARS_MAX:])})
+        return frozenset({Element(fact, text)})
+
+    def _in_network(self, fact: str, networks: tuple[str, ...] | language.NetworksOf) -> Triggers:
+        if isinstance(networks, language.NetworksOf):
+            return self.present(fact)
+        found = map(network_of, networks)
+        return frozenset(InNetwork(fact, network.key) for network in found if network is not None)
+
     def _false(self, node: Condition, path: Path) -> Triggers | None:
         match node:
             case language.Not(inner):
@@ -123,6 +172,17 @@ class Analysis:
                 operator = operator_of(node)
                 # A predicate is false if its fact is missing, and no trigger is met by a missing fact.
                 return None if operator is None else operator.false_at(node, self, path)
+
+
+ENDS_CHARS_MAX: Final = 32
+"""Of longer texts, so many characters are looked up. There are as many look-ups at most."""
+
+
+def _in_elements(array: str, triggers: Triggers | None) -> Triggers | None:
+    """Return the triggers of a condition on the elements of an array."""
+    if triggers is None:
+        return None
+    return frozenset(trigger._replace(fact=element_fact(array, trigger.fact)) for trigger in triggers)
 
 
 def _ranges(node: language.All) -> list[Triggers]:

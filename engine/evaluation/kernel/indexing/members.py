@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.index import Index
 from engine.evaluation.kernel.buckets.running import SliceTest
-from engine.evaluation.kernel.code.commits import committing
+from engine.evaluation.kernel.code.access import committing
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.indexing.families import Family, Kin
 from engine.evaluation.kernel.indexing.rows import Outcomes, Rows

@@ -9,7 +9,8 @@ from typing import Any
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.access import Access
-from engine.evaluation.kernel.code.condition_code import ConditionCode, dearest_last
+from engine.evaluation.kernel.code.condition_code import ConditionCode
+from engine.evaluation.kernel.code.elements import dearest_last
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.indexing.families import Family
@@ -35,6 +36,8 @@ class EverythingRepeats(Uses):
     def repeats_number(self, name: str) -> bool:  # noqa: ARG002 -- the same
         """Return True."""
         return True
+
+    repeats_address = repeats_number
 
 
 class _Access(Access):

@@ -69,7 +69,7 @@ class Ranges:
         kind = type(value)
         if kind is str:
             self._texts.select(value, found)
-        elif kind is float or (kind is int and -_MOST <= value <= _MOST):
+        elif kind is float or kind is int:
             self._numbers.select(value, found)
 
     def _of_kind(self, trigger: Range) -> "_OfKind":
@@ -154,10 +154,9 @@ def ordinal(value: str | float) -> int:
     if isinstance(value, str):
         encoded = _encoded(value)
         return int.from_bytes(_pack_text(encoded, len(encoded)))
-    try:
-        # The sum of -0.0 and 0.0 is 0.0.
-        (bits,) = _unpack(_pack(value + 0.0))
-    except OverflowError:
+    if type(value) is int and not -_MOST <= value <= _MOST:
         # An integer beyond the doubles counts as infinite.
-        (bits,) = _unpack(_pack(math.inf if value > 0 else -math.inf))
+        value = math.inf if value > 0 else -math.inf
+    # The sum of -0.0 and 0.0 is 0.0.
+    (bits,) = _unpack(_pack(value + 0.0))
     return int(bits + _HALF if bits >= 0 else -1 - bits)

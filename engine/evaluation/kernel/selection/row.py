@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from engine.evaluation.facts.values import Relations
+from engine.evaluation.facts.relations import Relations
 
 Values = Mapping[str, Any]
 

@@ -5,6 +5,7 @@ or not rules are indexed by them; otherwise the first choice would decide all la
 """
 
 from bisect import bisect_left, bisect_right, insort
+from math import inf
 from typing import Final
 
 from engine.evaluation.kernel.selection.ranges import ordinal
@@ -14,6 +15,9 @@ from engine.language.operators import LARGEST
 _FACTS_MAX: Final = 256
 _SAMPLES_MAX: Final = 256
 """The most facts, and the most values and ends of ranges of a fact, that are kept."""
+
+_OPEN: Final = frozenset({LARGEST, -LARGEST, inf, -inf})
+"""The ends of ranges that go on for ever."""
 
 _SEARCH: Final = 40.0
 """The cost of searching the ranges of a fact at an event, in evaluations of a rule. Its ranges share it."""
@@ -41,7 +45,7 @@ class _Sample:
         self.count = 0
 
     def add_end(self, end: str | float) -> None:
-        if end in (LARGEST, -LARGEST):
+        if end in _OPEN:
             return
         self.count += 1
         if len(self.ends) >= _SAMPLES_MAX:

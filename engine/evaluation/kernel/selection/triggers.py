@@ -2,6 +2,8 @@
 
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.facts.look_up import split_elements
+
 PRESENT: Final = ("present",)
 """Stands for any value of a fact."""
 
@@ -40,7 +42,34 @@ class Found(NamedTuple):
     kind: str = "found"
 
 
-Trigger = Hit | Range | Element | Found | Any
+class Beginning(NamedTuple):
+    """Met if a fact is a text that begins with this one."""
+
+    fact: str
+    text: str
+    kind: str = "beginning"
+
+
+class Ending(NamedTuple):
+    """Met if a fact is a text that ends with this one."""
+
+    fact: str
+    text: str
+    kind: str = "ending"
+
+
+class InNetwork(NamedTuple):
+    """Met if a fact is an address in the network that has this number."""
+
+    fact: str
+    number: int
+    kind: str = "network"
+
+
+Bucketed: Final = (Hit, Element, Found, Beginning, Ending, InNetwork)
+"""The triggers that have a bucket each."""
+
+Trigger = Hit | Range | Element | Found | Beginning | Ending | InNetwork | Any
 """Any other trigger is met because of what the event's slice remembers."""
 
 Triggers = frozenset[Any]
@@ -48,11 +77,22 @@ Triggers = frozenset[Any]
 
 
 def may_meet_several(triggers: Triggers | None) -> bool:
-    """Return whether one event may meet several of the triggers. A fact has only one value at a time."""
-    if triggers is None or len(triggers) == 1:
+    """Return whether one event may meet several of the triggers, or a range several times.
+
+    A fact of the event has only one value at a time, a fact of the elements of an array several.
+    """
+    if triggers is None:
         return False
+    if len(triggers) == 1:
+        return any(isinstance(trigger, Range) and _is_of_elements(trigger) for trigger in triggers)
     facts = {
-        trigger.fact if isinstance(trigger, Hit) and trigger.value is not PRESENT else None
+        trigger.fact
+        if isinstance(trigger, Hit) and trigger.value is not PRESENT and not _is_of_elements(trigger)
+        else None
         for trigger in triggers
     }
     return len(facts) > 1 or None in facts
+
+
+def _is_of_elements(trigger: Trigger) -> bool:
+    return bool(split_elements(trigger.fact)[1])

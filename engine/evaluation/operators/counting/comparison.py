@@ -24,7 +24,7 @@ class Comparing(Operator[NodeT]):
         return None
 
     def since_us(self, node: NodeT, at: Settled) -> int | None:
-        memory, window_us = self.memory(node), node.window_us or 0
+        memory, window_us = self.memory(node), self.window_us(node) or 0
         if not at.entry or memory.latest(at.entry) <= at.born:
             return None
         return min(at.now_us, memory.until_us(at.entry, window_us) - window_us)
@@ -44,17 +44,18 @@ class Counting(Comparing[NodeT]):
 
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return when the number falls to the constant, and below it."""
-        if node.window_us is None:
+        window_us = self.window_us(node)
+        if window_us is None:
             return []
         stamps = [self.nth_latest(entry, n) for n in (node.value + 1, node.value) if n > 0]
-        return [time_of(stamp) + node.window_us for stamp in stamps if stamp is not None]
+        return [time_of(stamp) + window_us for stamp in stamps if stamp is not None]
 
     @abstractmethod
     def nth_latest(self, entry: Any, n: int) -> int | None:
         """Return the n-th latest stamp of a record, or None if there are fewer."""
 
     def found(self, node: NodeT, at: Settled) -> int:
-        window_us = node.window_us
+        window_us = self.window_us(node)
         since = at.born + 1 if window_us is None else (at.now_us - window_us) << NUMBER_BITS
         return min(self.number_since(at.entry, max(since, at.born + 1)), self.keep(node))
 

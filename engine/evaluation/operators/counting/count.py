@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from engine.evaluation.operators.counting.comparison import Counting, compared
 from engine.evaluation.operators.interface import Memory, MemoryOfTruth, Reading, Writing
@@ -73,7 +73,7 @@ class Stamps(MemoryOfTruth):
         is_addition=True,
     )
 )
-class CountOperator(Counting[Count]):
+class CountOperator(Counting[Any]):
     """Compares how many stamps are inside the window, the current event included, with a constant.
 
     There are at least n if the n-th latest is inside.
@@ -81,11 +81,12 @@ class CountOperator(Counting[Count]):
 
     cost_ns = 200
 
-    def memory(self, node: Count) -> Memory:
+    def memory(self, node: Any) -> Memory:
         return Stamps(node.inner)
 
-    def verdict(self, node: Count, read: Reading) -> str:
-        inside = "" if node.window_us is None else f" >= {read.edge(node.window_us)}"
+    def verdict(self, node: Any, read: Reading) -> str:
+        window_us = self.window_us(node)
+        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
 
         def reached(least: int) -> str:
             if not least:

@@ -1,8 +1,12 @@
 """`earlier` and `earlier within`: a condition was true at some event before the current one."""
 
+from typing import Any
+
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
 from engine.evaluation.operators.table import evaluates
+from engine.evaluation.operators.temporal.aged import AgedOperator
 from engine.evaluation.operators.temporal.latest import Latest
+from engine.evaluation.operators.temporal.once import AGED
 from engine.evaluation.paths import Path
 from engine.language.condition import Earlier, EarlierWithin
 from engine.language.forms.shapes import prefix, prefix_within
@@ -20,6 +24,11 @@ from engine.language.forms.shapes import prefix, prefix_within
 )
 class EarlierOperator(Operator[Earlier | EarlierWithin]):
     """Remembered inside the window, whatever the current event is."""
+
+    calls = AgedOperator.calls
+
+    def for_node(self, node: Earlier | EarlierWithin) -> Operator[Any]:
+        return AGED if isinstance(node, EarlierWithin) and node.min_us else self
 
     def memory(self, node: Earlier | EarlierWithin) -> Memory:
         return Latest(node.inner)

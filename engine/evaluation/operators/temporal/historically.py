@@ -15,7 +15,8 @@ from engine.evaluation.operators.interface import (
     Writing,
 )
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.latest import latest_failure
+from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
+from engine.evaluation.operators.temporal.latest import latest_failure, negated
 from engine.evaluation.operators.usual import usual
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
@@ -35,8 +36,12 @@ from engine.language.forms.shapes import prefix, prefix_for
 class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
     """Not false now, and no counterexample is remembered inside the window."""
 
+    calls = AgedOperator.calls
+
     def for_node(self, node: Historically | HistoricallyFor) -> Operator[Any]:
-        return _STRONG if isinstance(node, HistoricallyFor) and node.boundary == "strong" else self
+        if not isinstance(node, HistoricallyFor):
+            return self
+        return _STRONG if node.boundary == "strong" else _AGED if node.min_us else self
 
     def memory(self, node: Historically | HistoricallyFor) -> Memory:
         return latest_failure(node.inner)
@@ -122,4 +127,21 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
         return time_of(at.entry) if at.outcome and node.window_us else at.now_us
 
 
+class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
+    """No counterexample is remembered between the two bounds. The current event is too young."""
+
+    def memory(self, node: HistoricallyFor) -> Witnesses:
+        return Witnesses.of(negated(node.inner), node)
+
+    def verdict(self, node: HistoricallyFor, read: Reading) -> str:
+        return f"not ({self.is_there(node, read)})"
+
+    def true_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- any
+        return None
+
+    def false_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
+
+
+_AGED: Final = AgedHistoricallyOperator()
 _STRONG: Final = HistoricallyForStrongOperator()

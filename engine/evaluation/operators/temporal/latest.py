@@ -29,4 +29,9 @@ class Latest(MemoryOfTruth):
 
 def latest_failure(inner: Condition) -> Latest:
     """Return the memory of the latest event at which a condition was false."""
-    return Latest(inner.inner if isinstance(inner, Not) else Not(inner))
+    return Latest(negated(inner))
+
+
+def negated(inner: Condition) -> Condition:
+    """Return the condition that is true where another is false."""
+    return inner.inner if isinstance(inner, Not) else Not(inner)

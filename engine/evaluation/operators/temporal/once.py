@@ -1,10 +1,13 @@
 """`once` and `once within`: a condition was true at some event, the current one included."""
 
+from typing import Any, Final
+
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
 from engine.evaluation.operators.table import evaluates
+from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.paths import Path
-from engine.language.condition import Once, OnceWithin
+from engine.language.condition import EarlierWithin, Once, OnceWithin
 from engine.language.forms.shapes import prefix, prefix_within
 
 
@@ -14,6 +17,11 @@ from engine.language.forms.shapes import prefix, prefix_within
 )
 class OnceOperator(Operator[Once | OnceWithin]):
     """True now, or remembered inside the window."""
+
+    calls = AgedOperator.calls
+
+    def for_node(self, node: Once | OnceWithin) -> Operator[Any]:
+        return AGED if isinstance(node, OnceWithin) and node.min_us else self
 
     def memory(self, node: Once | OnceWithin) -> Memory:
         return Latest(node.inner)
@@ -35,3 +43,13 @@ class OnceOperator(Operator[Once | OnceWithin]):
 
     def window_us(self, node: Once | OnceWithin) -> int | None:
         return node.window_us if isinstance(node, OnceWithin) else None
+
+
+class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):
+    """Remembered between the two bounds. The current event is too young."""
+
+    def memory(self, node: OnceWithin | EarlierWithin) -> Witnesses:
+        return Witnesses.of(node.inner, node)
+
+
+AGED: Final = AgedOnceOperator()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from engine.evaluation.operators.interface import (
     Found,
@@ -14,6 +15,7 @@ from engine.evaluation.operators.interface import (
     Writing,
 )
 from engine.evaluation.operators.table import evaluates
+from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.usual import usual
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
@@ -69,6 +71,11 @@ class Held(Memory):
 class SinceOperator(Operator[Since | SinceWithin]):
     """Right is true now, or it was and left still holds."""
 
+    calls = AgedOperator.calls
+
+    def for_node(self, node: Since | SinceWithin) -> Operator[Any]:
+        return _AGED if isinstance(node, SinceWithin) and node.min_us else self
+
     def memory(self, node: Since | SinceWithin) -> Memory:
         return Held(node.left, node.right)
 
@@ -93,3 +100,55 @@ class SinceOperator(Operator[Since | SinceWithin]):
 
     def witness_us(self, node: Since | SinceWithin, at: Settled) -> int | None:
         return at.now_us if at.outcome is False else super().witness_us(node, at)
+
+
+@dataclass(frozen=True)
+class HeldWitnesses(Witnesses):
+    """The same of right, which is the inner condition: those after which left has not failed.
+
+    The outcome is `more` where both are true, `only` where right alone is, `none` where neither is, and None
+    where only left is true.
+    """
+
+    left: Condition
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        return self.left, self.inner
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+        left, right = operands
+        return f"('more' if {left} else 'only') if {right} else None if {left} else 'none'"
+
+    def notable(self, outcome: str) -> tuple[str, str]:
+        return Memory.notable(self, outcome)
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        fails = triggers.best([triggers.false(self.left, path), triggers.holding(self, path)])
+        return triggers.union([triggers.true(self.inner, path), fails])
+
+    def write(self, to: Writing) -> list[str]:
+        return [
+            f"if {to.outcome} == 'more':",
+            *self.written_more(to),
+            f"elif {to.outcome} is not None:",
+            *(f" {line}" for line in to.clear()),
+            f" if {to.outcome} == 'only':",
+            *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
+        ]
+
+
+class AgedSinceOperator(AgedOperator[SinceWithin]):
+    """Left holds now, and right was true between the two bounds. The current event is too young for that."""
+
+    def memory(self, node: SinceWithin) -> HeldWitnesses:
+        return HeldWitnesses.of(node.right, node, left=node.left)
+
+    def verdict(self, node: SinceWithin, read: Reading) -> str:
+        return f"{read.outcome} in (None, 'more') and {self.is_there(node, read)}"
+
+    def witness_us(self, node: SinceWithin, at: Settled) -> int | None:
+        return at.now_us if at.outcome in {"only", "none"} else super().witness_us(node, at)
+
+
+_AGED: Final = AgedSinceOperator()

@@ -1,20 +1,24 @@
 """Tells keywords from names where a word can be either, by the words after it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from engine.language.forms.form import Shape
 from engine.language.forms.shapes import CALLS, PREFIXES
+from engine.language.forms.terms import AGGREGATE_WORDS, TERM_WORDS
 from engine.language.text.lexical.names import contextual_keywords
 from engine.language.text.lexical.operator_words import terminals_of, words_of
-from engine.language.text.lexical.words import COMPARISON_TERMINALS, LITERALS, NAMES
+from engine.language.text.lexical.words import ARITHMETIC, COMPARISON_TERMINALS, LITERALS, NAMES
+from engine.language.text.sugar import SUGAR
 
 _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
-_CONDITION = NAMES | {"PER", "ALL", "ANY"}
+_CONDITION = NAMES | LITERALS - {"OPEN"} | {"PER", "ALL", "ANY"}
 """The terminals that, like those of prefixes, begin a condition and never follow the name of a predicate."""
 _WINDOWED = PREFIXES - {Shape.PREFIX}
-_AFTER_AGGREGATES = {"WITHIN", *COMPARISON_TERMINALS}
-"""The terminals that follow the parentheses of an aggregate, and never those of a relation."""
+_AFTER_TERMS = {"WITHIN", "IN", "BETWEEN", "CONTAINS", "MATCHES", *ARITHMETIC, *COMPARISON_TERMINALS}
+"""The terminals that follow the parentheses of a term, rightly or not, and never those of a relation."""
+_OF_CONDITIONS = {"count", "age", "abs"}
+"""The words of terms whose parentheses may enclose the same as those of a condition."""
 
 
 class Typed(Protocol):
@@ -25,19 +29,37 @@ class Typed(Protocol):
         """The terminal."""
 
 
-def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -> bool:
+def is_keyword(
+    tokens: Sequence[Typed], index: int, expected: Collection[str], juxtaposes: Callable[[], bool]
+) -> bool:
     """Return whether the word at an index is one of the contextual keywords, and used as one.
 
-    `expected` holds the terminals that the grammar expects there. The tokens before the word have their
-    final terminals; those after it may be names as yet. Reads as far as the next parenthesis.
+    `expected` holds the terminals that the grammar expects there. `juxtaposes` tells whether a condition
+    could follow directly if the word were a name, as in `per k where x == NAME (…)`. The tokens before the
+    word have their final terminals; those after it may be names as yet. Reads as far as the next parenthesis.
     """
     word = str(tokens[index])
     if word not in contextual_keywords() or word.upper() not in expected:
         return False
     following = _terminal(tokens, index + 1)
-    if word in words_of(CALLS):
-        return following == "LPAR" and (
-            not _is_call(tokens, index + 1) or _after_call(tokens, index + 1) in _AFTER_AGGREGATES
+    if word in SUGAR:
+        # Nothing else but operators can follow a name.
+        return True
+    if word in {"exists", "missing", "some"}:
+        return following in NAMES and not _is_sugar(tokens, index + 1)
+    if word == "network":
+        return following in NAMES | LITERALS
+    is_call = word in TERM_WORDS or word == "compare" or word in words_of(CALLS)
+    if is_call and following != "LPAR":
+        return False
+    if "PER" not in expected and word != "where":
+        # Here stands a term, and no relation.
+        is_term = is_call or _is_aggregate(tokens, index + 1)
+        is_clear = word in TERM_WORDS - _OF_CONDITIONS and _is_filled(tokens, index + 1)
+        return is_term and (is_clear or not (_may_end_where(tokens, index) and juxtaposes()))
+    if is_call:
+        return not _is_call(tokens, index + 1) or (
+            word != "compare" and _after_call(tokens, index + 1) in _AFTER_TERMS
         )
     if word == "where" and _terminal(tokens, index - 2) == "LPAR":
         # Between the parentheses of an aggregate nothing else can follow the fact.
@@ -54,6 +76,11 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
             return following in _CONDITION or following in terminals_of(PREFIXES, additions=False)
 
 
+def _is_sugar(tokens: Sequence[Typed], index: int) -> bool:
+    """Return whether the word at an index is followed by what the words of texts take."""
+    return str(tokens[index]) in SUGAR and _terminal(tokens, index + 1) in LITERALS
+
+
 def _terminal(tokens: Sequence[Typed], index: int) -> str:
     """Return the terminal at an index. Past the end, give an empty string."""
     if index >= len(tokens):
@@ -67,12 +94,32 @@ def _is_call(tokens: Sequence[Typed], index: int) -> bool:
     If the text ends too early to tell, it counts as a relation.
     """
     first, second = _terminal(tokens, index + 1), _terminal(tokens, index + 2)
-    return first in {"RPAR", "", *LITERALS} or (first in NAMES and second in {"COMMA", "RPAR", ""})
+    return first in {"RPAR", "", "OPEN"} or (first in NAMES | LITERALS and second in {"COMMA", "RPAR", ""})
+
+
+def _is_filled(tokens: Sequence[Typed], index: int) -> bool:
+    """Return whether a parenthesis encloses what a term of a fact takes, and what is no condition."""
+    return _is_call(tokens, index) or str(tokens[index + 2]) == "where"
+
+
+def _is_aggregate(tokens: Sequence[Typed], index: int) -> bool:
+    """Return whether an aggregate begins at an index, which may be past the end."""
+    return _terminal(tokens, index + 1) == "LPAR" and str(tokens[index]) in AGGREGATE_WORDS
+
+
+def _may_end_where(tokens: Sequence[Typed], index: int) -> bool:
+    """Return whether the word at an index, as a name, would be all that a predicate is compared with."""
+    before = _terminal(tokens, index - 1)
+    return before in COMPARISON_TERMINALS or (before == "STAR" and _terminal(tokens, index - 2) == "NUMBER")
 
 
 def _after_call(tokens: Sequence[Typed], index: int) -> str:
-    """Return the terminal after the parenthesis that ends the arguments of a relation."""
+    """Return the terminal after the parenthesis that ends the arguments of a relation.
+
+    For `not in` it is that of `in`.
+    """
     index += 1
     while _terminal(tokens, index) in _ARGUMENTS:
         index += 1
-    return _terminal(tokens, index + 1)
+    after = _terminal(tokens, index + 1)
+    return _terminal(tokens, index + 2) if after == "NOT" else after

@@ -3,6 +3,8 @@
 import re
 
 from engine.language.forms.table import FORMS, derived
+from engine.language.forms.terms import TERM_WORDS
+from engine.language.text.sugar import SUGAR
 
 _KEYWORDS = frozenset(
     {
@@ -11,6 +13,9 @@ _KEYWORDS = frozenset(
     }
 )
 """The keywords that are not the words of operators."""
+
+_OF_PREDICATES = frozenset({"network", "exists", "missing", "some", *SUGAR})
+"""The contextual keywords of predicates."""
 
 _WORD = "[A-Za-z_@][A-Za-z0-9_@-]*"
 _PLAIN_WORD = re.compile(_WORD)
@@ -26,7 +31,8 @@ def keywords() -> frozenset[str]:
 @derived
 def contextual_keywords() -> frozenset[str]:
     """Return the words that are keywords only where the grammar expects them, and names everywhere else."""
-    return frozenset({"where", *(form.word for form in FORMS.values() if form.shape and form.is_addition)})
+    of_forms = {form.word for form in FORMS.values() if form.shape and form.is_addition}
+    return frozenset({"where", "compare", *_OF_PREDICATES, *TERM_WORDS, *of_forms})
 
 
 def is_reserved(word: str) -> bool:

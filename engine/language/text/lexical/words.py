@@ -10,6 +10,7 @@ NAMES = frozenset({"WORD", "PATH", "BACKQUOTED"})
 LITERALS = frozenset({"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"})
 """The terminals that begin a literal."""
 DURATIONS = frozenset({"NUMBER", "DURATION"})
+ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 
 OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
 """The terminals of the operators of predicates, by their texts."""

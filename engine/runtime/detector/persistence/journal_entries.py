@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.rules import Rule
@@ -139,6 +140,8 @@ class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     """The version of the program that executed them."""
     verdicts: int | None = None
     """The checksum of the verdicts; None if the record is not complete."""
+    zones: str = ""
+    """The version of the time zones; empty if it is not known."""
 
 
 encode: Final[Callable[[JournalRecord], bytes]] = msgspec.msgpack.Encoder().encode
@@ -184,6 +187,11 @@ def limits_from(document: Mapping[str, int]) -> Limits:
 def program_version() -> str:
     """Return the version of this program."""
     return importlib.metadata.version("rule-detector")
+
+
+def zones_version() -> str:
+    """Return the version of this machine's time zones; empty if it is not known."""
+    return clock.zones_version()
 
 
 class Replay:

@@ -15,6 +15,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     JournalRecord,
     Replay,
     program_version,
+    zones_version,
 )
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.errors import NewerFormat, OlderFormat
@@ -97,6 +98,9 @@ class _Diverged:
                 f"other rules fire in version {program_version()} "
                 f"than fired when version {decoded.program} evaluated them"
             )
+            if decoded.zones != zones_version():
+                known = [zones or "an unknown version" for zones in (zones_version(), decoded.zones)]
+                self._first += f"; the time zones are of {known[0]}, and were of {known[1]}"
         self._count += 1
 
     @property

@@ -22,7 +22,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
     ("arguments", "codes"),
     [
         (["rules", "add", "new", "exists(x)"], [2003, 2006]),
-        (["rules", "change", "r", "--condition", "previous x == x"], [2005, 2006]),
+        (["rules", "change", "r", "--condition", "previous x != x"], [2005, 2006]),
         (["rules", "change", "r", "--name", "other"], []),
         (["rules", "disable", "r"], []),
         (["shadow", "r", "--draft", "x != x"], [2006]),
@@ -54,18 +54,18 @@ def test_enabling_a_rule_says_that_its_history_begins_anew(service: FakeService)
 def test_replay_prints_the_messages_about_the_rules_of_its_files(
     service: FakeService, tmp_path: Path
 ) -> None:
-    (tmp_path / "rules.yaml").write_text("new: previous x == x")
+    (tmp_path / "rules.yaml").write_text("new: previous x != x")
     (tmp_path / "none.ndjson").write_text("")
     arguments = ["--detector", "shop", "--rules", str(tmp_path / "rules.yaml")]
     found = CliRunner().invoke(
         main, ["replay", str(tmp_path / "none.ndjson"), *arguments], env={"RULE_DETECTOR_TOKEN": "t"}
     )
-    assert "`new`: 2006 `previous x == x`" in found.stderr
+    assert "`new`: 2006 `previous x != x`" in found.stderr
 
 
 def test_check_warns_of_what_is_probably_not_meant() -> None:
-    found = CliRunner().invoke(main, ["check", "-"], input="previous x == x\n")
-    assert "line 1: warning: `previous x == x` only asks" in found.stderr
+    found = CliRunner().invoke(main, ["check", "-"], input="previous x != x\n")
+    assert "line 1: warning: `previous x != x` is never true" in found.stderr
 
 
 def test_the_client_gives_the_messages(service: FakeService) -> None:

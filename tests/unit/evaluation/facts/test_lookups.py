@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.facts import lookups, values
+from engine.evaluation.facts import lookups, relations, values
 from engine.evaluation.facts.lookups import WALKED_MAX, Lookups
 from engine.evaluation.facts.values import canonical
 from engine.evaluation.slices.slices import Slices
@@ -110,7 +110,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted(lookups, "holds")
     counted(lookups, "equal")
     counted(lookups, "canonical")
-    counted(values, "_tuples")
+    counted(relations, "_tuples")
     return lengths
 
 
@@ -283,7 +283,7 @@ def test_a_literal_and_a_pattern_of_one_spelling_both_trigger_their_rule(
 def test_tuples_of_numbers_cannot_be_made_to_share_a_hash() -> None:
     """Tuples of numbers that share one hash are easy to find, any number of them."""
     sent = [[1, 2], [1.0, 2.0], [True, 2], ["1", 2], [10**30, -(10**30)], [0.5, 1]]
-    rows = values._tuples(sent)
+    rows = relations._tuples(sent)
     assert len(rows) == 5
     assert not any(type(part) in (int, float) for row in rows for part in row)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, split_name, value_of
 from engine.evaluation.facts.names import FactNames, Names
-from engine.evaluation.facts.values import split_name, value_of
 
 PARTS = st.sampled_from(["a", "b", "c", ""])
 NAMES = st.lists(PARTS, min_size=1, max_size=4).map(".".join)
@@ -29,8 +29,12 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
         ({"b": "c"}, {}),
         ({"b": ["c"]}, {}),
         # The whole name takes precedence, even if it leads to null.
-        ({"b.c": 1, "b": {"c": {"d": 2}}}, {"b.c": 1, "b.c.d": 2}),
-        ({"b.c": None, "b": {"c": {"d": 2}}}, {"b.c.d": 2}),
+        ({"b.c": 1, "b": {"c": {"d": 2}}}, {"b.c": 1}),
+        ({"b.c": None, "b": {"c": {"d": 2}}}, {}),
+        # So does a longer run of the parts.
+        ({"b.c": {"d": 3}, "b": {"c": {"d": 2}, "c.d": 1}}, {"b.c": {"d": 3}, "b.c.d": 3}),
+        ({"b": {"c": {"d": 2}, "c.d": 1}}, {"b.c": {"d": 2}, "b.c.d": 1}),
+        ({"b": {"c": {"d": 2}, "c.d": None}}, {"b.c": {"d": 2}}),
         ({"b.c.d": None, "b": {"c": {"d": 2}}}, {"b.c": {"d": 2}}),
     ],
 )
@@ -60,9 +64,10 @@ def test_nothing_is_kept_of_names_that_are_gone() -> None:
     many: Names[str] = Names()
     many.add(split_name("b.x"), "kept")
     before = pickle.dumps(many)
-    for name in ("a", "b.c", "b.c.d", "e.f.g"):
+    far = ".".join(["e"] * (RUNS_PARTS_MAX + 1))
+    for name in ("a", "b.c", "b.c.d", "e.f.g", far):
         many.add(split_name(name), name)
-    for name in ("b.c", "b.c.d", "a", "e.f.g"):
+    for name in ("b.c", "b.c.d", "a", "e.f.g", far):
         many.remove(split_name(name))
     assert pickle.dumps(many) == before
 
@@ -83,6 +88,7 @@ def test_a_fact_is_found_in_the_fields_or_in_the_vars() -> None:
 def test_each_name_leads_where_it_would_alone(
     names: set[str], removed: set[str], fields: dict[str, Any]
 ) -> None:
+    names |= {".".join([name] * RUNS_PARTS_MAX) for name in [*names][:2]}
     many: Names[str] = Names()
     for name in sorted(names | removed):
         many.add(split_name(name), name)
@@ -117,7 +123,7 @@ def test_an_event_of_few_fields_is_not_asked_for_every_name(prefix: str) -> None
         many.add(split_name(f"{prefix}x{number}"), number)
     fields = _Counting({"x7": 1, "a": 2})
     assert [number for number, _ in many.found_in(fields)] == ([] if prefix else [7])
-    assert fields.asked == 0
+    assert fields.asked <= 1, "at most for the step that all names share"
 
 
 @pytest.mark.parametrize("prefix", ["", "a.b."])

@@ -1,4 +1,4 @@
-"""Values of events: which are equal, which keys they have, what a name finds, and what relations hold."""
+"""Values of events: which are equal, which keys they have, and what relations hold."""
 
 import itertools
 from collections.abc import Container, Iterator
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from engine.evaluation.facts import values
+from engine.evaluation.facts.relations import Relations
 from engine.evaluation.facts.values import (
     FALSE_KEY,
     KEY_CHARS_MAX,
     TRUE_KEY,
-    Relations,
     canonical,
     double,
     equal,
@@ -23,8 +23,6 @@ from engine.evaluation.facts.values import (
     scalar_of,
     scaled,
     slice_key_of,
-    split_name,
-    value_of,
 )
 
 PLAIN = 1 << 16
@@ -172,31 +170,6 @@ def test_a_number_as_a_double_is_near_it_and_others_have_none() -> None:
     assert [double(value) for value in (1, 1.5, True, "1", None, [1], 10**400)] == [1.0, 1.5, *[None] * 5]
     assert type(double(1)) is float
     assert [scaled(value, 2.0) for value in (3, 1.5, True, 10**400)] == [6.0, 3.0, None, None]
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("a", 1),
-        ("b", {"c": 2, "d": {"e": 3}}),
-        ("b.c", 2),
-        ("b.d.e", 3),
-        ("b.x", None),
-        ("b.c.x", None),
-        ("x.y", None),
-        ("w.h.o", "whole"),
-        ("n", None),
-        ("$a", "sent"),
-        ("$b.c", "inside"),
-        ("$x", None),
-    ],
-)
-def test_a_name_finds_the_whole_name_first_and_then_goes_step_by_step(name: str, found: Any) -> None:
-    fields = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "w.h.o": "whole", "w": {"h": {"o": "steps"}}, "n": None}
-    assert value_of(split_name(name), fields, {"a": "sent", "b": {"c": "inside"}}) == found
-    of_vars = name.startswith("$")
-    steps = tuple(name.removeprefix("$").split(".")) if "." in name else ()
-    assert split_name(name) == (of_vars, name.removeprefix("$"), steps)
 
 
 @pytest.mark.parametrize(

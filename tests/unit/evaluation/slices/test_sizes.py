@@ -66,6 +66,26 @@ SHAPES: dict[str, tuple[list[str], Fields, int]] = {
         lambda number: {"k0": f"user-{number % 5}"},
         KEYS,
     ),
+    "records of one witness": (
+        ["per k0 once within [1h, 2h] a == 1"],
+        lambda number: {"k0": f"user-{number}"},
+        KEYS,
+    ),
+    "records of a few witnesses": (
+        ["per k0 once within [1s, 1004ms] a == 1"],
+        lambda number: {"k0": f"user-{number // 5}"},
+        KEYS,
+    ),
+    "records of many witnesses": (
+        ["per k0 once within [2560ms, 2570ms] a == 1"],
+        lambda number: {"k0": f"user-{number % 5}"},
+        KEYS,
+    ),
+    "times since a reset": (
+        ["per k0 count(a == 1) since a == 2 >= 5"],
+        lambda number: {"k0": f"user-{number // 5}"},
+        KEYS,
+    ),
     "records of values": (
         ["per k0 distinct(v) within 1h > 20"],
         lambda number: {"k0": f"user-{number // 30}", "v": f"value {number}"},
@@ -160,6 +180,7 @@ WEIGHED: dict[str, tuple[list[str], Fields, int]] = {
     "times": (["per k0 count(a == 1) within 1h >= 5"], KEYED, 100),
     "values": (["per k0 distinct(v) within 1h > 2"], lambda n: {"k0": n % 40, "v": n % 70}, 100),
     "values without a key": (["distinct(v) > 5"], lambda number: {"v": number}, 10),
+    "witnesses": (["per k0 once within [100ms, 101ms] a == 1"], KEYED, 200),
     "sums": (["per k0 sum(a) within 1s > 20"], lambda n: {"k0": n % 3}, 300),
 }
 """Rules, events, and how many."""
@@ -178,6 +199,7 @@ def test_equal_keys_weigh_the_same_in_all_versions_so_that_replays_evict_the_sam
         "times": 30_430,
         "values": 32_960,
         "values without a key": 1_224,
+        "witnesses": 22_670,
         "sums": 35_592,
     }
 

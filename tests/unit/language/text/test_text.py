@@ -88,6 +88,37 @@ TABLE = {
     "previous a == 1": {"previous": A},
     "earlier a == 1": {"earlier": A},
     "earlier within 5m a == 1": {"earlier_within": {"inner": A, "window_secs": 300}},
+    "once within [5m, 1h] a == 1": {"once_within": {"inner": A, "window_secs": 3600, "min_secs": 300}},
+    "once within [0,0.5] not a == 1": {
+        "once_within": {"inner": {"not": A}, "window_secs": 0.5, "min_secs": 0}
+    },
+    "earlier within [300ms, 1s] a == 1": {"earlier_within": {"inner": A, "window_secs": 1, "min_secs": 0.3}},
+    "historically for [5m, 1h] a == 1": {
+        "historically_for": {"inner": A, "window_secs": 3600, "min_secs": 300}
+    },
+    "historically for [5m, 1h] weak a == 1": {
+        "historically_for": {"inner": A, "window_secs": 3600, "boundary": "weak", "min_secs": 300}
+    },
+    "a == 1 since within [ 5m , # least\n 1h ] b == 2": {
+        "since_within": {"left": A, "right": B, "window_secs": 3600, "min_secs": 300}
+    },
+    "count(a == 1) since b == 2 >= 3": {"count_since": {"inner": A, "reset": B, "op": "gte", "value": 3}},
+    "count(a == 1 or b == 2) since not c == 3 == 0": {
+        "count_since": {"inner": {"any": [A, B]}, "reset": {"not": C}, "op": "eq", "value": 0}
+    },
+    "count(a == 1) since (b == 2 since c == 3) > 1 since b == 2": {
+        "since": {
+            "left": {
+                "count_since": {
+                    "inner": A,
+                    "reset": {"since": {"left": B, "right": C}},
+                    "op": "gt",
+                    "value": 1,
+                }
+            },
+            "right": B,
+        }
+    },
     "count(a == 1) >= 5": {"count": {"inner": A, "op": "gte", "value": 5}},
     "count(a == 1) within 10m > 5": {"count": {"inner": A, "window_secs": 600, "op": "gt", "value": 5}},
     "count(a == 1) within 600 < 5": {"count": {"inner": A, "window_secs": 600, "op": "lt", "value": 5}},
@@ -126,6 +157,17 @@ CONTEXTUAL = {
     "earlier == 1": leaf("earlier", "eq", 1),
     "earlier within 5 `within` == 1": {
         "earlier_within": {"inner": leaf("within", "eq", 1), "window_secs": 5}
+    },
+    "count(x) since b == 2": {
+        "since": {"left": {"in_relation": {"args": [{"fact": "x"}], "relation": "count"}}, "right": B}
+    },
+    "count(r(x)) since b == 2 > 0": {
+        "count_since": {
+            "inner": {"in_relation": {"args": [{"fact": "x"}], "relation": "r"}},
+            "reset": B,
+            "op": "gt",
+            "value": 0,
+        }
     },
     "count(x)": {"in_relation": {"args": [{"fact": "x"}], "relation": "count"}},
     "count() and b == 2": {"all": [{"in_relation": {"args": [], "relation": "count"}}, B]},

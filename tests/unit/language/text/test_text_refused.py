@@ -27,7 +27,6 @@ since a == 1
 true
 1
 [1]
-1 == a
 a == b == c
 a in
 a not 1
@@ -46,12 +45,8 @@ a between 1
 a between 1 and
 a between 1, 2
 a between b and c
-a > b
-a >= true
-a < [1]
 a <= null
 a > = 1
-5 < a
 1 < a < 2
 a >> 1
 a >
@@ -93,16 +88,11 @@ count(a == 1) >
 count(a == 1) within > 5
 count(a == 1) within 5m
 count(a == 1) > 5 within 5m
-count(a == 1) > b
-count(a == 1) > 2 * b
-count(a == 1) in [1]
-count(a == 1) between 1 and 2
 count(a == 1) contains 1
 count(a == 1, b == 2) > 5
 count(a) > 5
 count() > 5
 count(a where b == 1) > 5
-5 < count(a == 1)
 distinct(a) > b
 distinct(a == 1) > 5
 distinct(a, b) > 5
@@ -110,19 +100,11 @@ distinct(a where) > 5
 distinct(where a == 1) > 5
 distinct("a") > 5
 distinct(a where b) > 5
-sum(a) > b * 2
-sum(a) > 2 * 3
 sum(a) > 2 *
 sum(a) > * b
-sum(a) > "x" * b
-sum(a) > 2 * b * 3
 sum(a) > 5m
-sum(a) > b + 1
 sum(a) within 5m
 sum(2 * a) > 5
-sum(a) == sum(b)
-a == sum(b)
-a > sum(b)
 (sum(a)) > 5
 per k where
 per k where a == 1
@@ -138,8 +120,6 @@ COUNT(a == 1) > 5
 Sum(a) > 5
 per k WHERE a == 1 b == 2
 Previous a == 1
-a * 2 == 1
-a == 2 * b
 AND == 1
 a == In
 once within a == 1
@@ -210,9 +190,8 @@ all a == 1
 all(a == 1,)
 all[a == 1]
 a == {}
-a == (1)
 a is 1
-a like 'x'
+a similar 'x'
 a == 1 xor b == 2
 if a == 1
 a ! = 1
@@ -222,7 +201,6 @@ a not  not in [1]
 
 UNREADABLE_TOO = [
     '"a"',
-    'a > "x"',
     "a == 1" + "0" * 4_000,
     'a == "\\x"',
     'a == "\\u12"',
@@ -268,6 +246,8 @@ READ_BUT_REFUSED = {
     "per `` a == 1": "keyed.key",
     "``(1)": "in_relation.relation",
     "r(``)": "in_relation.args[0].fact",
+    "a < [1]": "compare.right",
+    "length(a) == []": "compare.right",
     "once within -1 a == 1": "once_within.window_secs",
     "historically for -0.5h a == 1": "historically_for.window_secs",
     "a == 1 since within -1ms b == 2": "since_within.window_secs",

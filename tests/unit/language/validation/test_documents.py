@@ -66,6 +66,9 @@ def test_numbers_keep_their_type_and_an_absent_boundary_stays_absent() -> None:
             {"leaf": {"fact": "a", "op": "in", "value": [1, 1.0, -0.0, 10**30]}},
             {"historically_for": {"inner": OK, "window_secs": 1.0}},
             {"historically_for": {"inner": OK, "window_secs": 1, "boundary": "weak"}},
+            {"once_within": {"inner": OK, "window_secs": 1}},
+            {"once_within": {"inner": OK, "window_secs": 1, "min_secs": 0}},
+            {"once_within": {"inner": OK, "window_secs": 1, "min_secs": 0.0}},
         ]
     }
     assert json.dumps(condition_to_document(condition_from_document(given))) == json.dumps(given)
@@ -75,8 +78,8 @@ def test_equality_of_conditions_keeps_types_apart_as_json_does() -> None:
     def leaf(value: Json) -> Json:
         return condition_from_document({"leaf": {"fact": "a", "op": "eq", "value": value}})
 
-    def historically_for(**boundary: Json) -> Json:
-        return condition_from_document({"historically_for": {"inner": OK, "window_secs": 1, **boundary}})
+    def historically_for(**more: Json) -> Json:
+        return condition_from_document({"historically_for": {"inner": OK, "window_secs": 1, **more}})
 
     assert leaf(1) == leaf(1.0)
     assert leaf([1, 2]) == leaf([1.0, 2])
@@ -86,6 +89,8 @@ def test_equality_of_conditions_keeps_types_apart_as_json_does() -> None:
     assert leaf(2**53 + 1) != leaf(2.0**53)
     assert InRelation("r", (True,)) == InRelation("r", (True,)) != InRelation("r", (1,))
     assert historically_for() != historically_for(boundary="weak")
+    assert historically_for() != historically_for(min_secs=0) == historically_for(min_secs=0.0)
+    assert historically_for(min_secs=0.5) != historically_for(min_secs=0.25)
     assert isinstance(historically_for(), HistoricallyFor)
 
 
@@ -115,6 +120,14 @@ def test_members_of_a_written_document_are_in_the_documented_order() -> None:
             ["fact", "where", "window_secs", "op", "value"],
         ),
         ({"keyed": {"where": OK, "key": "k", "inner": OK}}, ["inner", "key", "where"]),
+        (
+            {"historically_for": {"min_secs": 1, "boundary": "weak", "window_secs": 5, "inner": OK}},
+            ["inner", "window_secs", "boundary", "min_secs"],
+        ),
+        (
+            {"count_since": {"value": 1, "op": "gt", "reset": OK, "inner": OK}},
+            ["inner", "reset", "op", "value"],
+        ),
     ],
 )
 def test_members_of_additions_are_in_the_documented_order(shuffled: Json, written: list[str]) -> None:

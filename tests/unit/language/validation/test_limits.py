@@ -102,6 +102,12 @@ def test_depth_64_is_allowed_and_65_is_not() -> None:
     assert codes_of(nested(63)) == codes_of(json.dumps(nested(63))) == codes_of("not " * 63 + "a == 1") == []
     for source in (nested(64), json.dumps(nested(64)), "not " * 64 + "a == 1"):
         assert codes_of(source) == [1303]
+    for text in ("count({}) since a == 1 > 0", "count(a == 1) since {} > 0", "once within [1, 2] {}"):
+        assert codes_of(text.format("not " * 62 + "a == 1")) == []
+        assert codes_of(text.format("not " * 63 + "a == 1")) == [1303]
+        # However it ends.
+        assert codes_of(text.format("not " * 63 + "a ==")) == [1303]
+        assert codes_of(text.format("not " * 61 + "a ==")) == [1300]
 
 
 def test_parentheses_are_no_depth() -> None:

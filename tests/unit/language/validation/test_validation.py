@@ -116,6 +116,53 @@ def test_nothing_else_is_a_window(window: Json) -> None:
         assert violations_of(document) == [(1301, f"{member}.window_secs")]
 
 
+def bounded(window: Json, least: Json) -> list[Json]:
+    return [
+        {"once_within": {"inner": OK, "window_secs": window, "min_secs": least}},
+        {"historically_for": {"inner": OK, "window_secs": window, "boundary": "weak", "min_secs": least}},
+        {"since_within": {"left": OK, "right": OK, "min_secs": least, "window_secs": window}},
+        {"earlier_within": {"inner": OK, "min_secs": least, "window_secs": window}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("window", "least"),
+    [(1, 0), (0.3, -0.0), (257, 256), (2.57, 2.56), (1e-6, 0), (2e-6, 1e-6), (1e300, 9.9e299), (10**400, 9)],
+)
+def test_a_least_age_is_less_than_the_window_and_at_most_256_times_the_rest(
+    window: Json, least: Json
+) -> None:
+    for document in bounded(window, least):
+        assert violations_of(document) == []
+        assert condition_to_document(condition_from_document(document)) == document
+
+
+@pytest.mark.parametrize(
+    ("window", "least"),
+    [
+        *((5, least) for least in (-1, "1", True, None, [1], math.nan, math.inf, 5, 5.0, 6)),
+        *((257, 256.01), (2.57, 2.560001), (256, 255.1), (0, 0), (1e-7, 0), (1, 0.9999999), (1e300, 1e300)),
+    ],
+)
+def test_nothing_else_is_a_least_age(window: Json, least: Json) -> None:
+    for document in bounded(window, least):
+        ((member, _),) = document.items()
+        assert violations_of(document) == [(1301, f"{member}.min_secs")]
+
+
+def test_strong_takes_no_least_age_and_a_wrong_window_is_told_once() -> None:
+    strong = {"inner": OK, "window_secs": 5, "boundary": "strong", "min_secs": 0}
+    assert violations_of({"historically_for": strong}) == [(1301, "historically_for.min_secs")]
+    for window in (-1, "5", True, math.inf):
+        for document in bounded(window, 1):
+            ((member, _),) = document.items()
+            assert violations_of(document) == [(1301, f"{member}.window_secs")]
+    for other in ("count", "distinct"):
+        given = {"inner": OK} if other == "count" else {"fact": "a"}
+        wrong = {other: {**given, "window_secs": 5, "min_secs": 1, "op": "gt", "value": 1}}
+        assert violations_of(wrong) == [(1301, f"{other}.min_secs")]
+
+
 @pytest.mark.parametrize("boundary", ["Weak", "", "both", None, 1, True, ["weak"]])
 def test_a_boundary_is_weak_strong_or_absent(boundary: Json) -> None:
     def document(**boundary: Json) -> Json:
@@ -215,6 +262,7 @@ CONTENTS: Json = {
     "keyed": {"inner": OK, "key": "k"},
     "earlier_within": {"inner": OK, "window_secs": 1},
     "count": {"inner": OK, "op": "gt", "value": 1},
+    "count_since": {"inner": OK, "reset": OK, "op": "gt", "value": 1},
     "distinct": {"fact": "a", "op": "gt", "value": 1},
     "sum": {"fact": "a", "op": "gt", "value": 1},
     "avg": {"fact": "a", "op": "gt", "value": 1},

@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 
 from engine import parse
+from engine.evaluation.facts.look_up import fact_shown
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
+    Beginning,
     Element,
+    Ending,
     Found,
     Hit,
+    InNetwork,
     Range,
     Trigger,
     Triggers,
@@ -54,6 +58,14 @@ def said(found: Triggers | None) -> set[str] | None:
 
     def short(trigger: Trigger) -> str:
         match trigger:
+            case _ if not isinstance(trigger, Holding) and fact_shown(trigger.fact) != trigger.fact:
+                return short(trigger._replace(fact=fact_shown(trigger.fact)))
+            case Beginning(fact, text):
+                return f"{fact}^{text}"
+            case Ending(fact, text):
+                return f"{fact}${text}"
+            case InNetwork(fact, number):
+                return f"{fact}@{number}"
             case Hit(fact, value):
                 return fact if value is PRESENT else f"{fact}={value}"
             case Range(fact, low, high):
@@ -90,7 +102,20 @@ def cost(found: Triggers) -> float:
         ("a == [1]", {"a"}),
         ("a in [1, 2]", {"a=1", "a=2"}),
         ("a not in [1, 2]", {"a"}),
-        ("a matches 'x'", {"a/x/"}),
+        ("a matches 'x'", {"a~x"}),
+        ("a matches 'x+'", {"a/x+/"}),
+        ('a startswith "x"', {"a^x"}),
+        ('a endswith "x"', {"a$x"}),
+        ('a like "x"', {"a=x"}),
+        ('a like "x*"', {"a^x"}),
+        ('a icontains "x"', {"a/(?i)x/"}),
+        ('a startswith ""', {"a"}),
+        ('a in network ["0.0.0.0/0", "128.0.0.0/1"]', {"a@2", "a@5"}),
+        ("a in network r", {"a"}),
+        ("some a (b == 1)", {"a[].b=1"}),
+        ("some a (not b == 1)", {"a"}),
+        ("some a ($v == 1 or b == 5)", {"$v=1", "a[].b=5"}),
+        ("some a (some b (it == 1))", {"a[].b[].it=1"}),
         ("a contains 'x'", {"a~x"}),
         ("a contains ''", {"a"}),
         ("a between 1 and 5", {"a:1..5"}),
@@ -143,6 +168,29 @@ def cost(found: Triggers) -> float:
         ("sum(a where c == 1) > 2 * b", {"b"}),
         ("avg(a) < 2", {"holds", "a"}),
         ("avg(a where c == 1) > 2 * b", {"holds", "c=1"}),
+        ("compare(a > 5)", {"a:5..inf"}),
+        ("compare(5 >= a)", {"a:-inf..5"}),
+        ("compare(a == 'x')", {"a=x"}),
+        ("compare(a != 5)", {"a"}),
+        ("compare(a > 'x')", {"a"}),
+        ("a > b", {"a"}),
+        ("3 * a > b", {"a"}),
+        ("length(a) > 3", {"a"}),
+        ("now() - time(a) < 5", {"a"}),
+        ("hour() >= 22", None),
+        ("hour() >= 22 and a == 1", {"a=1"}),
+        ("a != prev(b)", {"holds"}),
+        ("a > last(b where c == 1)", {"holds"}),
+        ("age(a == 1) < 5", {"holds", "a=1"}),
+        ("age(not a == 1) < 5", None),
+        ("compare(count(a == 1) > 2)", {"holds", "a=1"}),
+        ("compare(count(a == 1) < 2)", None),
+        ("compare(count(a == 1) != true)", None),
+        ("compare(earlier count(a == 1) >= 2)", {"holds"}),
+        ("compare(sum(a where b == 1) > 2)", {"holds", "b=1"}),
+        ("compare(avg(a) > 2)", {"holds", "a"}),
+        ("a > 2 * earlier avg(a)", {"holds"}),
+        ("max(a where b == 1) within 1s - min(a) > 3", {"holds", "b=1"}),
     ],
 )
 def test_a_rule_can_only_fire_at_events_that_meet_these_triggers(

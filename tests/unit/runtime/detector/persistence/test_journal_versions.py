@@ -114,6 +114,22 @@ def test_of_records_at_which_other_rules_fire_the_first_is_named_and_all_are_cou
     assert diverged.summary == f"{first}; the same holds for 2 records in all"
 
 
+def test_a_replay_with_other_time_zones_says_so_where_other_rules_fire() -> None:
+    record = Record(7, RECORD_VERSION, b"", Path("journal-1"), 64)
+    said = {}
+    for zones in ("1999a", "", history.zones_version()):
+        diverged = replay._Diverged()
+        diverged.note(record, JournalRecord(1, 1, True, (), program="0.1", zones=zones))
+        assert diverged.summary is not None
+        said[zones] = diverged.summary.partition("evaluated them")[2]
+    known = history.zones_version() or "an unknown version"
+    assert said["1999a"] == f"; the time zones are of {known}, and were of 1999a"
+    assert said[history.zones_version()] == ""
+    # Records of programs before this one do not say of which version theirs were.
+    old = msgpack.packb([1, 1, True, [], 0, "0.1", 5])
+    assert history.decode(old).zones == ""
+
+
 def test_what_a_newer_program_wrote_is_refused() -> None:
     record = Record(7, RECORD_VERSION + 1, b"", Path("journal"), 64)
     with pytest.raises(NewerFormat, match=f"at 64.*version {RECORD_VERSION + 1}"):

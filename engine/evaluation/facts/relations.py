@@ -1,0 +1,103 @@
+"""Relations, the addresses of facts, and networks: those of rules, and those of relations."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
+
+from engine.evaluation.facts.values import key_of, part_of_key
+from engine.language.validation.networks import ADDRESS_CHARS_MAX, address_number, network_of
+
+ADDRESSES_KEPT: Final = 4_096
+NETWORKS_KEPT: Final = 256
+_PLAIN_MAX: Final = 1 << 60
+"""Larger numbers are not used as keys: those that a caller computes could all have the same hash."""
+
+_parsed = lru_cache(ADDRESSES_KEPT)(address_number)
+
+
+def address(value: Any) -> int | None:
+    """Return the number of an IP address, or None for any other value."""
+    return _parsed(value) if type(value) is str and len(value) <= ADDRESS_CHARS_MAX else None
+
+
+def network_key(number: int) -> Any:
+    """Return the hashable form of the number of a network."""
+    return number if number < _PLAIN_MAX else key_of(number)
+
+
+class Networks:
+    """Some networks. An address costs one look-up for each different length of their prefixes."""
+
+    __slots__ = ("_keys", "_shifts")
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Take networks as texts. What is none is left out."""
+        networks = [found for text in texts if (found := network_of(text)) is not None]
+        self._shifts = sorted({network.shift for network in networks})
+        self._keys = {network_key(network.key) for network in networks}
+
+    def have(self, address: int) -> bool:
+        """Return whether an address lies in one of them."""
+        keys = self._keys
+        for shift in self._shifts:
+            number = address >> shift
+            if (number if number < _PLAIN_MAX else key_of(number)) in keys:
+                return True
+        return False
+
+
+@lru_cache(NETWORKS_KEPT)
+def networks_of(texts: tuple[str, ...]) -> Networks:
+    """Return the networks of a condition."""
+    return Networks(texts)
+
+
+class Relations:
+    """The relations of a context. Each is read at most once."""
+
+    __slots__ = ("_networks", "_read", "sent")
+
+    def __init__(self, sent: Mapping[str, Any]) -> None:
+        self.sent = sent
+        self._read: dict[str, frozenset[Any]] = {}
+        self._networks: dict[str, Networks] = {}
+
+    def lies_in(self, relation: str, address: int) -> bool:
+        """Return whether an address lies in a network of the relation: in a tuple of one text."""
+        if relation not in self._networks:
+            rows = self._tuples(relation)
+            texts = [row[0] for row in rows if len(row) == 1 and type(row[0]) is str]
+            self._networks[relation] = Networks(texts)
+        return self._networks[relation].have(address)
+
+    def _tuples(self, relation: str) -> frozenset[Any]:
+        if relation not in self._read:
+            self._read[relation] = _tuples(self.sent.get(relation))
+        return self._read[relation]
+
+    def holds(self, relation: str, *values: Any) -> bool:
+        """Return whether the relation contains the tuple of `values`; never if one of them is missing."""
+        tuples = self._tuples(relation)
+        if not tuples:
+            return False
+        row = tuple([value if type(value) is str else part_of_key(key_of(value)) for value in values])
+        return None not in row and row in tuples
+
+
+def _tuples(sent: Any) -> frozenset[Any]:
+    """Return the tuples of a relation that a caller sent, or none if it is malformed."""
+    if type(sent) is not list:
+        return frozenset()
+    rows = [element if type(element) is list else [element] for element in sent]
+    kinds = set(map(type, chain.from_iterable(rows)))
+    if kinds <= {str}:
+        return frozenset(map(tuple, rows))
+    if not kinds <= _SCALARS:
+        return frozenset()
+    return frozenset(
+        [tuple([one if type(one) is str else part_of_key(key_of(one)) for one in row]) for row in rows]
+    )
+
+
+_SCALARS: Final = frozenset({str, int, float, bool})

@@ -1,0 +1,234 @@
+"""`compare`: two terms have values, and these compare so."""
+
+from collections.abc import Iterable
+from math import inf, nan
+from typing import Final, NamedTuple, Protocol
+
+from engine.evaluation.facts.values import double
+from engine.evaluation.operators.counting.comparison import COMPARED
+from engine.evaluation.operators.interface import Constants, Found, Reading, Triggers
+from engine.evaluation.operators.table import remembering, term_operator
+from engine.evaluation.operators.term_interface import Kind
+from engine.evaluation.paths import Path
+from engine.language.condition import Compare, Scalar
+from engine.language.nodes import TermNode
+from engine.language.operators import COMPARISONS
+from engine.language.terms import CountTerm, Fact, SumTerm, Term, terms_in
+
+MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
+"""The comparison that is true of two values in the other order."""
+
+_NUMBERS: Final = frozenset({Kind.DOUBLE, Kind.NUMBER})
+_ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
+
+
+class Values(Constants, Protocol):
+    """Gives the names by which the code of a comparison reads an event, and what its terms remember."""
+
+    def reading(self, term: TermNode) -> Reading:
+        """Return what the code of a term reads."""
+
+    def shared(self, term: TermNode, text: str) -> str:
+        """Return the expression for a value, or the variable that has it for all comparisons."""
+
+
+class _Value(NamedTuple):
+    """The code of a value, or the variable that has it."""
+
+    text: str
+    kind: Kind
+    is_computed: bool = False
+    """Whether infinities stand for a missing number, too."""
+    is_constant: bool = False
+
+
+class _Code:
+    """The code of one comparison."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._variables = 0
+
+    def truth(self, node: Compare) -> str:
+        """Return the expression for the truth of a comparison."""
+        left, op, right = self.value(node.left), node.op, self.value(node.right)
+        kinds = {left.kind, right.kind}
+        if Kind.SCALAR in kinds:
+            # Of one scalar and something else, the scalar is compared.
+            if left.kind is not Kind.SCALAR:
+                left, op, right = right, MIRRORED[op], left
+            both = right.kind is Kind.SCALAR
+            return self._scalars(left, op, right) if both else self._scalar(left, op, right)
+        if kinds <= _NUMBERS:
+            return self._numbers(left, op, right)
+        if kinds == {Kind.TEXT}:
+            return self._texts(left, op, right)
+        if left.kind is right.kind is Kind.BOOLEAN and op not in _ORDERS:
+            return f"({left.text} {COMPARISONS[op]} {right.text})"
+        if op != "neq":
+            return "False"
+        # Values of different types are never equal.
+        tests = [test for value in (left, right) for test in self._tests(value, *self._named(value))]
+        return f"({' and '.join(tests) or 'True'})"
+
+    def value(self, term: Term | TermNode) -> _Value:
+        """Return the value of a term."""
+        if not isinstance(term, TermNode):
+            kind = (
+                Kind.BOOLEAN
+                if isinstance(term, bool)
+                else Kind.TEXT
+                if isinstance(term, str)
+                else Kind.NUMBER
+            )
+            return _Value(self._values.constant(term), kind, is_constant=True)
+        operator = term_operator(term)
+        operands = [self._double(operand) for operand in operator.operands(term)]
+        text = self._values.shared(term, operator.value(term, self._values.reading(term), operands))
+        return _Value(text, operator.kind(term), operator.is_computed)
+
+    def _double(self, term: Term) -> str:
+        """Return the expression for a value as a double: one that is not finite if it is missing."""
+        if not isinstance(term, TermNode):
+            number = double(term)
+            return self._values.constant(nan if number is None else number)
+        value = self.value(term)
+        if value.kind is Kind.DOUBLE:
+            return value.text
+        if value.kind is Kind.NUMBER:
+            return f"({value.text} + 0.0)"
+        if value.kind is not Kind.SCALAR:
+            return "NAN"
+        first, again = self._named(value)
+        is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"
+        return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
+
+    def _named(self, value: _Value) -> tuple[str, str]:
+        """Return the expression that is evaluated first, and that for all other places."""
+        if value.text.isidentifier():
+            return value.text, value.text
+        self._variables += 1
+        return f"(v{self._variables} := {value.text})", f"v{self._variables}"
+
+    # -- comparisons ----------------------------------------------------------------------------------------
+
+    def _numbers(self, left: _Value, op: str, right: _Value) -> str:
+        if op in ("lt", "lte"):
+            return self._numbers(right, MIRRORED[op], left)
+        if op == "neq":
+            one, again = self._named(left)
+            other, other_again = self._named(right)
+            tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
+            return f"({' and '.join([*tests, f'{again} != {other_again}'])})"
+        # No comparison with NaN is true. Where infinities stand for missing numbers, they are beyond all.
+        above = "INFINITE > " if left.is_computed else ""
+        below = " > -INFINITE" if right.is_computed or (op == "eq" and above) else ""
+        if op == "eq" and below:
+            above = "INFINITE > "
+        return f"({above}{left.text} {COMPARISONS[op]} {right.text}{below})"
+
+    def _texts(self, left: _Value, op: str, right: _Value) -> str:
+        one, again = self._named(left)
+        other, other_again = self._named(right)
+        tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
+        return f"({' and '.join([*tests, f'{again} {COMPARISONS[op]} {other_again}'])})"
+
+    def _scalars(self, left: _Value, op: str, right: _Value) -> str:
+        """Return the comparison of two values of any types."""
+        one, again = self._named(left)
+        other, other_again = self._named(right)
+        if op in _ORDERS:
+            both = f"type({one}) in ORDERED and type({other}) in ORDERED"
+            alike = f"(type({again}) is str) is (type({other_again}) is str)"
+            return f"({both} and {alike} and {again} {COMPARISONS[op]} {other_again})"
+        both = f"type({one}) in SCALARS and type({other}) in SCALARS"
+        # In Python, True equals 1.
+        typed = f"(type({again}) is bool) is (type({other_again}) is bool)"
+        if op == "eq":
+            return f"({both} and {again} == {other_again} and {typed})"
+        return f"({both} and not ({again} == {other_again} and {typed}))"
+
+    def _scalar(self, left: _Value, op: str, right: _Value) -> str:
+        """Return the comparison of a value of any type with one whose type is known."""
+        one, again = self._named(left)
+        if op == "neq":
+            other, other_again = self._named(right)
+            parts = [f"type({one}) in SCALARS", *self._tests(right, other, other_again)]
+            # In Python, True equals 1.
+            typed = f" or type({again}) is bool" if right.kind in _NUMBERS else ""
+            differ = "is not" if right.kind is Kind.BOOLEAN else "!="
+            return f"({' and '.join(parts)} and ({again} {differ} {other_again}{typed}))"
+        if right.kind in _NUMBERS:
+            number = f"(NAN if type({one}) is not int and type({again}) is not float else {again})"
+            return self._numbers(_Value(number, Kind.NUMBER), op, right)
+        if right.kind is Kind.BOOLEAN:
+            return f"({left.text} is {right.text})" if op == "eq" else "False"
+        other, other_again = self._named(right)
+        tests = [f"type({one}) is str", *self._tests(right, other, other_again)]
+        return f"({' and '.join(tests)} and {again} {COMPARISONS[op]} {other_again})"
+
+    def _tests(self, value: _Value, first: str, again: str) -> list[str]:
+        """Return the tests whether a value is there, which name it `first`, and then `again`."""
+        if value.is_constant:
+            return []
+        if value.kind not in _NUMBERS:
+            return [f"{first} is not None"]
+        # NaN does not equal itself, and an infinity less itself is NaN.
+        return [f"{first} - {again} == 0.0" if value.is_computed else f"{first} == {again}"]
+
+
+def comparison(node: Compare, values: Values) -> str:
+    """Return the expression for the truth of a comparison."""
+    return _Code(values).truth(node)
+
+
+def values_of(terms: Iterable[TermNode], values: Values) -> str:
+    """Return the expression for the values of terms, in a tuple."""
+    code = _Code(values)
+    return f"({''.join(f'{code.value(term).text}, ' for term in terms)})"
+
+
+def found_in(node: Compare) -> tuple[TermNode, ...]:
+    """Return the terms whose values an explanation tells: all but facts and constants."""
+    terms = (*terms_in(node.left), *terms_in(node.right))
+    return tuple({each: None for each in terms if isinstance(each, TermNode) and not isinstance(each, Fact)})
+
+
+# -- the events at which it is true -------------------------------------------------------------------------
+
+
+def true_at(node: Compare, triggers: Triggers, path: Path) -> Found:
+    """Return triggers for the events at which a comparison is true."""
+    both = ((node.left, node.op, node.right), (node.right, MIRRORED[node.op], node.left))
+    parts = [
+        _selected(one, op, other, triggers, path)
+        for one, op, other in both
+        if not isinstance(other, TermNode)
+    ]
+    parts += [_present_at(term, triggers, path) for term in (node.left, node.right)]
+    return triggers.best(parts)
+
+
+def _present_at(term: Term, triggers: Triggers, path: Path) -> Found:
+    """Return triggers for the events at which a term has a value."""
+    if not isinstance(term, TermNode):
+        return None
+    operator = term_operator(term)
+    operands = [_present_at(operand, triggers, path) for operand in operator.operands(term)]
+    return triggers.best([operator.present_at(term, triggers, path), *operands])
+
+
+def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: Path) -> Found:
+    """Return triggers for the events at which a term compares so with a constant."""
+    if isinstance(term, Fact) and op == "eq":
+        return triggers.equal(term.fact, constant)
+    if isinstance(constant, bool | str):
+        return None
+    if isinstance(term, Fact) and op in _ORDERS:
+        low, high = (constant, inf) if op in ("gt", "gte") else (-inf, constant)
+        return triggers.within(term.fact, low, high)
+    if isinstance(term, CountTerm | SumTerm) and not COMPARED[op](0, constant):
+        memory = remembering(term).memory(term)
+        held = triggers.holding(memory, path)
+        return held if term.earlier else triggers.union([held, memory.changed_by(triggers, path)])
+    return None

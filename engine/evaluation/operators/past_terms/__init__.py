@@ -1,0 +1,1 @@
+"""Terms that look back."""

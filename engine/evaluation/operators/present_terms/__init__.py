@@ -1,0 +1,1 @@
+"""Terms whose values the event and its time decide."""

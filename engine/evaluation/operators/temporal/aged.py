@@ -1,0 +1,147 @@
+"""Operators with `min_secs`: an event counts from when it is old enough until it leaves the window."""
+
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+from engine.evaluation.operators.interface import (
+    Found,
+    MemoryOfTruth,
+    Operator,
+    Reading,
+    Settled,
+    Triggers,
+    Writing,
+)
+from engine.evaluation.paths import Path
+from engine.evaluation.stamps import NUMBER_BITS, time_of
+from engine.language.condition import (
+    Condition,
+    EarlierWithin,
+    HistoricallyFor,
+    OnceWithin,
+    SinceWithin,
+    Windowed,
+)
+
+NodeT = TypeVar("NodeT", bound=OnceWithin | EarlierWithin | HistoricallyFor | SinceWithin)
+
+RECORD_BYTES: Final = 150
+"""What a list of one stamp takes."""
+
+STAMP_BYTES: Final = 52
+"""What each further one takes."""
+
+
+@dataclass(frozen=True)
+class Witnesses(MemoryOfTruth):
+    """The stamps of the events at which inner was true, oldest first: of those old enough only the latest.
+
+    Of three, the one in the middle goes if the others are no more than `span_us` apart: when the youngest is
+    old enough, the oldest is still inside the window. So they are bounded in number. The one in the middle
+    may be the only one that came after a birth, so rules of different births do not share them.
+    """
+
+    is_record = True
+    splits = False
+    min_us: int
+    span_us: int
+    """The window without `min_us`."""
+
+    @classmethod
+    def of(cls, inner: Condition, node: Windowed, **more: Condition) -> Self:
+        """Return the memory of a condition for a node."""
+        return cls(inner, node.min_us, node.window_us - node.min_us, **more)
+
+    def write(self, to: Writing) -> list[str]:
+        return [f"if {to.outcome}:", *self.written_more(to)]
+
+    def written_more(self, to: Writing) -> list[str]:
+        """Return the statements that write one more witness, as the body of one before them."""
+        most = f"{to.stamp}, {to.constant(self.span_us)}, {to.constant(self.min_us)}"
+        return [
+            f" if (entry := {to.entry}) and {to.lasts('entry[-1]')}:",
+            f"  if (more := add_witness(entry, {most})): {to.memory}.weigh(more * {STAMP_BYTES})",
+            " else:",
+            *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
+        ]
+
+    def latest(self, entry: list[int]) -> int:
+        return entry[-1]
+
+    def bytes_of(self, entry: list[int]) -> int:
+        return self.bytes_max(len(entry))
+
+    def bytes_max(self, keep: int) -> int:
+        return RECORD_BYTES + STAMP_BYTES * (keep - 1)
+
+    def copy(self, entry: list[int]) -> list[int]:
+        return entry[:]
+
+    def parts(self, entry: list[int]) -> tuple[Collection[int]]:
+        return (entry,)
+
+    def entry_of(self, *parts: Sequence[int]) -> list[int]:
+        return list(parts[0])
+
+
+def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:
+    """Add the stamp of an event, and drop those that are not needed. Return how many more there are."""
+    before, now_us = len(entry), time_of(stamp)
+    old = bisect_left(entry, (now_us - min_us + 1) << NUMBER_BITS)
+    if old > 1:
+        del entry[: old - 1]
+    if len(entry) > 1 and now_us - time_of(entry[-2]) <= span_us:
+        entry[-1] = stamp
+    else:
+        entry.append(stamp)
+    return len(entry) - before
+
+
+class AgedOperator(Operator[NodeT]):
+    """Looks for the latest event that is old enough: of those, it stays inside the window the longest."""
+
+    cost_ns = 120
+    calls = (add_witness, bisect_left)
+
+    @abstractmethod
+    def memory(self, node: NodeT) -> Witnesses:
+        """Return what is remembered for a node."""
+
+    def is_there(self, node: NodeT, read: Reading) -> str:
+        """Return the test whether a witness is old enough, and inside the window."""
+        # The edge is before all events that are too young.
+        old = f"(old := bisect_left(entry, {read.edge(node.min_us - 1)}))"
+        return f"(entry := {read.entry}) and {old} and entry[old - 1] >= {read.edge(node.window_us)}"
+
+    def verdict(self, node: NodeT, read: Reading) -> str:
+        return self.is_there(node, read)
+
+    def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
+
+    def window_us(self, node: NodeT) -> int:
+        return node.window_us
+
+    def keep(self, node: NodeT) -> int:
+        # Of those that are not old enough, each is more than the span before the next but one.
+        span_us = node.window_us - node.min_us
+        return 2 * ((node.min_us - 1) // (span_us + 1)) + 3
+
+    def turns_us(self, node: NodeT, entry: Sequence[int]) -> Iterable[int]:
+        """Return when each witness becomes old enough, and when it leaves the window."""
+        times_us = [*map(time_of, entry)]
+        begins_us = [time_us + node.min_us - 1 for time_us in times_us]
+        return sorted({*begins_us, *(time_us + node.window_us for time_us in times_us)})
+
+    def witness_us(self, node: NodeT, at: Settled) -> int | None:
+        place = bisect_left(at.entry, (at.now_us - node.min_us + 1) << NUMBER_BITS)
+        time_us = time_of(at.entry[place - 1]) if place else None
+        return time_us if time_us is not None and time_us >= at.now_us - node.window_us else None
+
+    def since_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- whatever the bounds
+        # Another may have been old enough before the first one was, and be dropped by now. Then the verdict
+        # seems to turn when the first one is, and no earlier time is told.
+        return time_of(at.entry[0]) if at.entry else None

@@ -1,0 +1,60 @@
+"""What conditions and terms have in common: they are equal by typed content, and know their hash."""
+
+from typing import ClassVar, Final
+
+_SMALL: Final = 1 << 16
+
+
+def _typed(value: object) -> object:
+    """Return a form of a member that is equal to others only if the types are, too.
+
+    `true` differs from `1`, and `1` equals `1.0`. The hash of a number can be predicted, so thousands of
+    conditions with large ones could have the same hash. That of a text cannot.
+    """
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, tuple):
+        return ("array", *map(_typed, value))
+    if isinstance(value, int | float) and not -_SMALL < value < _SMALL:
+        is_whole = isinstance(value, int) or value.is_integer()
+        return ("number", hex(int(value)) if is_whole else float(value).hex())
+    return value
+
+
+class Node:
+    """Compares and hashes by typed content: `Leaf("x", "eq", 1)` differs from `Leaf("x", "eq", True)`."""
+
+    __slots__ = ("__weakref__", "_hash")
+    _hash: int
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    def _identity(self) -> tuple[object, ...]:
+        return (type(self).__name__, *[_typed(getattr(self, name)) for name in self.__match_args__])
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        assert isinstance(other, Node)
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            # The hash covers the whole tree and is needed often, so it is computed once.
+            object.__setattr__(self, "_hash", hash(self._identity()))
+            return self._hash
+
+
+class ConditionNode(Node):
+    """The base of all conditions."""
+
+    __slots__ = ()
+
+
+class TermNode(Node):
+    """The base of all terms that are objects in JSON."""
+
+    __slots__ = ()

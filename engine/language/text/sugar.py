@@ -1,0 +1,101 @@
+"""The words that are short for regular expressions: `x startswith "a"` is `x matches '(?s)^a'`.
+
+A word gives one pattern for a text, and a pattern comes from at most one word and one text.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from engine.language import condition as language
+from engine.language.condition import Condition
+
+
+class Sugar(NamedTuple):
+    """A word, and the pattern that it gives for a text: what stands before and after the text in it."""
+
+    before: str
+    after: str
+    has_wildcards: bool = False
+
+
+SUGAR: Final = {
+    "startswith": Sugar("(?s)^", ""),
+    "endswith": Sugar("(?s)", "$"),
+    "icontains": Sugar("(?i)", ""),
+    "istartswith": Sugar("(?i)^", ""),
+    "iendswith": Sugar("(?i)", "$"),
+    "iequals": Sugar("(?i)^", "$"),
+    "like": Sugar("(?s)^", "$", has_wildcards=True),
+    "ilike": Sugar("(?si)^", "$", has_wildcards=True),
+}
+"""The words, in the order of the documentation."""
+
+_SPECIAL: Final = re.compile(r"[\\.+*?()\[\]{}^$|]")
+_IN_PATTERN: Final = re.compile(r"\\([\\.+*?()\[\]{}^$|])|(\.\*?)|([^\\.+*?()\[\]{}^$|]+)")
+"""A special character that is taken literally, a wildcard, or other characters."""
+_WILDCARDS: Final = {"*": ".*", "?": "."}
+_IN_TEXT: Final = re.compile(r"\\([*?\\])|([*?])|(\\|[^*?\\]+)")
+"""The same in a text with wildcards."""
+
+
+def pattern_of(word: str, text: str) -> str:
+    """Return the pattern that a word gives for a text."""
+    sugar = SUGAR[word]
+    if not sugar.has_wildcards:
+        return f"{sugar.before}{escaped(text)}{sugar.after}"
+    parts = [
+        _WILDCARDS[found[2]] if found[2] else escaped(found[1] or found[3])
+        for found in _IN_TEXT.finditer(text)
+    ]
+    return f"{sugar.before}{''.join(parts)}{sugar.after}"
+
+
+def sugar_of(pattern: str) -> tuple[str, str] | None:
+    """Return the word and the text that give a pattern, or None if none do."""
+    for word, sugar in SUGAR.items():
+        if pattern.startswith(sugar.before) and pattern.endswith(sugar.after):
+            inside = pattern[len(sugar.before) : len(pattern) - len(sugar.after)]
+            text = _text_of(inside, has_wildcards=sugar.has_wildcards)
+            if text is not None and pattern_of(word, text) == pattern:
+                return word, text
+    return None
+
+
+def alternatives_of(members: tuple[Condition, ...]) -> tuple[str, str, list[str]] | None:
+    """Return the fact, the word and the texts of `x icontains ["a", "b"]` if an `any` means that."""
+    words: dict[tuple[str, str], None] = {}
+    texts = []
+    for member in members:
+        match member:
+            case language.Leaf(fact, "matches", str() as pattern) if (found := sugar_of(pattern)) is not None:
+                words[fact, found[0]] = None
+                texts.append(found[1])
+            case _:
+                return None
+    if len(words) != 1:
+        return None
+    ((fact, word),) = words
+    return fact, word, texts
+
+
+def escaped(text: str) -> str:
+    """Return the regular expression for exactly this text."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _text_of(inside: str, *, has_wildcards: bool) -> str | None:
+    """Return the text that gives the inside of a pattern, or None if it is no such inside."""
+    parts: list[str] = []
+    at = 0
+    while at < len(inside):
+        found = _IN_PATTERN.match(inside, at)
+        if found is None or (found[2] and not has_wildcards):
+            return None
+        if found[2]:
+            parts.append("*" if found[2] == ".*" else "?")
+        elif has_wildcards and found[1] and found[1] in r"*?\\":
+            parts.append(f"\\{found[1]}")
+        else:
+            parts.append(found[1] or found[3])
+        at = found.end()
+    return "".join(parts)

@@ -1,0 +1,80 @@
+"""Patterns that Python's own methods of texts decide exactly: literals, anywhere or at an end of a text."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from engine.patterns.syntax.characters import POINT_MAX
+from engine.patterns.syntax.reader import read
+from engine.patterns.syntax.tree import Assertion, Class, Repeat, Sequence, Text, Tree
+
+KEPT_MAX: Final = 4_096
+_DOT_ALL: Final = "(?s)"
+_FOLDED: Final = ("(?i)", "(?si)")
+_ANY_TEXT: Final = Repeat(Class(((0, POINT_MAX),)), 0, None)
+
+
+class Literal(NamedTuple):
+    """A text that a pattern looks for."""
+
+    text: str
+    at_start: bool
+    at_end: bool
+
+    def test(self, fits: Callable[[str], bool]) -> Callable[[str], bool]:
+        """Return the function that tells whether it is in a text which also passes another test."""
+        wanted = self.text
+        if self.at_start and self.at_end:
+            return lambda text: text == wanted and fits(text)
+        if self.at_start:
+            return lambda text: text.startswith(wanted) and fits(text)
+        if self.at_end:
+            return lambda text: text.endswith(wanted) and fits(text)
+        return lambda text: wanted in text and fits(text)
+
+
+@lru_cache(KEPT_MAX)
+def literal_of(pattern: str) -> Literal | None:
+    """Return what a pattern looks for if that is one literal, in this letter case; None for any other."""
+    rest = pattern.removeprefix(_DOT_ALL)
+    return None if "(?" in rest else _literal(read(pattern))
+
+
+def folded_literal_of(pattern: str, tree: Tree | None) -> Literal | None:
+    """Return the same for a literal of ASCII characters without regard to case, in lower case.
+
+    It is in a text of ASCII characters if it is in its lower case. In other texts, RE2 also takes U+017F for
+    an "s" and U+212A for a "k".
+    """
+    flags = next((flags for flags in _FOLDED if pattern.startswith(flags)), None)
+    if flags is None or not pattern.isascii() or "(?" in pattern[len(flags) :]:
+        return None
+    found = _literal(tree)
+    return found and found._replace(text=found.text.lower())
+
+
+def _literal(tree: Tree | None) -> Literal | None:
+    """Return the literal if the tree is one, with anchors, or with `.*` at an end."""
+    parts: list[Tree | None] = [*tree.parts] if isinstance(tree, Sequence) else [tree]
+    at_start = _taken(parts, 0, Assertion(text_start=True, word=False))
+    at_end = _taken(parts, -1, Assertion(text_start=False, word=False))
+    # What any text can come before may begin anywhere.
+    while _taken(parts, 0, _ANY_TEXT):
+        at_start = False
+    while _taken(parts, -1, _ANY_TEXT):
+        at_end = False
+    match parts:
+        case []:
+            return Literal("", at_start, at_end)
+        case [Text(text)]:
+            return Literal(text, at_start, at_end)
+        case _:
+            return None
+
+
+def _taken(parts: list[Tree | None], place: int, part: Tree) -> bool:
+    """Remove a part from an end, and tell whether it was there."""
+    is_there = bool(parts) and parts[place] == part
+    if is_there:
+        del parts[place]
+    return is_there

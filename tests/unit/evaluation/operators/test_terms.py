@@ -1,0 +1,296 @@
+"""Terms: the values that each gives, and where it gives none."""
+
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from engine import Detector, explain
+from engine.evaluation.key_sizes import key_bytes, value_bytes
+from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima, least
+from engine.evaluation.operators.present_terms.clock import LocalTimes, local_times
+from engine.language.condition import Compare, Leaf
+from engine.language.terms import (
+    Abs,
+    Add,
+    Age,
+    AvgTerm,
+    Clock,
+    CountTerm,
+    Div,
+    Fact,
+    Last,
+    Length,
+    MaxTerm,
+    MinTerm,
+    Mul,
+    Now,
+    Prev,
+    Sub,
+    SumTerm,
+    Term,
+    Time,
+)
+from engine.language.text.printer import format_term
+from tests import reference_terms
+from tests.differential.modes import MODES, in_mode
+from tests.reference import COMPARISONS
+
+A = Leaf("a", "eq", 1)
+Event = tuple[dict[str, Any], float]
+
+
+def value(term: Term, *events: Event) -> Any:
+    """Give the value of a term at the last of some events; None where it is missing."""
+    detector = Detector()
+    detector.add_rule("rule", Compare(term, "eq", 0))
+    for event in events[:-1]:
+        detector.evaluate(*event)
+    found = explain(detector, *events[-1]).rules[0].node.found
+    assert isinstance(found, Mapping)
+    return found.get(format_term(term))
+
+
+def at(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp() * 1_000
+
+
+@pytest.mark.parametrize(
+    ("term", "x", "y", "expected"),
+    [
+        (Add((Fact("x"), Fact("y"), 1)), 2, 0.5, 3.5),
+        (Add((Fact("x"), Fact("y"))), 2, "1", None),
+        (Add((Fact("x"), Fact("y"))), 2, True, None),
+        (Add((Fact("x"), Fact("y"))), 2, None, None),
+        (Add((Fact("x"), 1)), 2**53 + 1, None, 2.0**53 + 1),
+        (Add((Fact("x"), 1)), 10**400, None, None),
+        (Add((Fact("x"), 0)), 2**1024 - 2**970 - 1, None, 1.7976931348623157e308),
+        (Add((Fact("x"), 0)), -(2**1024 - 2**970), None, None),
+        (Add((Fact("x"), Fact("y"))), 1e308, 1e308, None),
+        (Sub((Fact("x"), Fact("y"))), 1, 2.5, -1.5),
+        (Mul((Fact("x"), Fact("y"), 2)), 3, 0.5, 3.0),
+        (Mul((Fact("x"), Fact("y"))), 1e308, 10, None),
+        (Div((Fact("x"), Fact("y"))), 1, 8, 0.125),
+        (Div((Fact("x"), Fact("y"))), 1, 0, None),
+        (Div((Fact("x"), Fact("y"))), 1, -0.0, None),
+        (Div((1, Mul((Fact("x"), Fact("y"))))), 1e308, 10, None),
+        (Abs(Fact("x")), -2, None, 2.0),
+        (Abs(Mul((Fact("x"), Fact("y")))), -1e308, 10, None),
+        (Length("x"), "é𝄞a", None, 3),
+        (Length("x"), [1, [2, 3]], None, 2),
+        (Length("x"), {"a": 1}, None, None),
+        (Length("x"), 5, None, None),
+        (Time("x"), "2024-02-01", None, 1_706_745_600.0),
+    ],
+)
+def test_terms_of_one_event(term: Term, x: Any, y: Any, expected: Any) -> None:
+    found = value(term, ({"x": x, "y": y}, 0))
+    assert (found, type(found)) == (expected, type(expected))
+
+
+RFC_3339 = (
+    *("2024-02-01", "2024-02-01T01:00:00+02:00", "2024-02-01T01:00:00Z", "2024-02-01T01:00:00"),
+    *("2024-02-01T01:00:00.5Z", "2024-02-01T01:00:00.1234567Z", "0000-01-01", "9999-12-31T23:59:59-23:59"),
+    *("1969-12-31T23:59:59.999999Z", "2024-02-29", "2023-02-29", "2024-13-01", "2024-02-01T24:00:00Z"),
+    *("2024-02-01T23:59:60Z", "2024-02-01t01:00:00Z", "2024-02-01T01:00:00z", "2024-02-01 01:00:00Z"),
+    *("2024-02-01T01:00Z", "2024-02-01T01:00:00+0200", "2024-02-01T01:00:00+24:00", "24-02-01", ""),
+    *("2024-02-01T01:00:00.Z", "2024-02-01T01:00:00+02:60", " 2024-02-01", "2024-02-01\n", "٢٠٢٤-02-01"),
+    *("2024-02-01T01:00:00." + "9" * 60 + "Z", "2024-02-01T01:00:00-00:00", "2024-00-01", "2024-01-00"),
+)
+
+
+@pytest.mark.parametrize("text", RFC_3339)
+def test_a_time_is_that_of_rfc_3339(text: str) -> None:
+    assert value(Time("x"), ({"x": text}, 0)) == reference_terms.seconds(text)
+
+
+def test_some_texts_are_times_and_others_are_not() -> None:
+    known = [reference_terms.seconds(text) for text in RFC_3339]
+    assert 10 < known.count(None) < len(known) - 10
+
+
+@pytest.mark.parametrize(
+    ("time", "zone", "expected"),
+    [
+        ("2024-03-31T00:59:59+00:00", "Europe/Berlin", (1, 59, 7, 31, 3, "01:59")),
+        ("2024-03-31T01:00:00+00:00", "Europe/Berlin", (3, 0, 7, 31, 3, "03:00")),
+        ("2024-10-27T00:30:00+00:00", "Europe/Berlin", (2, 30, 7, 27, 10, "02:30")),
+        ("2024-10-27T01:30:00+00:00", "Europe/Berlin", (2, 30, 7, 27, 10, "02:30")),
+        ("2024-12-31T23:59:59.999999+00:00", None, (23, 59, 2, 31, 12, "23:59")),
+        ("2024-12-31T18:30:00+00:00", "Asia/Kolkata", (0, 0, 3, 1, 1, "00:00")),
+        # Its offset was -00:44:30.
+        ("1971-06-01T00:44:29+00:00", "Africa/Monrovia", (23, 59, 1, 31, 5, "23:59")),
+        ("1971-06-01T00:44:30+00:00", "Africa/Monrovia", (0, 0, 2, 1, 6, "00:00")),
+    ],
+)
+def test_the_parts_of_a_local_time(time: str, zone: str | None, expected: tuple[Any, ...]) -> None:
+    parts = ("hour", "minute", "weekday", "day", "month", "clock")
+    assert tuple(value(Clock(part, zone), ({}, at(time))) for part in parts) == expected
+
+
+@pytest.mark.parametrize("time_ms", [-8.64e15, 8.64e15])
+def test_years_that_no_calendar_here_has_have_no_parts(time_ms: float) -> None:
+    for part in ("hour", "clock"):
+        assert value(Clock(part, "Europe/Berlin"), ({}, time_ms)) is None
+    for time_us in (-62_135_596_800_000_000, 253_402_300_799_999_999):
+        # The first and the last moment of UTC that have some; not in each zone.
+        assert local_times(None).at(time_us).hour in (0, 23)
+        assert {local_times(zone).at(time_us).clock for zone in ("Asia/Tokyo", "America/Lima")} >= {None}
+
+
+def test_a_zone_that_this_system_does_not_know_has_no_parts() -> None:
+    assert local_times("Nowhere/Atlantis").at(0).clock is None
+    assert list(local_times("Nowhere/Atlantis").steps_us("hour", 0)) == []
+
+
+def test_one_local_time_a_minute_is_looked_up_for_each_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[int] = []
+    missing = LocalTimes.__missing__
+
+    def counted(self: LocalTimes, minute: int) -> Any:
+        looked_up.append(minute)
+        return missing(self, minute)
+
+    monkeypatch.setattr(LocalTimes, "__missing__", counted)
+    for mode in ("fused", "indexed"):
+        looked_up.clear()
+        local_times.cache_clear()
+        with in_mode(mode):
+            detector = Detector()
+            for hour in range(12):
+                for zone in ("Europe/Berlin", "Asia/Tokyo"):
+                    detector.add_rule(f"{hour} {zone}", Compare(Clock("hour", zone), "gte", hour))
+            for number in range(600):
+                detector.evaluate({}, number * 500)
+        assert sorted(looked_up) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], mode
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Africa/Monrovia", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("part", ["minute", "hour", "weekday", "day", "month", "clock"])
+def test_a_part_of_the_time_changes_at_its_steps_and_nowhere_else(part: str, zone: str | None) -> None:
+    times, local = local_times(zone), ZoneInfo(zone or "UTC")
+    for start in ("1970-12-30T11:59:31+00:00", "2024-03-30T12:00:00+00:00", "2024-10-05T12:00:00+00:00"):
+        now_us = round(at(start) * 1_000)
+        steps = list(itertools.islice(times.steps_us(part, now_us), 200))
+        assert steps == sorted(set(steps))
+
+        def shown(time_us: int) -> Any:
+            then = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
+            then = then.astimezone(local)
+            if part == "clock":
+                return then.hour, then.minute
+            return then.isoweekday() if part == "weekday" else getattr(then, part)
+
+        changes = [us for us in steps if shown(us) != shown(us + 1)]
+        assert len(changes) > 150, "steps at which nothing changes are few"
+        for before, after in itertools.pairwise([now_us - 1, *steps]):
+            probed = [before + 1 + (after - before - 1) * part // 7 for part in range(8)]
+            assert len({shown(us) for us in probed}) == 1, (start, before, after)
+
+
+EVENTS = [({"x": x, "a": a}, ms) for x, a, ms in [(3, 1, 0), ("s", 0, 500), (5, 1, 900), (None, 0, 1_400)]]
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (Prev("x"), [None, 3, "s", 5]),
+        (Prev("y"), [None] * 4),
+        (Last("x"), [None, 3, "s", 5]),
+        (Last("a"), [None, 1, 0, 1]),
+        (Last("x", Leaf("a", "eq", 0)), [None, None, "s", "s"]),
+        (Age(A), [0.0, 0.5, 0.0, 0.5]),
+        (Age(Leaf("a", "eq", 2)), [None] * 4),
+        (Now(), [0.0, 0.5, 0.9, 1.4]),
+        (CountTerm(A), [1, 1, 2, 2]),
+        (CountTerm(A, 0.5), [1, 1, 1, 1]),
+        (CountTerm(A, None, True), [0, 1, 1, 2]),
+        (SumTerm("x"), [3.0, 3.0, 8.0, 8.0]),
+        (SumTerm("x", None, 0.5), [3.0, 3.0, 5.0, 5.0]),
+        (SumTerm("x", None, None, True), [0.0, 3.0, 3.0, 8.0]),
+        (SumTerm("x", Leaf("a", "eq", 0)), [0.0] * 4),
+        (AvgTerm("x"), [3.0, 3.0, 4.0, 4.0]),
+        (AvgTerm("x", None, None, True), [None, 3.0, 3.0, 4.0]),
+        (MinTerm("x"), [3.0, 3.0, 3.0, 3.0]),
+        (MinTerm("x", None, 0.6), [3.0, 3.0, 5.0, 5.0]),
+        (MaxTerm("x"), [3.0, 3.0, 5.0, 5.0]),
+        (MaxTerm("x", None, None, True), [None, 3.0, 3.0, 5.0]),
+        (MaxTerm("x", Leaf("a", "eq", 0)), [None] * 4),
+    ],
+    ids=repr,
+)
+def test_terms_that_look_back(term: Term, expected: Sequence[Any]) -> None:
+    assert [value(term, *EVENTS[:end]) for end in range(1, 5)] == list(expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_values_of_all_types_compare_as_they_are_said_to(mode: str) -> None:
+    values = (0, 1, 1.0, 1.5, 2**53 + 1, 2.0**53, 10**400, -1, "", "1", "b", "é", True, False, None, [1], {})
+    for op, compare in COMPARISONS.items():
+        sides = [(Fact("x"), Fact("y")), (Fact("x"), Prev("z")), (Last("z"), Fact("y"))]
+        with in_mode(mode):
+            detector = Detector()
+            for left, right in sides:
+                detector.add_rule("facts", Compare(left, op, right))
+            constants = [one for one in values if not isinstance(one, list | dict | None)]
+            for constant in constants:
+                detector.add_rule("left", Compare(constant, op, Fact("y")))
+                detector.add_rule("right", Compare(Fact("x"), op, constant))
+            before: Any = None
+            for number, (x, y) in enumerate(itertools.product(values, values)):
+                fired = {
+                    action["priority"]
+                    for action in detector.evaluate({"x": x, "y": y, "z": [x, y][number % 2]}, number)
+                }
+                pairs = [(x, y), (x, before), (before, y)]
+                for constant in constants:
+                    pairs += [(constant, y), (x, constant)]
+                held = [None if isinstance(one, list | dict) else one for pair in pairs for one in pair]
+                expected = {
+                    place + 1
+                    for place, (one, other) in enumerate(zip(held[::2], held[1::2], strict=True))
+                    if reference_terms.holds(one, op, other, compare)
+                }
+                if before is None and number:
+                    # `last` goes further back than `prev`.
+                    fired, expected = fired - {3}, expected - {3}
+                assert fired == expected, (op, x, y)
+                before = [x, y][number % 2]
+                before = None if isinstance(before, list | dict) else before
+
+
+def test_minima_of_panes_are_those_of_all_numbers() -> None:
+    for seed in range(200):
+        drawn = random.Random(seed)
+        numbers: list[tuple[int, float]] = []
+        entry: PaneMinima | tuple[()] = ()
+        pane = added = 0
+        for _ in range(40):
+            pane += drawn.choice((0, 0, 1, 2, 9))
+            number, oldest = float(drawn.randrange(9)), pane - 6
+            now = drawn.choice((None, float(drawn.randrange(9))))
+            counted = [one for at_pane, one in numbers if at_pane >= oldest] + ([] if now is None else [now])
+            found = least(entry, pane, now, oldest)
+            assert found == min(counted) if counted else math.isnan(found)
+            numbers.append((pane, number))
+            if entry:
+                added += entry.add(pane, number, oldest)
+            else:
+                entry = PaneMinima(pane, number)
+            assert len(entry.minima) == 1 + added <= 8
+            assert entry.pane == pane
+            copied = entry.copy()
+            copied.add(pane + 100, 0.0, pane + 100)
+            assert entry.minima == PaneMinima.of(entry.minima).minima != copied.minima
+
+
+def test_values_weigh_what_they_are() -> None:
+    assert value_bytes("é" * 9) == key_bytes("é" * 9)
+    assert value_bytes(1) == value_bytes(True) == value_bytes(1.5) == value_bytes(-(2**62))
+    assert value_bytes(2**70) == value_bytes(2.0**70) > value_bytes(1)
+    assert value_bytes(10**3999) > 1_600
