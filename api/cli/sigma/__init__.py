@@ -1,0 +1,1 @@
+"""`rule-detector sigma`: only `command.py` is imported without the extra `sigma`."""

@@ -1,0 +1,107 @@
+"""Converts Sigma rules: the condition of each, or why it has none."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+from sigma.exceptions import SigmaError
+from sigma.processing.resolver import ProcessingPipelineResolver
+from sigma.rule import SigmaRule
+from sigma.rule.detection import EmptySigmaDetections
+
+from api.cli.failures import CommandError
+from api.cli.sigma.correlations import correlation_condition
+from api.cli.sigma.detections import all_of, detection_condition
+from api.cli.sigma.logsources import Mapping, conditions_for
+from api.cli.sigma.sources import REFUSALS, Rule, Unread, files_in, path_of, read_rules, reason_of
+from api.cli.sigma.values import LeftOut
+from engine.language.condition import All, Any, Condition
+from engine.language.diagnostics import Refusal
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as canonical
+
+
+class Converted(NamedTuple):
+    """A Sigma rule and the condition that means the same."""
+
+    rule: Rule
+    condition: Condition
+    text: str
+    """The condition as text, one line for each part that must be true."""
+
+
+class Conversion(NamedTuple):
+    """What has become of the rules of some files."""
+
+    converted: list[Converted]
+    left_out: list[Unread]
+    inside_others: int
+    """Rules that only stand in the conditions of correlations."""
+
+
+class Converter:
+    """Turns rules into conditions, as the options of the command say."""
+
+    def __init__(
+        self,
+        pipelines: Iterable[str] = (),
+        mappings: Iterable[Mapping] = (),
+        keyword_fields: Iterable[str] = (),
+    ) -> None:
+        """Read the pipelines, in the order of their priorities. Raises CommandError."""
+        try:
+            self._pipeline = ProcessingPipelineResolver().resolve(list(pipelines))
+        except REFUSALS as error:
+            raise CommandError(f"--pipeline: {reason_of(error)}") from None
+        self._mappings: Sequence[Mapping] = list(mappings)
+        self._keyword_fields: Sequence[str] = list(keyword_fields)
+        self._failed: list[tuple[Rule, SigmaError]] = []
+
+    def convert(self, paths: Iterable[str]) -> Conversion:
+        """Convert the rules of files and folders. Raises OSError."""
+        collection, left_out = read_rules(files_in(paths))
+        self._apply_pipeline(collection.rules)
+        written = cast("list[Rule]", list(collection.get_output_rules()))
+        converted: list[Converted] = []
+        for rule in written:
+            try:
+                condition = self._condition_of(rule)
+                text = laid_out(condition)
+                assert parse(text, DEFAULT_LIMITS) == condition, "the text means the condition"
+                converted.append(Converted(rule, condition, text))
+            except Refusal as refusal:
+                left_out.append(Unread(path_of(rule), rule.title, refusal.entries[0].message.splitlines()[0]))
+            except (LeftOut, SigmaError) as error:
+                left_out.append(Unread(path_of(rule), rule.title, reason_of(error)))
+        return Conversion(converted, left_out, len(collection) - len(written))
+
+    def _apply_pipeline(self, rules: Sequence[Rule]) -> None:
+        """Apply the pipeline, which changes rules in place: to correlations last."""
+        for rule in sorted(rules, key=lambda rule: not isinstance(rule, SigmaRule)):
+            try:
+                self._pipeline.apply(rule)
+            except SigmaError as error:
+                self._failed.append((rule, error))
+
+    def _condition_of(self, rule: Rule) -> Condition:
+        """Return the condition of one rule. Raises LeftOut and SigmaError."""
+        for failed, error in self._failed:
+            if failed is rule:
+                raise error
+        if not isinstance(rule, SigmaRule):
+            return correlation_condition(rule, self._condition_of)
+        if isinstance(rule.detection, EmptySigmaDetections):
+            # The detection is read last.
+            raise rule.errors[-1]
+        condition = detection_condition(rule, self._keyword_fields)
+        return all_of([*conditions_for(rule.logsource, self._mappings), condition])
+
+
+def laid_out(condition: Condition) -> str:
+    """Return the text of a condition, each part that must be true on a line of its own."""
+    members = condition.members if isinstance(condition, All) else (condition,)
+    if len(members) == 1:
+        return canonical(condition)
+    return "\nand ".join(
+        f"({canonical(member)})" if isinstance(member, Any) else canonical(member) for member in members
+    )

@@ -1,0 +1,105 @@
+"""The detection of a Sigma rule as a condition."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sigma.conditions import (
+    ConditionAND,
+    ConditionFieldEqualsValueExpression,
+    ConditionNOT,
+    ConditionOR,
+    ConditionValueExpression,
+)
+from sigma.rule import SigmaRule
+
+from api.cli.sigma.values import LeftOut, alternatives, keyword
+from engine.language.condition import All, Any, Condition, InNetwork, Leaf, Not
+from engine.language.text.printer import comparison_text
+
+_SHAPE: Final = re.compile(r"((?:\(\?[si]+\)\^?)?).*?(?<!\\)(?:\\\\)*(\$?)", re.DOTALL)
+"""Finds how a regular expression begins and ends, which tells the forms of texts apart."""
+
+
+def detection_condition(rule: SigmaRule, keyword_fields: Sequence[str]) -> Condition:
+    """Return the condition of a rule without its log source. Raises LeftOut and SigmaError.
+
+    A rule with several conditions is true where one of them is.
+    """
+    found = []
+    for each in rule.detection.parsed_condition:
+        found += _alternatives(each.parsed, keyword_fields)
+    return any_of(found)
+
+
+def _alternatives(parsed: object, keyword_fields: Sequence[str]) -> list[Condition]:
+    """Return the conditions of which one must be true, so that those of one field can be joined."""
+    match parsed:
+        case ConditionOR(args):
+            return [one for each in _left(args) for one in _alternatives(each, keyword_fields)]
+        case ConditionAND(args):
+            return [all_of(any_of(_alternatives(each, keyword_fields)) for each in _left(args))]
+        case ConditionNOT([arg]):
+            return [Not(any_of(_alternatives(arg, keyword_fields)))]
+        case ConditionFieldEqualsValueExpression(field, value):
+            return alternatives(field, value)
+        case ConditionValueExpression(value):
+            if not keyword_fields:
+                raise LeftOut("it searches the whole event for keywords; name the fields with --keywords")
+            return [one for field in keyword_fields for one in keyword(field, value)]
+        case None:
+            raise LeftOut("the pipeline removed its detection")
+        case _:
+            raise AssertionError(parsed)
+
+
+def _left(args: Iterable[object]) -> list[object]:
+    """Return the parts of a detection that the pipeline left. None stands for none of them."""
+    return [each for each in args if each is not None] or [None]
+
+
+def all_of(members: Iterable[Condition]) -> Condition:
+    """Return the condition that all are true, without an `all` directly inside it. `x > 5` stays whole."""
+    flat: list[Condition] = []
+    for member in members:
+        is_all = isinstance(member, All) and comparison_text(member.members) is None
+        flat += member.members if is_all else [member]  # type: ignore[union-attr]
+    return flat[0] if len(flat) == 1 else All(tuple(flat))
+
+
+def any_of(members: Iterable[Condition]) -> Condition:
+    """Return the condition that one is true. What is asked of one field in one form is joined."""
+    groups: dict[object, list[Condition]] = {}
+    for member in members:
+        groups.setdefault(_form(member), []).append(member)
+    joined = [_joined(group) for group in groups.values()]
+    return joined[0] if len(joined) == 1 else Any(tuple(joined))
+
+
+def _form(condition: Condition) -> object:
+    """Return what the conditions that can be joined with this one have in common."""
+    match condition:
+        case Leaf(fact, "eq", str()):
+            return fact, str
+        case Leaf(fact, "eq", int() | float() as value) if not isinstance(value, bool):
+            return fact, float
+        case Leaf(fact, "matches", str(pattern)):
+            shape = _SHAPE.fullmatch(pattern)
+            return fact, shape and shape.groups()
+        case InNetwork(fact):
+            return fact, InNetwork
+        case _:
+            return condition
+
+
+def _joined(group: Iterable[Condition]) -> Condition:
+    match tuple(dict.fromkeys(group)):
+        case (only,):
+            return only
+        case (Leaf(fact, "eq"), *_) as leaves:
+            return Leaf(fact, "in", tuple(leaf.value for leaf in leaves))  # type: ignore[union-attr,misc]
+        case (InNetwork(fact), *_) as leaves:
+            networks = tuple(network for leaf in leaves for network in leaf.networks)  # type: ignore[union-attr]
+            return InNetwork(fact, networks)
+        case members:
+            return Any(members)

@@ -1,0 +1,219 @@
+"""The command `sigma`: what it writes, what it leaves out and why."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from api.cli.rule_files import conditions_of
+from engine import Detector
+
+RULE = """
+title: {title}
+id: 1a2b3c4d-0000-4000-8000-00000000000{number}
+status: test
+level: high
+description: A tool that dumps secrets.
+author: Ada
+references: [https://example.org/x]
+tags: [attack.execution]
+logsource: {{product: windows, category: process_creation}}
+detection:
+  selection: {{{selection}}}
+  condition: selection
+"""
+KEYWORDS = """
+title: Words
+logsource: {product: linux}
+detection:
+  keywords: [alpha, 'be?a']
+  condition: keywords
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rules" / "inner").mkdir(parents=True)
+    written(
+        tmp_path / "rules" / "b.yml", RULE.format(title="Dump", number=1, selection="Image: '*\\dump.exe'")
+    )
+    written(tmp_path / "rules" / "inner" / "a.yaml", RULE.format(title="Count", number=2, selection="Id: 7"))
+    return tmp_path / "rules"
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def sigma(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["sigma", *arguments])
+
+
+def conditions(result: Result) -> dict[str, str]:
+    return {rule.name: rule.text for rule in conditions_of(result.stdout, "rules.yaml")}
+
+
+def fires(text: str, **fields: object) -> bool:
+    detector = Detector()
+    detector.add_rule("rule", text)
+    return bool(detector.evaluate(fields, 0))
+
+
+def test_writes_a_rules_file_that_tells_what_sigma_says_about_each_rule(folder: Path) -> None:
+    result = sigma(str(folder))
+    assert (result.exit_code, result.stderr) == (0, "2 rules converted, 0 left out\n")
+    assert [*conditions(result)] == ["Dump", "Count"]
+    assert result.stdout.startswith(
+        "# A tool that dumps secrets.\n# level: high\n# status: test\n# author: Ada\n"
+        "# id: 1a2b3c4d-0000-4000-8000-000000000001\n# tags: attack.execution\n"
+        "# reference: https://example.org/x\n'Dump': |-\n"
+    )
+    assert fires(conditions(result)["Dump"], Image="C:\\DUMP.exe")
+    assert sigma(str(folder)).stdout == result.stdout
+
+
+def test_the_example_of_the_page_is_true(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "api" / "CLIENT.md").read_text("utf-8")
+    [rule] = re.findall(r"<!-- a sigma rule -->\n```yaml\n(.*?)```", page, re.DOTALL)
+    [options] = re.findall(r"^rule-detector sigma tool.yml (.*) > rules.yaml$", page, re.MULTILINE)
+    [expected] = re.findall(r"<!-- the rule file -->\n```yaml\n(.*?)```", page, re.DOTALL)
+    result = sigma(written(tmp_path / "tool.yml", rule), *options.split())
+    assert (result.exit_code, result.stdout) == (0, expected)
+
+
+def test_rules_with_one_title_are_told_apart_by_their_ids(folder: Path) -> None:
+    written(folder / "c.yml", RULE.format(title="Dump", number=3, selection="a: b"))
+    written(folder / "d.yml", RULE.format(title="Dump", number=4, selection="a: c"))
+    names = [*conditions(sigma(str(folder)))]
+    assert names == ["Dump (1a2b3c4d)", "Dump (2)", "Dump (3)", "Count"]
+
+
+def test_what_is_left_out_is_listed_with_the_reason(folder: Path) -> None:
+    words = written(folder / "words.yml", KEYWORDS)
+    result = sigma(str(folder))
+    assert result.exit_code == 0
+    reason = "it searches the whole event for keywords; name the fields with --keywords"
+    assert result.stderr == f"left out: {words}: `Words`: {reason}\n2 rules converted, 1 left out\n"
+    strict = sigma(str(folder), "--strict")
+    assert (strict.exit_code, strict.stdout) == (1, "")
+    assert strict.stderr.endswith("rule-detector: 2 rules converted, 1 left out\n")
+    alone = sigma(words)
+    assert (alone.exit_code, alone.stdout) == (1, "")
+
+
+def test_keywords_are_searched_in_the_fields_that_are_named(folder: Path) -> None:
+    words = written(folder / "words.yml", KEYWORDS)
+    condition = conditions(sigma(words, "--keywords", "message", "--keywords", "raw"))["Words"]
+    assert fires(condition, message="an ALPHA case")
+    assert fires(condition, raw="a beta case")
+    assert not fires(condition, message="gamma", other="alpha")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "while parsing a flow node"),
+        ("- a", "expected a Sigma rule, which is a mapping"),
+        ("title: x", "Sigma rule must have a detection definitions"),
+        (RULE.format(title="x", number=1, selection="a|unknown: b"), "Unknown modifier 'unknown'"),
+        (RULE.format(title="x", number=1, selection="a|re: '(?=b)'"), "the regular expression is refused"),
+        (RULE.format(title="x", number=1, selection="a|expand: '%b%'"), "the placeholder `%b%` has no value"),
+        (RULE.format(title="x", number=1, selection="a|week: 3"), "the week of a time"),
+        (RULE.format(title="x", number=1, selection="$a: b"), "names that begin with `$` are variables"),
+        (
+            RULE.format(title="x", number=1, selection="a: b").replace("condition: sel", "condition: no"),
+            "'noection' not",
+        ),
+    ],
+)
+def test_what_cannot_be_converted_is_told_and_others_are_written(folder: Path, text: str, said: str) -> None:
+    path = written(folder / "z.yml", text)
+    result = sigma(str(folder))
+    assert (result.exit_code, [*conditions(result)]) == (0, ["Dump", "Count"])
+    [line, summary] = result.stderr.splitlines()
+    assert line.startswith(f"left out: {path}: ")
+    assert said in line
+    assert summary == "2 rules converted, 1 left out"
+
+
+def test_log_sources_become_conditions_where_they_are_mapped(folder: Path) -> None:
+    mappings = [
+        "windows/process_creation:EventID=1|4688",
+        "windows//security:Channel=Security",
+        "linux:os=linux",
+    ]
+    given = [part for mapping in mappings for part in ("--logsource", mapping)]
+    condition = conditions(sigma(str(folder), *given))["Dump"]
+    assert "Channel" not in condition
+    assert fires(condition, Image="x\\dump.exe", EventID=1)
+    assert fires(condition, Image="x\\dump.exe", EventID="4688")
+    assert not fires(condition, Image="x\\dump.exe", EventID=2)
+    assert not fires(condition, EventID=1)
+
+
+@pytest.mark.parametrize("mapping", ["windows", "windows:a", ":a=b", "//:a=b", "a/b/c/d:e=f", "a:=b"])
+def test_a_mapping_of_a_log_source_that_says_nothing_is_refused(folder: Path, mapping: str) -> None:
+    result = sigma(str(folder), "--logsource", mapping)
+    assert result.exit_code == 2
+    assert "expected PRODUCT/CATEGORY/SERVICE:FIELD=VALUE" in result.stderr
+
+
+def test_pipelines_are_applied(folder: Path, tmp_path: Path) -> None:
+    pipeline = """
+    name: fields
+    priority: 10
+    transformations:
+      - {id: names, type: field_name_mapping, mapping: {Image: process.executable}}
+    """
+    condition = conditions(sigma(str(folder), "--pipeline", written(tmp_path / "fields.yml", pipeline)))[
+        "Dump"
+    ]
+    assert fires(condition, process={"executable": "dump\\DUMP.EXE"})
+    bad = sigma(str(folder), "--pipeline", written(tmp_path / "bad.yml", "transformations: [{type: no}]"))
+    assert bad.exit_code == 1
+    assert bad.stderr.startswith("rule-detector: --pipeline: Error in processing rule 1")
+
+
+def test_a_rule_that_a_pipeline_refuses_or_empties_is_left_out(folder: Path, tmp_path: Path) -> None:
+    field = "field_name_conditions: [{type: include_fields, fields: [Id]}]"
+    for kind, said in (
+        ("drop_detection_item", "the pipeline removed"),
+        ("detection_item_failure, message: not here", "not here"),
+    ):
+        pipeline = f"transformations: [{{type: {kind}, {field}}}]"
+        result = sigma(str(folder), "--pipeline", written(tmp_path / "p.yml", pipeline))
+        assert [*conditions(result)] == ["Dump"]
+        assert f"`Count`: {said}" in result.stderr
+
+
+def test_filters_narrow_the_rules_that_they_name(folder: Path) -> None:
+    written(
+        folder / "filter.yml",
+        """
+title: Not the server
+logsource: {product: windows, category: process_creation}
+filter:
+  rules: [1a2b3c4d-0000-4000-8000-000000000001]
+  selection: {Computer: server}
+  condition: not selection
+""",
+    )
+    condition = conditions(sigma(str(folder)))["Dump"]
+    assert fires(condition, Image="x\\dump.exe", Computer="other")
+    assert not fires(condition, Image="x\\dump.exe", Computer="SERVER")
+
+
+def test_without_the_extra_the_command_says_what_is_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sigma.collection", None)
+    result = sigma(str(folder))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "rule-detector: pySigma is missing; "
+        "`pip install 'rule-detector[sigma]'` installs what this command needs\n"
+    )

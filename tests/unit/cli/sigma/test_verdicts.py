@@ -1,0 +1,138 @@
+"""Converted rules of SigmaHQ and what an independent matcher says about events made from them."""
+
+import os
+import tarfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from sigma.conditions import ConditionFieldEqualsValueExpression
+from sigma.rule import SigmaRule
+from sigma.types import SigmaFieldReference
+
+from api.cli.recordings.reading import ReadingOptions, Recording
+from api.cli.sigma.conversion import Conversion, Converted, Converter
+from api.cli.sigma.sources import Rule, path_of
+from engine import Detector
+from tests.reference_values import look_up
+from tests.unit.cli.sigma.events import others, positive
+from tests.unit.cli.sigma.matcher import Event, matcher
+
+EVERY = 20
+CHUNK = 300
+# It asks for a command line that is "RunWizard", and that holds a GUID.
+NEVER_TRUE = {"COM Object Execution via Xwizard.EXE"}
+KEYWORD_FIELDS = ("Message", "CommandLine")
+
+
+def data(name: str) -> Path:
+    path = Path(os.environ.get("RULE_DETECTOR_TEST_DATA", "/nonexistent")) / name
+    if not path.is_file():
+        pytest.skip("RULE_DETECTOR_TEST_DATA names no folder with the recordings")
+    return path
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The paths of the rules of SigmaHQ."""
+    folder = tmp_path_factory.mktemp("sigmahq")
+    with tarfile.open(data("sigmahq-rules.tar.gz")) as archive:
+        archive.extractall(folder, filter="data")
+    return sorted(map(str, folder.rglob("*.yml")))
+
+
+def check(converted: Sequence[Converted]) -> None:
+    """Compare the verdicts of the engine and the matcher for events that are made from each rule."""
+    random = Random(20)
+    for start in range(0, len(converted), CHUNK):
+        chunk = converted[start : start + CHUNK]
+        detector = Detector()
+        for place, each in enumerate(chunk):
+            detector.add_rule(str(place), each.condition)
+        for place, each in enumerate(chunk):
+            assert isinstance(each.rule, SigmaRule)
+            matches = matcher(each.rule, KEYWORD_FIELDS)
+            event = positive(each.rule, matches, random, KEYWORD_FIELDS)
+            events = [event, *others(each.rule, event, random, KEYWORD_FIELDS)]
+            expected = [matches(one) for one in events]
+            assert set(expected) == {each.rule.title not in NEVER_TRUE, False}, each.rule.title
+            for one, verdict in zip(events, expected, strict=True):
+                fired = {action["name"] for action in detector.evaluate(one, 1_700_000_000_000)}
+                assert (str(place) in fired) is verdict, (each.rule.title, one, each.text)
+
+
+def test_every_twentieth_rule_means_what_the_matcher_says(rules: list[str]) -> None:
+    conversion = Converter(keyword_fields=KEYWORD_FIELDS).convert(rules[::EVERY])
+    assert conversion.left_out == []
+    check(conversion.converted)
+
+
+@pytest.fixture(scope="module")
+def everything(rules: list[str]) -> Conversion:
+    return Converter(keyword_fields=KEYWORD_FIELDS).convert(rules)
+
+
+@pytest.mark.storm
+def test_all_rules_mean_what_the_matcher_says(everything: Conversion) -> None:
+    # Its list of hashes has 330 kB, and a condition at most 64 KiB.
+    assert [each.title for each in everything.left_out] == ["Vulnerable Driver Load"]
+    check(everything.converted)
+
+
+@pytest.mark.storm
+def test_without_fields_for_keywords_97_in_100_rules_are_converted(rules: list[str]) -> None:
+    conversion = Converter().convert(rules)
+    assert len(conversion.converted) >= 0.97 * len(rules)
+    assert Counter(each.reason for each in conversion.left_out).most_common(1) == [
+        ("it searches the whole event for keywords; name the fields with --keywords", 86)
+    ]
+
+
+@pytest.mark.long
+def test_all_windows_rules_fire_at_the_events_of_a_recorded_attack_that_match(everything: Conversion) -> None:
+    rules = [each for each in everything.converted if "windows" in path_of(each.rule).parts]
+    detector = Detector()
+    for place, each in enumerate(rules):
+        detector.add_rule(str(place), each.condition)
+    with Recording(str(data("windows-dcsync.ndjson.gz")), None, ReadingOptions("@timestamp")) as recording:
+        recorded = [(event.fields, event.time_us / 1000, None) for event in recording.events()]
+    found: dict[int, list[int]] = {}
+    for at, fired in enumerate(detector.evaluate_many(recorded)):
+        for rule in fired:
+            found.setdefault(int(rule.name), []).append(at)
+    # If no rule fired, or all, agreement would mean little.
+    assert 5 < len(found) < len(rules)
+    expected = matched([each.rule for each in rules], [fields for fields, *_ in recorded])
+    assert {place: at for place, at in expected.items() if at} == found
+
+
+def matched(rules: Sequence[Rule], events: Sequence[Event]) -> dict[int, list[int]]:
+    """Give the events that each rule matches. Those that agree in all its fields are judged once."""
+    by_fields: dict[tuple[str, ...], list[int]] = {}
+    for place, rule in enumerate(rules):
+        by_fields.setdefault(tuple(sorted(fields_of(rule))), []).append(place)
+    found: dict[int, list[int]] = {}
+    for fields, places in by_fields.items():
+        alike: dict[str, list[int]] = {}
+        for at, event in enumerate(events):
+            alike.setdefault(repr([look_up(field, event, {}) for field in fields]), []).append(at)
+        for place in places:
+            matches = matcher(rules[place], KEYWORD_FIELDS)
+            found[place] = sorted(at for same in alike.values() if matches(events[same[0]]) for at in same)
+    return found
+
+
+def fields_of(rule: Rule) -> set[str]:
+    fields = set(KEYWORD_FIELDS)
+    pending: list[Any] = [condition.parsed for condition in rule.detection.parsed_condition]
+    while pending:
+        node = pending.pop()
+        pending += getattr(node, "args", [])
+        if isinstance(node, ConditionFieldEqualsValueExpression):
+            fields.add(node.field)
+            if isinstance(node.value, SigmaFieldReference):
+                fields.add(node.value.field)
+    return fields
