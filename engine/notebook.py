@@ -1,9 +1,10 @@
 """How a notebook shows conditions, explanations and detectors: as HTML that suits light and dark pages."""
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from html import escape
 from json import dumps
-from typing import Final
+from typing import Any, Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
@@ -109,17 +110,19 @@ def _rule(rule: ExplainedRule) -> str:
     return f"<div><b>{escape(rule.rule.name)}</b> {fires}</div><ul>{_node(rule.node, [_NODES_SHOWN])}</ul>"
 
 
+def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        yield f"{name}: {dumps(value, ensure_ascii=False, allow_nan=False)}"
+
+
 def _node(node: Node, left: list[int]) -> str:
     left[0] -= 1
-    parts = [
-        f"{name}: {dumps(value, ensure_ascii=False, allow_nan=False)}" for name, value in node.values.items()
-    ]
+    parts = [*_pairs(node.values)]
     if node.key:
-        parts.append(
-            "slice " + ", ".join(f"{name}: {dumps(key, allow_nan=False)}" for name, key in node.key.items())
-        )
+        parts.append(f"slice {', '.join(_pairs(node.key))}")
     if node.found is not None:
-        parts.append(f"found {node.found:g}")
+        found = ", ".join(_pairs(node.found)) if isinstance(node.found, Mapping) else f"{node.found:g}"
+        parts.append(f"found {found}")
     if node.witness_us is not None:
         parts.append(f"settled at {_moment(node.witness_us)}")
     if node.until_us is not None:

@@ -72,6 +72,15 @@ def test_an_explanation_is_shown_with_verdicts_values_keys_and_times() -> None:
             assert part in shown.text
 
 
+def test_an_explanation_shows_what_counts_and_terms_found() -> None:
+    made = Detector()
+    made.add_rule("counted", "count(a == 1) >= 1")
+    made.add_rule("compared", "x > 2 * avg(x)")
+    shown = seen(explain(made, {"a": 1, "x": 10}, 0)).text
+    assert "found 1\n" in shown
+    assert "found 2 * avg(x): 20.0, avg(x): 10.0" in shown
+
+
 def test_a_detector_is_shown_as_a_table_of_its_rules() -> None:
     assert "1 rules, 1 events, clock at 2024-03-04 09:00:00 UTC" in seen(detector()).text
     assert "no event yet" in seen(Detector()).text

@@ -30,7 +30,7 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
     """Yield the lines about a condition and those inside it."""
     parts = [f"{indent}{'true ' if node.verdict else 'false'}  {node.text}"]
     if node.found is not None:
-        parts.append(f"found {node.found:g}")
+        parts.append(f"found {_pairs(node.found) if isinstance(node.found, dict) else f'{node.found:g}'}")
     if node.values:
         parts.append(_pairs(node.values))
     if node.key:

@@ -121,8 +121,9 @@ class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     key: dict[str, Any] = {}
     witness_ms: float | None = None
     until_ms: float | None = None
-    found: float | None = None
-    """Absent past the range of a double; `note` says so then."""
+    found: float | dict[str, Any] | None = None
+    """What was counted or added; of a comparison, the values of its terms by their texts. Absent past the
+    range of a double; `note` says so then."""
     since_ms: float | None = None
     """Between two events: all later events so far had this verdict."""
     note: str = ""

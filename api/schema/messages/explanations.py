@@ -21,8 +21,9 @@ class ExplainedNode(Struct):
     """The time of the event that settles a temporal condition."""
     until_ms: float | UnsetType = UNSET
     """Until when the verdict stays if nothing else happens."""
-    found: float | UnsetType = UNSET
-    """What an aggregate found. Where it counts, no more than the comparison needs.
+    found: float | dict[str, Any] | UnsetType = UNSET
+    """What an aggregate found. Where it counts, no more than the comparison needs. Of a comparison of terms,
+    their values by their texts.
     Absent past the range of a double; `note` says so then.
     """
     since_ms: float | UnsetType = UNSET

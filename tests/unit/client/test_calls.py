@@ -110,6 +110,7 @@ def test_a_call_says_what_to_send(call: Call[Any], method: str, path: str, docum
         (results.EventResult, {"actions": []}),
         (results.BatchResults, {"results": []}),
         (results.ExplainedNode, NODE),
+        (results.ExplainedNode, NODE | {"found": {"avg(a)": 10, "last(b)": "DE"}}),
         (results.ExplainedRule, {"ruleId": "r", "name": "n", "verdict": True, "node": NODE}),
         (results.ExplainedRules, {"rules": []}),
         (results.Example, EXAMPLE),

@@ -8,10 +8,16 @@ export function explainedTree(node, now_ms) {
   return h("ul", { class: "tree explained" }, item(node, now_ms));
 }
 
+// What was counted or added; of a comparison, the values of its terms.
+function valueOf(found) {
+  if (typeof found !== "object") return found;
+  return Object.entries(found).map(([term, value]) => `${term} is ${JSON.stringify(value)}`).join(", ");
+}
+
 function item(node, now_ms) {
   const notes = [];
   for (const [name, value] of Object.entries(node.key ?? {})) notes.push(`${name} ${JSON.stringify(value)}`);
-  if (node.found !== undefined) notes.push(`found ${node.found}`);
+  if (node.found !== undefined) notes.push(`found ${valueOf(node.found)}`);
   if (node.witness_ms !== undefined) {
     const before = node.witness_ms < now_ms ? `, ${duration(now_ms - node.witness_ms)} before` : "";
     notes.push(`settled at ${time(node.witness_ms)}${before}`);

@@ -26,6 +26,14 @@ LABELS = [{"kubernetes": {"labels": {"app.kubernetes.io/name": "web"}}}]
 JANUARY = "time(expires) >= 1704067200 and time(expires) < 1706745600"
 
 
+def written(folder: Path, events: list[dict[str, Any]], condition: str) -> list[str]:
+    """Write a rule and its events, one a day, and return the paths of both files."""
+    days = [{"time": f"2024-01-{day:02}T00:00:00Z"} | event for day, event in enumerate(events, 1)]
+    (folder / "events.ndjson").write_text("".join(f"{json.dumps(event)}\n" for event in days))
+    (folder / "rules.json").write_text(json.dumps({"rule": condition}))
+    return [str(folder / "rules.json"), str(folder / "events.ndjson")]
+
+
 @pytest.mark.parametrize(
     ("events", "condition", "lines"),
     [
@@ -42,10 +50,15 @@ JANUARY = "time(expires) >= 1704067200 and time(expires) < 1706745600"
 def test_a_rule_fires_where_people_expect_it_to(
     events: list[dict[str, Any]], condition: str, lines: list[int], tmp_path: Path
 ) -> None:
-    days = [{"time": f"2024-01-{day:02}T00:00:00Z"} | event for day, event in enumerate(events, 1)]
-    (tmp_path / "events.ndjson").write_text("".join(f"{json.dumps(event)}\n" for event in days))
-    (tmp_path / "rules.json").write_text(json.dumps({"rule": condition}))
-    files = [str(tmp_path / "rules.json"), str(tmp_path / "events.ndjson")]
-    found = CliRunner().invoke(main, ["try", *files, "-o", "json"])
+    found = CliRunner().invoke(main, ["try", *written(tmp_path, events, condition), "-o", "json"])
     assert found.exit_code == 0, found.output
     assert [json.loads(line)["line"] for line in found.stdout.splitlines()] == lines
+
+
+def test_an_explanation_shows_what_the_terms_of_a_comparison_found(tmp_path: Path) -> None:
+    files = written(tmp_path, CARDS, "per card (amount > 2 * earlier avg(amount) within 30d)")
+    found = CliRunner().invoke(main, ["try", *files, "--explain", "rule", "--line", "2"])
+    assert found.exit_code == 0, found.output
+    assert (
+        "found 2 * earlier avg(amount) within 30d: 20.0, earlier avg(amount) within 30d: 10.0" in found.stdout
+    )
