@@ -36,6 +36,13 @@ _RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _EVENT = '{"time": "2024-03-04T09:00:00Z", "user": "EVIL", "ok": false, "EVIL": 1}'
 _CONDITION = "per user once within 10m ok == false  # EVIL"
 
+_SIGMA_RULE = {
+    "title": HOSTILE,
+    "description": HOSTILE,
+    "logsource": {"product": HOSTILE},
+    "detection": {"selection": {HOSTILE: HOSTILE}, "condition": "selection"},
+}
+
 
 def test_every_character_that_could_control_a_terminal_is_escaped() -> None:
     every = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2100), 0xD800]))
@@ -114,6 +121,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HostileService:
     Path("refused.yaml").write_text(json.dumps({HOSTILE: _CONDITION, "n": HOSTILE}), "utf-8")
     Path("events.ndjson").write_text(_EVENT.replace(MARK, json.dumps(HOSTILE)[1:-1]) + "\n", "utf-8")
     Path(_FILE).write_text("no json", "utf-8")
+    Path("sigma.yml").write_text(json.dumps(_SIGMA_RULE), "utf-8")
     Path("cells.csv").write_text(f'time,"{HOSTILE}"\n1709542800,"{HOSTILE}"\n', "utf-8")
     return service
 
@@ -178,11 +186,12 @@ _COMMANDS: Final = [
     ("try", "rules.yaml", "events.ndjson", "--explain", "HOSTILE", "--line", "7"),
     ("try", "rules.yaml", "cells.csv"),
     ("try", "rules.yaml", "FILE"),
+    ("sigma", "sigma.yml"),
 ]
 
 _WITHOUT_A_SERVICE = {"inspect", "backup", "repair", "restore", "retry", "token"}
 """These commands are tried on a data folder below."""
-_NO_JSON = {"check", "replay", "move", "drain", "undrain", "--explain"}
+_NO_JSON = {"check", "sigma", "replay", "move", "drain", "undrain", "--explain"}
 _OWN_WORDS = {"demo", "serve"}
 """These commands print nothing but words of the program, and the log, which is tested by itself."""
 
