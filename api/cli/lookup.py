@@ -119,6 +119,8 @@ def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) 
         notify=members.notify or False,
         shadow=members.shadow or False,
         draft_of=None if of is None else ids[of],
+        description=members.description or "",
+        labels=members.labels,
     )
 
 
@@ -151,6 +153,8 @@ def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str])
         ("enabled", members.enabled, rule.enabled),
         ("shadow", members.shadow, rule.shadow),
         ("draftOf", members.draft_of, of),
+        ("description", members.description, rule.description),
+        ("labels", members.labels, rule.labels),
     ]
     for member, said, stored in pairs:
         if said is not None and said != stored:

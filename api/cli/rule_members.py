@@ -6,9 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.evaluation.rules import check_description, check_labels
 from engine.language.diagnostics import nearest, quoted
 
-_NOTHING_ELSE: Final = "a rule has `condition`, `notify`, `enabled`, `shadow` and `draftOf`"
+_NOTHING_ELSE: Final = (
+    "a rule has `condition`, `notify`, `enabled`, `shadow`, `draftOf`, `description` and `labels`"
+)
 
 
 class RuleMembers(msgspec.Struct, frozen=True):
@@ -21,6 +24,8 @@ class RuleMembers(msgspec.Struct, frozen=True):
     shadow: bool | None = None
     draft_of: str | None = msgspec.field(name="draftOf", default=None)
     """The name of the rule that this one is a draft of, which makes it a shadow rule."""
+    description: str | None = None
+    labels: dict[str, Any] | None = None
 
 
 MEMBERS: Final = frozenset(RuleMembers.__struct_encode_fields__)
@@ -30,7 +35,10 @@ _GIVEN_BY_SERVICE: Final = frozenset({"id", "detectorId", "priority"})
 
 
 def members_of(given: object) -> RuleMembers:
-    """Read a rule: a condition as text or as an object, or an object with members. Raises ValueError."""
+    """Read a rule: a condition as text or as an object, or an object with members.
+
+    Raises ValueError and Refusal.
+    """
     match given:
         case str():
             return RuleMembers(given)
@@ -82,7 +90,14 @@ def _read(given: dict[str, Any]) -> RuleMembers:
     if draft_of is not None and not (isinstance(draft_of, str) and draft_of):
         raise ValueError("draftOf: expected the name of a rule")
     text = condition if isinstance(condition, str) else _json(condition)
-    found = RuleMembers(text, notify, enabled, shadow, draft_of)
+    description, labels = given.get("description"), given.get("labels")
+    if not isinstance(description, str | None):
+        raise ValueError("description: expected text")  # noqa: TRY004 -- about a file
+    if not isinstance(labels, dict | None):
+        raise ValueError("labels: expected an object")  # noqa: TRY004 -- about a file
+    check_description(description or "")
+    check_labels(labels or {})
+    found = RuleMembers(text, notify, enabled, shadow, draft_of, description, labels)
     if found.draft_of is None:
         return found
     if found.shadow is False:
