@@ -9,7 +9,7 @@ import msgspec
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, tell_messages, yes_option
-from api.cli.rule_files import conditions_of, is_rule_file, read_rules, read_text
+from api.cli.rule_files.reading import conditions_of, is_rule_file, read_rules, read_text
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Rule, calls
