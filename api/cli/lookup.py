@@ -121,6 +121,8 @@ def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) 
         notify=members.notify or False,
         shadow=members.shadow or False,
         draft_of=ids[of] if of else None,
+        description=members.description or "",
+        labels=members.labels or None,
     )
 
 
@@ -153,6 +155,8 @@ def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str])
         ("enabled", members.enabled, rule.enabled),
         ("shadow", members.shadow, rule.shadow),
         ("draftOf", members.draft_of, of),
+        ("description", members.description, rule.description),
+        ("labels", members.labels, rule.labels),
     ]
     for member, said, stored in pairs:
         if said is not UNSET and said != stored:

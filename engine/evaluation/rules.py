@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, cast
 
 import msgspec
 
-from engine.language.condition import Condition
+from engine.language.condition import Condition, Scalar
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.json.writer import condition_to_document
+from engine.language.json.writer import condition_to_document, json_bytes
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
@@ -17,6 +18,14 @@ from engine.language.validation.document import condition_from_document
 
 _NAME: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{1,255}")
 """1 to 255 characters, none of them a control character other than tab and newline."""
+
+DESCRIPTION_CHARS_MAX: Final = 4_096
+LABELS_MAX: Final = 64
+LABEL_NAME_CHARS_MAX: Final = 64
+LABEL_CHARS_MAX: Final = 1_024
+"""The longest text that is the value of a label."""
+
+Labels = Mapping[str, Scalar]
 
 _ACTION_BYTES_MAX: Final = 128
 """The most bytes of an action besides its id and name. A priority has at most 19 digits."""
@@ -29,6 +38,28 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         said = "1 to 255 characters, no control characters but tab and newline"
         raise Refusal(Entry(1001, f"name: expected {said}"))
+
+
+def check_description(description: str) -> None:
+    """Raise Refusal 1001 if the description of a rule is too long."""
+    if len(description) > DESCRIPTION_CHARS_MAX:
+        raise Refusal(Entry(1001, f"description: expected at most {DESCRIPTION_CHARS_MAX} characters"))
+
+
+def check_labels(labels: Labels) -> None:
+    """Raise Refusal 1001 with all that is wrong with the labels of a rule."""
+    wrong = [] if len(labels) <= LABELS_MAX else [f"labels: expected at most {LABELS_MAX} members"]
+    for name, value in cast("Mapping[object, object]", labels).items():
+        if not (isinstance(name, str) and 1 <= len(name) <= LABEL_NAME_CHARS_MAX):
+            wrong.append(f"labels: expected names of 1 to {LABEL_NAME_CHARS_MAX} characters")
+        elif not isinstance(value, str | bool | int | float):
+            wrong.append(f"labels.{name}: expected a string, a number or a boolean")
+        elif isinstance(value, str) and len(value) > LABEL_CHARS_MAX:
+            wrong.append(f"labels.{name}: expected at most {LABEL_CHARS_MAX} characters")
+        elif isinstance(value, float) and not isfinite(value):
+            wrong.append(f"labels.{name}: expected a finite number")
+    if wrong:
+        raise Refusal(*[Entry(1001, said) for said in dict.fromkeys(wrong)])
 
 
 def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:
@@ -60,6 +91,10 @@ class Rule:
     """Whether it is evaluated and counted, and yields no action."""
     draft_of: str | None = None
     """The id of the rule that this shadow rule is compared with."""
+    description: str = ""
+    """Text for people; empty if there is none."""
+    labels: Labels = field(default_factory=dict)
+    """Given by the owner, and repeated in the rule's actions."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -75,17 +110,19 @@ class Rule:
             "name": self.name,
             "priority": self.priority,
             "notify": self.notify,
+            **({"labels": dict(self.labels)} if self.labels else {}),
         }
 
     def bytes_as_json(self) -> int:
-        """Return the size of the rule's texts as JSON: condition, source and name.
+        """Return the size of the rule's texts as JSON: condition, source, name, description and labels.
 
         It is found once, since encoding a condition takes long.
         """
         if self._condition_bytes is None:
             self.know_condition_bytes(len(msgspec.json.encode(condition_to_document(self.condition))))
         assert self._condition_bytes is not None, "it was just found"
-        return self._condition_bytes + len(msgspec.json.encode((self.name, self.source)))
+        texts = (self.name, self.source, self.description)
+        return self._condition_bytes + len(msgspec.json.encode(texts)) + self._labels_bytes
 
     def know_condition_bytes(self, bytes_: int) -> None:
         """Take the size of the condition as JSON, which need not be found again."""
@@ -96,13 +133,18 @@ class Rule:
         """An upper bound for the size of `action_json` and a comma."""
         if self.shadow:
             return 0
-        return _ACTION_BYTES_MAX + len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
+        names = len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
+        return _ACTION_BYTES_MAX + names + self._labels_bytes
+
+    @property
+    def _labels_bytes(self) -> int:
+        return len(json_bytes(self.labels)) if self.labels else 0
 
     def action_json(self) -> bytes:
         """Return the action as JSON. It is encoded once, since a rule can fire often."""
         made = self._json
         if made is None:
-            made = msgspec.json.encode(self.action())
+            made = json_bytes(self.action())
             object.__setattr__(self, "_json", made)
         return made
 

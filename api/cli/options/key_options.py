@@ -1,4 +1,4 @@
-"""The option that chooses slices of a rule: a value for each of its keys."""
+"""Options that give values to names, among them that which chooses slices of a rule by its keys."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,12 @@ from typing import Any
 import click
 
 
-def _parsed(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG001
+def named_values(
+    context: click.Context,  # noqa: ARG001
+    parameter: click.Parameter,  # noqa: ARG001
+    given: tuple[str, ...],
+) -> dict[str, Any]:
+    """Read values of the form NAME=VALUE; a value that is JSON is read as JSON, otherwise as text."""
     key: dict[str, Any] = {}
     for each in given:
         name, is_, text = each.partition("=")
@@ -25,7 +30,7 @@ key_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--key",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=_parsed,
+    callback=named_values,
     help="With --rule: a key and its value, such as user=ada; once for each key. A value that is JSON is "
     'read as JSON, so write the string "7" as \'"7"\'.',
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from api.schema.messages.rules import Description, Labels
 from engine.language.diagnostics import quoted
 
 Count = Annotated[int, Meta(ge=1, extra={"expected": "a whole number from 1"})]
@@ -33,12 +34,6 @@ class RuleTest(Struct, frozen=True, forbid_unknown_fields=True):
     """What the test shows."""
 
 
-Text = Annotated[str, Meta(max_length=4096, extra={"expected": "at most 4096 characters"})]
-Labels = Annotated[dict[str, str | int | float | bool], Meta(max_length=64)]
-LABEL_NAME_CHARS_MAX: Final = 64
-LABEL_CHARS_MAX: Final = 1024
-
-
 class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
     """A rule with its members. Members that are absent have their defaults."""
 
@@ -54,7 +49,7 @@ class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
         field(name="draftOf", default=UNSET)
     )
     """The name of the rule that this one is a draft of, which makes it a shadow rule."""
-    description: Text | UnsetType = UNSET
+    description: Description | UnsetType = UNSET
     """What the rule is for."""
     labels: Labels | UnsetType = UNSET
     """Names and values that its actions repeat, such as a severity."""
@@ -95,18 +90,6 @@ def _unlisted(one: dict[str, Any], names: Mapping[object, str]) -> dict[str, Any
     if isinstance(rule.get("draftOf"), str):
         rule["draftOf"] = names.get(rule["draftOf"], rule["draftOf"])
     return rule
-
-
-def member_defects(rule: RuleMembers) -> Iterator[str]:
-    """Yield what the types do not say: the bounds of labels, and that a draft is a shadow rule."""
-    labels = {} if isinstance(rule.labels, UnsetType) else rule.labels
-    for name, value in labels.items():
-        if not 0 < len(name) <= LABEL_NAME_CHARS_MAX:
-            yield f"labels: a name has 1 to {LABEL_NAME_CHARS_MAX} characters"
-        if isinstance(value, str) and len(value) > LABEL_CHARS_MAX:
-            yield f"labels.{name}: a text has at most {LABEL_CHARS_MAX} characters"
-    if rule.draft_of and rule.shadow is False:
-        yield "shadow: a draft is a shadow rule; leave it out"
 
 
 def draft_defects(rules: Mapping[str, RuleMembers]) -> Iterator[tuple[str, str]]:

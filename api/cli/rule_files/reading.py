@@ -19,7 +19,6 @@ from api.cli.rule_files.members import (
     RuleMembers,
     draft_defects,
     listed_rules,
-    member_defects,
 )
 from api.cli.rule_files.places import Path as Part
 from api.cli.rule_files.relations import RelationError, RelationFile, Tuple, tuples_in
@@ -214,9 +213,9 @@ class _Reader:
                 return RuleMembers(given)
             case dict():
                 members = self._converted(part, given, RuleMembers, f"{quoted(name)}: ")
-                for said in () if members is None else member_defects(members):
-                    self._add(part, f"{quoted(name)}: {said}")
                 if members and members.draft_of:
+                    if members.shadow is False:
+                        self._add(part, f"{quoted(name)}: shadow: a draft is a shadow rule; leave it out")
                     return msgspec.structs.replace(members, shadow=True)
                 return members
             case _:

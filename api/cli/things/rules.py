@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from api.cli.lookup import add_rules, find_detector, find_rule
+from api.cli.options.key_options import named_values
 from api.cli.options.service_options import service_and_output_options
-from api.cli.printing.output import show, tell, tell_messages, yes_option
+from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
+from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.reading import conditions_of, is_rule_file, read_rules, read_text
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
@@ -41,10 +44,12 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Show a rule's condition as it was written, comments included."""
+    """Show a rule's description, its labels, and its condition as it was written, comments included."""
     detector_id = find_detector(client, detector).id
     shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
-    tell(output, shown, shown.source)
+    said = [f"# {on_one_line(line)}" for line in shown.description.splitlines()]
+    said += [f"# {on_one_line(name)}: {value_text(value)}" for name, value in shown.labels.items()]
+    tell(output, shown, "\n".join([*said, shown.source]))
 
 
 @rules.command(
@@ -95,6 +100,16 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
 )
 @click.option("--notify/--no-notify", default=None, help="Whether its actions have the type `notify`.")
 @click.option("--shadow/--no-shadow", default=None, help="Whether it is evaluated without ever acting.")
+@click.option("--description", help="New description; an empty text removes it.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=named_values,
+    help="Label for its actions, such as severity=high or level=7; given once or more, they replace all.",
+)
+@click.option("--no-labels", is_flag=True, help="Remove all labels.")
 @service_and_output_options
 def change(
     *,
@@ -106,21 +121,31 @@ def change(
     condition_file: Path | None,
     notify: bool | None,
     shadow: bool | None,
+    description: str | None,
+    labels: dict[str, Any],
+    no_labels: bool,
     output: str,
 ) -> None:
-    """Change a rule: its name, its condition, or how it acts."""
+    """Change a rule: its name, its condition, how it acts, or what is said of it."""
+    if labels and no_labels:
+        raise click.UsageError("`--label` and `--no-labels` exclude each other.")
     if condition is not None and condition_file is not None:
         raise click.UsageError("`--condition` and `--condition-file` exclude each other.")
     if condition_file is not None:
         condition = read_text(str(condition_file))
-    if (name, condition, notify, shadow) == (None, None, None, None):
-        raise click.UsageError("Nothing to change: give `--name`, `--condition`, `--notify` or `--shadow`.")
+    wanted: dict[str, Any] = {
+        "name": name,
+        "condition": condition,
+        "notify": notify,
+        "shadow": shadow,
+        "description": description,
+        "labels": labels if labels or no_labels else None,
+    }
+    if all(value is None for value in wanted.values()):
+        raise click.UsageError("Nothing to change: give `--name`, `--condition` or another option.")
     detector_id = find_detector(client, detector).id
     rule_id = find_rule(client, detector_id, rule).id
-    changed = client.send(
-        calls.change_rule(detector_id, rule_id, name=name, condition=condition, notify=notify, shadow=shadow)
-    )
-    _show_changed(output, changed)
+    _show_changed(output, client.send(calls.change_rule(detector_id, rule_id, **wanted)))
 
 
 @rules.command()

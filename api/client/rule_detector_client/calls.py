@@ -157,16 +157,23 @@ def add_rule(
     notify: bool = False,
     shadow: bool = False,
     draft_of: str | None = None,
+    description: str = "",
+    labels: Mapping[str, Any] | None = None,
 ) -> Call[Identified]:
     """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
 
-    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id.
+    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id. Labels are
+    repeated in its actions.
     """
     document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
     if shadow:
         document["shadow"] = True
     if draft_of is not None:
         document["draftOf"] = draft_of
+    if description:
+        document["description"] = description
+    if labels:
+        document["labels"] = msgspec.Raw(object_json(labels, "labels"))
     body = msgspec.json.encode(document)
     return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
 
@@ -180,9 +187,14 @@ def change_rule(
     enabled: bool | None = None,
     notify: bool | None = None,
     shadow: bool | None = None,
+    description: str | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> Call[Rule]:
     """Change the members of a rule that are given; return the rule, and the messages about the change."""
-    asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
+    asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
+    asked |= {"shadow": shadow, "description": description}
+    if labels is not None:
+        asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
     body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
     return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
 

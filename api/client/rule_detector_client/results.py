@@ -71,6 +71,8 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int
     shadow: bool = False
     draft_of: str | None = None
+    description: str = ""
+    labels: dict[str, Any] = {}
     messages: list[Entry] = []
 
 
@@ -87,14 +89,15 @@ class Rules(msgspec.Struct, frozen=True):
     rules: list[Rule]
 
 
-class Action(msgspec.Struct, frozen=True, rename="camel"):
-    """A rule that fired."""
+class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A rule that fired, with its labels."""
 
     type: str
     rule_id: str
     name: str
     priority: int
     notify: bool
+    labels: dict[str, Any] = {}
 
 
 class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):

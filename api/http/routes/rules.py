@@ -64,6 +64,8 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
         notify=wanted.notify,
         shadow=wanted.shadow,
         draft_of=given(wanted.draftOf),
+        description=wanted.description,
+        labels=wanted.labels,
     )
     return await service.call(detectorId, operation)
 

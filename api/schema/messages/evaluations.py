@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.schema.envelope import EntryOfReply
 from api.schema.messages.explanations import ExplainedNode
+from api.schema.messages.rules import Labels
 
 YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
 
@@ -34,6 +35,8 @@ class Action(Struct):
     name: str
     priority: int
     notify: bool
+    labels: Labels | UnsetType = UNSET
+    """Those of the rule, if it has any."""
     node: ExplainedNode | UnsetType = UNSET
     """Why the rule fires, with `explain=true`."""
 

@@ -6,6 +6,12 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from api.schema.messages.catalogue import Name, PageSize
 from api.schema.messages.conditions import Condition, CostEstimate
+from engine.evaluation.rules import (
+    DESCRIPTION_CHARS_MAX,
+    LABEL_CHARS_MAX,
+    LABEL_NAME_CHARS_MAX,
+    LABELS_MAX,
+)
 
 ConditionSource = Annotated[
     str,
@@ -13,6 +19,33 @@ ConditionSource = Annotated[
 ]
 Shadow = Annotated[
     bool, Meta(description="An addition. A shadow rule is evaluated and counted, and yields no action.")
+]
+Description = Annotated[
+    str,
+    Meta(
+        max_length=DESCRIPTION_CHARS_MAX,
+        description=f"An addition. Text for people, of at most {DESCRIPTION_CHARS_MAX} characters.",
+        extra={"expected": f"at most {DESCRIPTION_CHARS_MAX} characters"},
+    ),
+]
+_LabelName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=LABEL_NAME_CHARS_MAX,
+        extra={"expected": f"1 to {LABEL_NAME_CHARS_MAX} characters"},
+    ),
+]
+_LabelText = Annotated[
+    str, Meta(max_length=LABEL_CHARS_MAX, extra={"expected": f"at most {LABEL_CHARS_MAX} characters"})
+]
+Labels = Annotated[
+    dict[_LabelName, _LabelText | int | float | bool],
+    Meta(
+        max_length=LABELS_MAX,
+        description=f"An addition. At most {LABELS_MAX} names with strings, numbers or booleans, which the "
+        "actions of the rule repeat.",
+    ),
 ]
 
 
@@ -25,6 +58,8 @@ class NewRule(Struct, forbid_unknown_fields=True):
     shadow: Shadow = False
     draftOf: str | UnsetType = UNSET
     """The id of the rule that this is a draft of: their firings are compared."""
+    description: Description = ""
+    labels: Labels = {}
 
 
 class RulesQuery(Struct):
@@ -44,6 +79,10 @@ class RuleChange(Struct, forbid_unknown_fields=True):
     name: Name | UnsetType = UNSET
     notify: bool | UnsetType = UNSET
     shadow: Shadow | UnsetType = UNSET
+    description: Description | UnsetType = UNSET
+    """An empty text removes it."""
+    labels: Labels | UnsetType = UNSET
+    """They replace all labels; an empty object removes them."""
 
 
 class Rule(Struct):
@@ -60,6 +99,8 @@ class Rule(Struct):
     """Only in shadow rules."""
     draftOf: str | UnsetType = UNSET
     """The id of the rule that this is a draft of."""
+    description: Description | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
 
 
 class ShownRule(Rule, kw_only=True):

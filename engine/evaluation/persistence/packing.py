@@ -16,6 +16,7 @@ from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import UNSET, time_of
+from engine.language.json.writer import json_bytes
 
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
@@ -33,22 +34,29 @@ _ADDED: Final = 256
 def packed(captured: Captured) -> Iterator[bytes]:
     """Yield the bytes of the document, piece by piece."""
     pack = packer()
-    sources: list[tuple[str, str]] = []
+    sources: list[tuple[str, Any]] = []
+    described: list[tuple[int, Any]] = []
     for first in range(0, len(captured.rules), _RULES):
         some = [live.rule for live in captured.rules[first : first + _RULES]]
         sources += [(rule.id, rule.source) for rule in some if rule.source is not None]
+        described += [
+            (rule.priority, [rule.description, json_bytes(rule.labels)])
+            for rule in some
+            if rule.description or rule.labels
+        ]
         yield b""
-    optional = (bool(sources), captured.figures is not None)
+    optional = (bool(sources), bool(described), captured.figures is not None)
     yield pack.pack_map_header(len(captured.marks) + 2 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
     yield pack.pack("rules") + pack.pack_array_header(len(captured.rules))
     for live in captured.rules:
         yield pack.pack(_rule_row(live))
-    if sources:
-        yield pack.pack("sources") + pack.pack_map_header(len(sources))
-        for rule_id, source in sources:
-            yield pack.pack(rule_id) + pack.pack(source)
+    for name, of_rules in (("sources", sources), ("described", described)):
+        if of_rules:
+            yield pack.pack(name) + pack.pack_map_header(len(of_rules))
+            for rule, said in of_rules:
+                yield pack.pack(rule) + pack.pack(said)
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)

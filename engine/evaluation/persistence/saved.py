@@ -8,6 +8,7 @@
               (nil: none)] in order of priority
     sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
               there are none
+    described: [description, labels as JSON] by priority, of the rules that have either. Absent if none has
     shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. Absent
               if there are none, as are `comparisons`
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
@@ -30,6 +31,8 @@
 """
 
 from typing import Any, Final
+
+import msgspec
 
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
@@ -66,8 +69,10 @@ def load(detector: Saved, document: Any, version: int) -> None:
     detector.events_seen = document["events_seen"]
     detector.priority_highest = document["priority_highest"]
     sources, shadows = document.get("sources", {}), document.get("shadows", {})
+    described = document.get("described", {})
     ids = {priority: rule_id for rule_id, *_, priority, _, _ in document["rules"]}
     for rule_id, name, condition, enabled, notify, priority, birth, born_us in document["rules"]:
+        description, labels = described.get(priority, ("", b"{}"))
         rule = Rule(
             id=rule_id,
             name=name,
@@ -78,6 +83,8 @@ def load(detector: Saved, document: Any, version: int) -> None:
             source=sources.get(rule_id),
             shadow=priority in shadows,
             draft_of=ids.get(shadows.get(priority)),
+            description=description,
+            labels=msgspec.json.decode(labels),
         )
         rule.know_condition_bytes(len(condition))
         detector.install(rule, birth, UNSET if born_us is None else stamp_of(born_us, birth))

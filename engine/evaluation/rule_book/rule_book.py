@@ -16,7 +16,16 @@ from engine.evaluation.rule_book.rooms import (
 )
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
-from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
+from engine.evaluation.rules import (
+    Labels,
+    LiveRule,
+    Rule,
+    check_description,
+    check_labels,
+    check_name,
+    read_condition,
+    source_of,
+)
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import UNSET, stamp_of
 from engine.language.condition import Condition
@@ -55,14 +64,18 @@ class RuleBook:
         rule_id: str | None = None,
         shadow: bool = False,
         draft_of: str | None = None,
+        description: str = "",
+        labels: Labels | None = None,
     ) -> str:
         """Add a rule and give its id. Its history begins with the next event.
 
         A shadow rule never yields an action. With `draft_of`, it is compared with the rule of that id from
-        now on. Raises ConditionError, Refusal 1001 for the name or `draft_of`, 1201 if there is no such rule,
-        and 1400 if the detector is full.
+        now on. Labels are repeated in its actions. Raises ConditionError, Refusal 1001 for the other members,
+        1201 if there is no rule `draft_of`, and 1400 if the detector is full.
         """
         check_name(name)
+        check_description(description)
+        check_labels(labels or {})
         if draft_of is not None:
             self.shadows.check_draft(draft_of, shadow=shadow)
         read = read_condition(condition, self.limits)
@@ -76,6 +89,7 @@ class RuleBook:
         rule_id = rule_id or self._new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
+        rule = replace(rule, description=description, labels=labels or {})
         rules.check([rule])
         self.put_rule(rule)
         return rule_id
@@ -89,16 +103,21 @@ class RuleBook:
         enabled: bool | None = None,
         notify: bool | None = None,
         shadow: bool | None = None,
+        description: str | None = None,
+        labels: Labels | None = None,
     ) -> Rule:
         """Change the given parts of a rule, those that are not None, and give the rule.
 
         A different condition starts a new history, and so does enabling the rule. With `shadow` false, a
-        draft ceases to be one. Raises as `add_rule` does, and Refusal 1201 for an unknown rule.
+        draft ceases to be one. Labels replace all others. Raises as `add_rule` does, and Refusal 1201 for an
+        unknown rule.
         """
         live = self._named(rule_id)
         before = live.rule
         if name is not None:
             check_name(name)
+        check_description(description or "")
+        check_labels(labels or {})
         read = before.condition if condition is None else read_condition(condition, self.limits)
         patterns, rules = self._filled_rooms()
         patterns.check(patterns_of(read), patterns_of(before.condition))
@@ -111,6 +130,8 @@ class RuleBook:
             source=before.source if condition is None else source_of(condition, read),
             shadow=before.shadow if shadow is None else shadow,
             draft_of=None if shadow is False else before.draft_of,
+            description=before.description if description is None else description,
+            labels=before.labels if labels is None else labels,
         )
         rules.check([after], [before])
         if after.enabled and (not before.enabled or after.condition != before.condition):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-from engine.language.diagnostics import Entry, Refusal, did_you_mean, json_type
+from engine.language.diagnostics import Entry, Refusal, did_you_mean, json_type, quoted
 
 VIOLATIONS_MAX: Final = 32
 """How many violations of one body are reported, so that the reply cannot exceed a hostile body."""
@@ -46,6 +46,8 @@ def _violations(value: object, type_: Any, place: str) -> Iterator[str]:
         [element] = next(get_args(each) for each in (type_, *get_args(type_)) if get_origin(each) is list)
         for index, member in enumerate(value):
             yield from _violations(member, element, f"{place}[{index}]")
+    elif isinstance(value, dict) and kinds[0] is dict and (members := _members_of(type_)):
+        yield from _mapping_violations(value, *members, types[0][1], place)
     elif not any(_fits(value, kind, meta) for kind, meta in types):
         names = sorted({_NAMES.get(kind, "an object") for kind in kinds})
         if json_type(value) not in names:
@@ -69,6 +71,24 @@ def _struct_violations(value: dict[str, object], type_: Any, place: str) -> Iter
     for name in missing:
         if members[name].required:
             yield f"{prefix}{name}: missing"
+
+
+def _members_of(type_: Any) -> tuple[Any, Any] | None:
+    """Return the types of the names and of the values of a mapping's type; None if it does not say."""
+    if get_origin(type_) is dict:
+        return get_args(type_)
+    inner = [type_.__origin__] if get_origin(type_) is Annotated else get_args(type_)
+    return next(filter(None, map(_members_of, inner)), None)
+
+
+def _mapping_violations(
+    value: dict[str, object], name_type: Any, value_type: Any, meta: msgspec.Meta, place: str
+) -> Iterator[str]:
+    if not _fits(value, dict, meta):
+        yield f"{place}: expected at most {meta.max_length} members, got {len(value)}"
+    for name, member in value.items():
+        yield from _violations(name, name_type, f"{place}: the name {quoted(name[:_NAME_CHARS_SHOWN])}")
+        yield from _violations(member, value_type, f"{place}.{name[:_NAME_CHARS_SHOWN]}")
 
 
 def _alternatives(type_: Any, meta: msgspec.Meta = _UNBOUNDED) -> Iterator[tuple[Any, msgspec.Meta]]:

@@ -1,5 +1,6 @@
 """Conditions to JSON documents."""
 
+import json
 from typing import Any
 
 from engine.language.condition import Condition, FactArg, NetworksOf, ScaledFact
@@ -33,3 +34,9 @@ def _document(value: Any) -> object:
     if isinstance(value, ScaledFact):
         return {"fact": value.fact} | ({} if value.times is None else {"times": value.times})
     return _of_node(value) if isinstance(value, Node) else value
+
+
+def json_bytes(document: object) -> bytes:
+    """Return plain data as JSON."""
+    # The standard library encodes integers of any size, which events and conditions may hold.
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

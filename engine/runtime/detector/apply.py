@@ -18,7 +18,6 @@ from engine.evaluation.wire.events import (
 from engine.evaluation.wire.inspecting.explanations import (
     dry_run_batch_body,
     dry_run_body,
-    encoded,
     evaluate_explained_body,
     explain_body,
 )
@@ -27,6 +26,7 @@ from engine.evaluation.wire.inspecting.rule_lists import rule_as_sent, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
 from engine.language.text.printer import format as canonical
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.requests.operations import (
@@ -102,7 +102,7 @@ def apply(
                 return _lines_evaluated(detector, operation, between)
             case _:
                 result, entry, messages = _ruled(detector, detector_id, operation)
-                return Applied(Done(encoded(result), encode_entries(messages)), entry)
+                return Applied(Done(json_bytes(result), encode_entries(messages)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
 
@@ -165,13 +165,13 @@ def _ruled(
             return {**rule_as_sent(rule, detector_id), "text": text, "source": rule.source or text}, None, []
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
-            rule_id = detector.add_rule(**msgspec.structs.asdict(added))
+            rule_id = detector.add_rule(**_members(added))
             rule = detector.rule(rule_id)
             return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition)
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
-            changed = detector.change_rule(**msgspec.structs.asdict(change))
+            changed = detector.change_rule(**_members(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
             messages = change_messages(changed, before, condition_given=change.condition is not None)
             return rule_as_sent(changed, detector_id), entry, messages
@@ -184,6 +184,11 @@ def _ruled(
             return rule_as_sent(rule, detector_id), DraftPromoted(rule.id), []
         case unknown:
             raise AssertionError(f"no operation is called {unknown!r}")
+
+
+def _members(given: AddRule | ChangeRule) -> dict[str, Any]:
+    labels = None if given.labels is None else msgspec.json.decode(given.labels)
+    return msgspec.structs.asdict(given) | {"labels": labels}
 
 
 def _named(operation: Operation) -> str:

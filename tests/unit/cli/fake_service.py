@@ -111,7 +111,8 @@ class FakeService:
             case "POST", ["detectors", one, "rules"]:
                 shadow, draft_of = body.get("shadow", False), body.get("draftOf")
                 given = (body["name"], body["condition"], body["notify"])
-                rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of)
+                said = {name: body[name] for name in ("description", "labels") if name in body}
+                rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of, **said)
                 self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
                 return {"id": rule_id}
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:

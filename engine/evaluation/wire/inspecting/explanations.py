@@ -1,6 +1,5 @@
 """Explanations, dry runs, and evaluations that explain what fired: bodies and answers as JSON."""
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_ev
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 """About the most bytes of an answer: conditions with long texts in them are repeated at each level. Of a rule
@@ -42,9 +42,9 @@ def explain_body(detector: Detector, body: bytes) -> Done:
     # Each rule is encoded before the next one is explained, so that the bound on bytes bounds the work, too.
     with one_by_one(detector, *event_in(decoded), rule_id=rule_id) as (event, explained):
         for one in explained:
-            document = encoded(rule_document(one))
+            document = json_bytes(rule_document(one))
             if len(document) > BYTES_MAX and rule_id is not None:
-                document = encoded(rule_document(replace(one, node=trimmed(one.node, BYTES_MAX))))
+                document = json_bytes(rule_document(replace(one, node=trimmed(one.node, BYTES_MAX))))
             rules.append(document)
             left -= len(document)
             if left < 0 and rule_id is None and len(detector.live) > 1:
@@ -52,12 +52,6 @@ def explain_body(detector: Detector, body: bytes) -> Done:
                 raise Refusal(Entry(1400, said))
     messages = encode_entries(list(event.messages))
     return Done(b'{"rules":[' + b",".join(rules) + b"]}", messages)
-
-
-def encoded(document: object) -> bytes:
-    """Return plain data as JSON."""
-    # The standard library encodes integers of any size, which events may hold.
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 # -- what fired ---------------------------------------------------------------------------------------------
@@ -115,4 +109,4 @@ def _answer(firings: Firings, *, explained: bool) -> Done:
 
 
 def _explained(rule: Rule, node: Node) -> bytes:
-    return rule.action_json()[:-1] + b',"node":' + encoded(node_document(node)) + b"}"
+    return rule.action_json()[:-1] + b',"node":' + json_bytes(node_document(node)) + b"}"

@@ -13,8 +13,8 @@ from engine.evaluation.explanation.looking.timelines import Timelines
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.times import FOREVER
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.condition import Scalar
+from engine.language.json.writer import json_bytes
 from engine.language.text.printer import format as format_condition
 
 
@@ -52,7 +52,7 @@ def timeline(detector: Detector, payload: bytes) -> Done:
             if moment.number > asked.after
         ],
     }
-    return Done(encoded(document))
+    return Done(json_bytes(document))
 
 
 # -- comparisons --------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def comparison_of(detector: Detector, rule_id: str, after: int | None = None) ->
     if after is not None:
         kept = watch(detector, found, time.monotonic).kept
         document["differences"] = _differences([one for one in kept if one.example.number > after])
-    return Done(encoded(document))
+    return Done(json_bytes(document))
 
 
 def _examples(comparison: Comparison, kind: str) -> list[dict[str, Any]]:

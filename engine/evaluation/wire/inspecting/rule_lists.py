@@ -9,9 +9,8 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.json.writer import condition_to_document
+from engine.language.json.writer import condition_to_document, json_bytes
 
 LIST_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of a list of all rules."""
@@ -37,7 +36,7 @@ def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
     following = (rule for rule in detector.rules() if rule.priority > asked.after)
     page, size = [], 0
     for rule in islice(following, asked.limit):
-        page.append(encoded(rule_as_sent(rule, detector_id)))
+        page.append(json_bytes(rule_as_sent(rule, detector_id)))
         size += len(page[-1])
         if size >= PAGE_BYTES_MAX:
             break
@@ -53,7 +52,7 @@ def _whole(detector: Detector, detector_id: str) -> list[bytes]:
     left = LIST_BYTES_MAX
     found = []
     for rule in rules:
-        found.append(encoded(rule_as_sent(rule, detector_id)))
+        found.append(json_bytes(rule_as_sent(rule, detector_id)))
         left -= len(found[-1]) + 1
         if left < 0:
             raise _too_large()
@@ -87,4 +86,8 @@ def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
         document["shadow"] = True
     if rule.draft_of is not None:
         document["draftOf"] = rule.draft_of
+    if rule.description:
+        document["description"] = rule.description
+    if rule.labels:
+        document["labels"] = dict(rule.labels)
     return document

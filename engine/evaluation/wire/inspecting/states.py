@@ -18,8 +18,8 @@ from engine.evaluation.explanation.looking.holdings import (
 )
 from engine.evaluation.explanation.looking.standing import standing, true_keys
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.explanations import encoded
 from engine.language.condition import Scalar
+from engine.language.json.writer import json_bytes
 
 PAGE: Final = 100
 """The most entries of one page."""
@@ -53,7 +53,7 @@ class Ranked(msgspec.Struct):
 def state_of(detector: Detector, payload: bytes) -> Done:
     """Return what is asked for. Raises Refusal 1201 for the rule, and 1400 if its keys cannot be listed."""
     asked = msgspec.json.decode(payload, type=StateAsked)
-    return Done(encoded(_document(detector, asked)))
+    return Done(json_bytes(_document(detector, asked)))
 
 
 def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:

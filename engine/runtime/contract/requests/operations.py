@@ -6,12 +6,14 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
+from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import Answer
 from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.condition import Scalar
+from engine.language.json.writer import json_bytes
 from engine.runtime.contract.log_records import bounded
 
 EVALUATE: Final = "evaluate"
@@ -88,6 +90,9 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     notify: bool = False
     shadow: bool = False
     draft_of: str | None = None
+    description: str = ""
+    labels: str = "{}"
+    """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
 
 
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,6 +104,8 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     enabled: bool | None = None
     notify: bool | None = None
     shadow: bool | None = None
+    description: str | None = None
+    labels: str | None = None
 
 
 def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:
@@ -152,10 +159,19 @@ def rule(rule_id: str) -> Operation:
 
 
 def add_rule(
-    name: str, condition: str, *, notify: bool = False, shadow: bool = False, draft_of: str | None = None
+    name: str,
+    condition: str,
+    *,
+    notify: bool = False,
+    shadow: bool = False,
+    draft_of: str | None = None,
+    description: str = "",
+    labels: Labels | None = None,
 ) -> Operation:
     """Add a rule: `{"id": ...}`."""
-    return Operation(ADD_RULE, msgspec.json.encode(AddRule(name, condition, notify, shadow, draft_of)))
+    encoded = json_bytes(labels or {}).decode()
+    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded)
+    return Operation(ADD_RULE, msgspec.json.encode(added))
 
 
 def change_rule(
@@ -166,9 +182,12 @@ def change_rule(
     enabled: bool | None = None,
     notify: bool | None = None,
     shadow: bool | None = None,
+    description: str | None = None,
+    labels: Labels | None = None,
 ) -> Operation:
     """Change a rule and return all of it."""
-    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow)
+    encoded = None if labels is None else json_bytes(labels).decode()
+    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow, description, encoded)
     return Operation(CHANGE_RULE, msgspec.json.encode(change))
 
 

@@ -21,6 +21,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
 from engine.language.diagnostics import Refusal
+from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
 from engine.runtime.detector.persistence.idempotency import (
@@ -99,6 +100,9 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     """The condition as it was written."""
     shadow: bool = False
     draft_of: str | None = None
+    description: str = ""
+    labels: bytes = b"{}"
+    """As JSON."""
 
 
 class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
@@ -165,7 +169,16 @@ def rule_put(rule: Rule) -> RulePut:
         rule.source,
         rule.shadow,
         rule.draft_of,
+        rule.description,
+        json_bytes(rule.labels),
     )
+
+
+def rule_of(put: RulePut) -> Rule:
+    """Return the rule of an entry."""
+    members = msgspec.structs.asdict(put)
+    members |= {"condition": stored_condition(put.condition), "labels": msgspec.json.decode(put.labels)}
+    return Rule(**members)
 
 
 # All detectors of a process have the same limits, and `asdict` takes long.
@@ -233,8 +246,7 @@ class Replay:
             case EvaluatedLines():
                 self._observe(_events_of(entry, detector.limits))
             case RulePut():
-                condition = stored_condition(entry.condition)
-                detector.put_rule(Rule(**{**msgspec.structs.asdict(entry), "condition": condition}))
+                detector.put_rule(rule_of(entry))
             case RuleRemoved():
                 detector.remove_rule(entry.id)
             case DraftPromoted():

@@ -57,3 +57,22 @@ async def test_a_list_past_its_bytes_is_1400_and_comes_in_pages(
     while page := (await caller("GET", f"{path}?after={found[-1] if found else 0}")).result["rules"]:
         found += [rule["priority"] for rule in page]
     assert found == [1, 2, 3]
+
+
+async def test_what_is_wrong_with_labels_is_listed_with_its_place(caller: Caller) -> None:
+    path = await path_with(caller)
+    labels = {"": 1, "x" * 65: 1, "a": None, "b": "x" * 1_025, "c": [1], "d": True}
+    body = {"name": "r", "condition": "a == 1", "description": "x" * 4_097, "labels": labels}
+    reply = await caller("POST", path, body)
+    assert (reply.status, reply.codes) == (400, [1001] * 6)
+    assert reply.texts == [
+        "description: expected at most 4096 characters, got 4097 characters",
+        "labels: the name ``: expected 1 to 64 characters, got an empty string",
+        f"labels: the name `{'x' * 59}…`: expected 1 to 64 characters, got 65 characters",
+        "labels.a: expected a boolean or a number or a string, got null",
+        "labels.b: expected at most 1024 characters, got 1025 characters",
+        "labels.c: expected a boolean or a number or a string, got an array",
+    ]
+    many = {f"n{number}": 1 for number in range(65)}
+    reply = await caller("POST", path, {"name": "r", "condition": "a == 1", "labels": many})
+    assert reply.texts == ["labels: expected at most 64 members, got 65"]

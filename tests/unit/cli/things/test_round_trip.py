@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from api.cli import main
 from api.cli.rule_files.reading import RuleFileError, conditions_of
 from engine import Refusal
-from engine.language.condition import Condition
+from engine.evaluation.rules import Rule
+from engine.language.condition import Condition, Scalar
 from tests.unit.cli.fake_service import FakeService
 from tests.worlds.conditions import conditions
 
@@ -27,6 +28,8 @@ class Wanted(NamedTuple):
     enabled: bool
     shadow: bool
     draft_of: int | None
+    description: str
+    labels: dict[str, Scalar]
 
 
 names = st.text(
@@ -36,6 +39,8 @@ names = st.text(
     min_size=1,
     max_size=12,
 ).filter(lambda name: not any("\x7f" <= char <= "\x9f" for char in name))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+finite = st.floats(allow_nan=False, allow_infinity=False)
 rules = st.lists(
     st.builds(
         Wanted,
@@ -45,6 +50,8 @@ rules = st.lists(
         st.booleans(),
         st.booleans(),
         st.none() | st.integers(0, 5),
+        texts,
+        st.dictionaries(names, texts | st.booleans() | st.integers() | finite, max_size=3),
     ),
     min_size=1,
     max_size=5,
@@ -60,7 +67,13 @@ def made(service: FakeService, wanted: Sequence[Wanted]) -> str:
         of = ids[one.draft_of] if one.draft_of is not None and one.draft_of < len(ids) else None
         try:
             rule_id = detector.add_rule(
-                one.name, one.condition, one.notify, shadow=one.shadow or of is not None, draft_of=of
+                one.name,
+                one.condition,
+                one.notify,
+                shadow=one.shadow or of is not None,
+                draft_of=of,
+                description=one.description,
+                labels=one.labels,
             )
         except Refusal:
             continue
@@ -70,14 +83,16 @@ def made(service: FakeService, wanted: Sequence[Wanted]) -> str:
     return detector_id
 
 
+def members(rule: Rule) -> tuple[Any, ...]:
+    how = (rule.notify, rule.enabled, rule.shadow)
+    return rule.name, rule.condition, *how, rule.description, rule.labels
+
+
 def seen(service: FakeService, detector_id: str) -> list[Any]:
     """The rules without what the service gives them."""
     found = service.detectors[detector_id].rules()
     named = {rule.id: rule.name for rule in found}
-    return [
-        (one.name, one.condition, one.notify, one.enabled, one.shadow, named.get(one.draft_of or ""))
-        for one in found
-    ]
+    return [(*members(one), named.get(one.draft_of or "")) for one in found]
 
 
 def run(service: FakeService, *arguments: str, status: int = 0, **given: Any) -> Result:

@@ -11,6 +11,10 @@ const PAUSE_MS = 250;
 export function editRule(rule, save) {
   const name = h("input", { required: true, maxlength: 255, value: rule.name });
   const notify = h("input", { type: "checkbox", checked: rule.notify });
+  const description = h("textarea", { rows: 2, maxlength: 4096 });
+  description.value = rule.description ?? "";
+  const labels = h("textarea", { rows: 2, spellcheck: "false", placeholder: "severity: high" });
+  labels.value = labelLines(rule.labels ?? {});
   const condition = conditionField(rule.condition);
   const failed = h("p", { class: "failed", role: "alert" });
   const saving = h("button", { type: "submit", class: "first" }, "Save");
@@ -21,7 +25,10 @@ export function editRule(rule, save) {
       event.preventDefault();
       saving.disabled = true;
       try {
-        result = await save({ name: name.value, condition: condition.value(), notify: notify.checked });
+        result = await save({
+          name: name.value, condition: condition.value(), notify: notify.checked,
+          description: description.value, labels: labelsIn(labels.value),
+        });
         dialog.close();
       } catch (error) {
         failed.textContent = error.message;
@@ -33,6 +40,8 @@ export function editRule(rule, save) {
       field("Name", name),
       condition.element,
       h("label", { class: "check" }, notify, " Notify: its actions have the type “notify”"),
+      field("Description", description),
+      field("Labels of its actions, a line each", labels),
       failed,
       h("div", { class: "bar" }, saving,
         h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
@@ -42,6 +51,29 @@ export function editRule(rule, save) {
     dialog.showModal();
     condition.check();
   });
+}
+
+// Labels as lines: "severity: high". Texts that would be read as something else are quoted.
+export function labelLines(labels) {
+  const shown = (value) => (typeof value === "string" && labelValue(value) === value ? value : JSON.stringify(value));
+  return Object.entries(labels).map(([name, value]) => `${name}: ${shown(value)}`).join("\n");
+}
+
+function labelValue(text) {
+  try {
+    const value = JSON.parse(text);
+    return ["string", "number", "boolean"].includes(typeof value) ? value : text;
+  } catch {
+    return text;
+  }
+}
+
+function labelsIn(lines) {
+  return Object.fromEntries(lines.split("\n").filter((line) => line.trim()).map((line) => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`A label is a line such as “severity: high”, not “${line.trim()}”.`);
+    return [line.slice(0, at).trim(), labelValue(line.slice(at + 1).trim())];
+  }));
 }
 
 // What the rule may cost, in words.

@@ -5,7 +5,7 @@ import { count } from "../../shared/format.js";
 import { call, parseCondition, rulesOf } from "../../shared/service.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
-import { editRule } from "./editor.js";
+import { editRule, labelLines } from "./editor.js";
 
 const PAGE = 50;
 
@@ -20,7 +20,7 @@ export async function rulesView(detector, query, signal) {
   let from = 0;
   const list = h("div");
   const told = h("p", { class: "quiet" });
-  const filter = h("input", { type: "search", placeholder: "Filter by name or by what the condition says", oninput: restart });
+  const filter = h("input", { type: "search", placeholder: "Filter by name or by what a rule says", oninput: restart });
 
   function restart() {
     from = 0;
@@ -30,7 +30,7 @@ export async function rulesView(detector, query, signal) {
   function draw() {
     const wanted = filter.value.toLowerCase();
     const found = rules.filter((rule) =>
-      !wanted || `${rule.name} ${rule.id} ${JSON.stringify(rule.condition)}`.toLowerCase().includes(wanted));
+      !wanted || `${rule.name} ${rule.id} ${rule.description ?? ""} ${JSON.stringify(rule.labels ?? {})} ${JSON.stringify(rule.condition)}`.toLowerCase().includes(wanted));
     const shown = found.slice(from, from + PAGE);
     told.textContent = found.length
       ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
@@ -75,6 +75,8 @@ export async function rulesView(detector, query, signal) {
   function open(rule, whole) {
     whole.querySelector("div")?.remove();
     whole.append(h("div", {},
+      rule.description && h("p", { class: "description" }, rule.description),
+      rule.labels && h("p", { class: "quiet" }, labelLines(rule.labels).replaceAll("\n", " · ")),
       h("ul", { class: "tree" }, conditionTree(rule.condition)),
       h("p", { class: "quiet" }, "Id ", h("code", {}, rule.id)),
       h("details", { class: "folded" }, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(rule.condition, null, 2)))));
@@ -95,10 +97,10 @@ export async function rulesView(detector, query, signal) {
 
   async function edit(rule) {
     const { source } = await call("GET", `${path}/${rule.id}`);
-    const wanted = await editRule({ name: rule.name, condition: source, notify: rule.notify },
+    const wanted = await editRule({ ...rule, condition: source },
       // An unchanged text is not sent, so that the stored source keeps its comments.
-      ({ name, condition, notify }) => call("PATCH", `${path}/${rule.id}`,
-        { name, notify, ...(condition === source ? {} : { condition }) }));
+      ({ condition, ...others }) => call("PATCH", `${path}/${rule.id}`,
+        { ...others, ...(condition === source ? {} : { condition }) }));
     if (wanted) replace(wanted);
   }
 
