@@ -19,6 +19,7 @@ from api.cli.running.retry import retry
 from api.cli.running.serve import serve
 from api.cli.running.token import token
 from api.cli.sigma.command import sigma
+from api.cli.testing.command import test
 from api.cli.things.detectors import detectors
 from api.cli.things.rules import rules
 from api.cli.things.shadow import shadow
@@ -31,7 +32,7 @@ from snapshots.errors import StorageError
 
 COMMANDS = {
     "Try it": (demo,),
-    "Rules and events": (check, trial, replay, explain, sigma),
+    "Rules and events": (check, trial, test, replay, explain, sigma),
     "Detectors and rules of a running service": (detectors, rules, shadow, tokens, state),
     "Run a service": (serve, token, cluster, move, drain, undrain, inspect, repair, retry, backup, restore),
 }

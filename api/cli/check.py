@@ -1,6 +1,7 @@
 """`rule-detector check`: parses conditions and prints them in both forms, or their defects."""
 
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from textwrap import indent
@@ -13,14 +14,14 @@ from api.cli.counted import counted
 from api.cli.failures import CommandError, warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
-from api.cli.rule_files import named_conditions, read_text
+from api.cli.rule_files.reading import holds_rules, line_conditions, read_text, rules_file_of
 from engine import Detector
+from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
 from engine.language.hints.hints import hints
 from engine.language.hints.samples import NAMES_MAX, Sample
 from engine.language.hints.warnings import condition_warnings
 from engine.language.json.writer import condition_to_document
-from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 
@@ -55,19 +56,26 @@ Examples:
 def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *, code: bool) -> None:
     """Check conditions without a service, and print each as canonical text and as JSON.
 
-    A FILE named .yaml, .yml or .json holds rules (`name: condition`). Any other FILE holds conditions as
-    text, one a line; indent continuation lines. Without FILE, or with -, text is read from standard input.
+    A FILE named .yaml, .yml or .json is a rules file. Any other FILE holds conditions as text, one a line;
+    indent continuation lines. Without FILE, or with -, text is read from standard input.
 
     Defects are printed on standard error with line and column, and the exit status is 1. Warnings are
     printed there, too: a valid condition can still be one that is never true.
     """
     if file == "-" and sys.stdin.isatty():
         click.echo("Reading conditions, one a line; end with Ctrl-D.", err=True)
-    found = list(named_conditions(read_text(file), file).items())
+    text = read_text(file)
+    found: Mapping[str, Callable[[], Condition]]
+    if holds_rules(text, file):
+        rules = rules_file_of(text, file)
+        relations = (*relations, *rules.relations)
+        found = {name: partial(rules.condition, name) for name in rules.rules}
+    else:
+        found = {name: partial(parse, line) for name, line in line_conditions(text).items()}
     sample = _sample(recordings)
     if not found:
         raise CommandError(f"{'standard input' if file == '-' else file}: no condition in it")
-    results = [_report(name, text, sample, relations, code=code) for name, text in found]
+    results = [_report(name, read, sample, relations, code=code) for name, read in found.items()]
     if not all(results):
         refused = results.count(False)
         raise CommandError(f"{refused} of {counted(len(results), 'condition')} refused")
@@ -88,11 +96,18 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
     return sample
 
 
-def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, ...], *, code: bool) -> bool:
+def _report(
+    name: str,
+    read: Callable[[], Condition],
+    sample: Sample | None,
+    relations: tuple[str, ...],
+    *,
+    code: bool,
+) -> bool:
     """Print one condition with its warnings, or its defects; return whether it is valid."""
     name = on_one_line(name)
     try:
-        condition = parse(text, DEFAULT_LIMITS)
+        condition = read()
     except Refusal as refusal:
         click.echo(f"{name}: refused", err=True)
         for entry in refusal.entries:

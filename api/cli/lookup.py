@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
+from msgspec import UNSET
+
 from api.cli.printing.output import tell_messages
-from api.cli.rule_files import NamedCondition
+from api.cli.rule_files.reading import NamedCondition
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Detector, Entry, Identified, Rule, ServiceError, calls
@@ -101,7 +103,7 @@ def _in_order(rules: Sequence[NamedCondition]) -> list[NamedCondition]:
     def place_of(rule: NamedCondition) -> tuple[int, bool]:
         of = rule.members.draft_of
         own = places[rule.name]
-        after = own if of is None else places.get(of, own)
+        after = places.get(of, own) if of else own
         return max(own, after), after > own
 
     return sorted(rules, key=place_of)
@@ -110,7 +112,7 @@ def _in_order(rules: Sequence[NamedCondition]) -> list[NamedCondition]:
 def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) -> Call[Identified]:
     members = wanted.members
     of = members.draft_of
-    if of is not None and of not in ids:
+    if of and of not in ids:
         raise ServiceError(f"draftOf: no rule of the file or the detector is named {quoted(of)}")
     return calls.add_rule(
         detector_id,
@@ -118,9 +120,9 @@ def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) 
         wanted.text,
         notify=members.notify or False,
         shadow=members.shadow or False,
-        draft_of=None if of is None else ids[of],
+        draft_of=ids[of] if of else None,
         description=members.description or "",
-        labels=members.labels,
+        labels=members.labels or None,
     )
 
 
@@ -147,7 +149,7 @@ def _missing(stored: list[Rule], conditions: list[NamedCondition]) -> list[Named
 def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str]) -> None:
     """Raise ServiceError if a stored rule differs from the file in a member that the file names."""
     members = wanted.members
-    of = None if rule.draft_of is None else names.get(rule.draft_of)
+    of = UNSET if rule.draft_of is None else names.get(rule.draft_of)
     pairs = [
         ("notify", members.notify, rule.notify),
         ("enabled", members.enabled, rule.enabled),
@@ -157,7 +159,7 @@ def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str])
         ("labels", members.labels, rule.labels),
     ]
     for member, said, stored in pairs:
-        if said is not None and said != stored:
+        if said is not UNSET and said != stored:
             raise ServiceError(
                 f"the detector has a rule {quoted(wanted.name)} with another `{member}`; change or delete it"
             )

@@ -83,12 +83,20 @@ class Source:
 
     def annotated(self, offset: int, sentence: str) -> str:
         """Return the position and the sentence, the line of the text, and a caret below the position."""
+        return f"{self.position(offset)}: {sentence}\n{self.excerpt(offset)}"
+
+    def located(self, offset: int, sentence: str) -> str:
+        """Return the sentence, and the position after it."""
+        return f"{sentence} ({self.position(offset)})"
+
+    def excerpt(self, offset: int) -> str:
+        """Return the line of the text, and a caret below the position."""
         position = self.position(offset)
         start = self._line_starts[position.line - 1]
         stop = self.text.find("\n", start)
         line = self.text[start : stop if stop >= 0 else len(self.text)].rstrip("\r")
         shown, before = _excerpt(line, position.column - 1)
-        return f"{position}: {sentence}\n{shown}\n{_padding(shown[:before])}^"
+        return f"{shown}\n{_padding(shown[:before])}^"
 
     def refusal(self, offset: int, sentence: str) -> ConditionError:
         """Return the error 1300 for a text that cannot be read beyond `offset`."""

@@ -289,9 +289,10 @@ ROOMS: Final = {
             "api/cli",
             tests=(
                 "unit/cli/recordings/test_*.py",
+                "unit/cli/rule_files/test_*.py",
                 "unit/cli/trying/test_check.py",
             ),
-            files=("recordings/*.py", "rule_files.py"),
+            files=("recordings/*.py", "rule_files/*.py"),
         ),
     )
 }

@@ -15,7 +15,7 @@ from api.cli.options.vars_option import vars_option
 from api.cli.recordings.reading import ReadingOptions
 from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.run import Replay
-from api.cli.rule_files import read_rules
+from api.cli.rule_files.reading import read_rules
 from rule_detector_client import Client
 
 

@@ -13,7 +13,7 @@ from api.cli.failures import CommandError
 from api.cli.lookup import add_rules
 from api.cli.recordings.reading import ReadingOptions
 from api.cli.replaying.run import Replay
-from api.cli.rule_files import conditions_of
+from api.cli.rule_files.reading import conditions_of
 from api.cli.sample import RECORDING, RULES
 from api.schema.examples import EVENT
 from api.settings import Settings

@@ -9,10 +9,11 @@ from sigma.rule import SigmaRule
 from sigma.rule.detection import EmptySigmaDetections
 
 from api.cli.failures import CommandError
+from api.cli.rule_files.reading import files_in
 from api.cli.sigma.correlations import correlation_condition
 from api.cli.sigma.detections import all_of, detection_condition
 from api.cli.sigma.logsources import Mapping, conditions_for
-from api.cli.sigma.sources import REFUSALS, Rule, Unread, files_in, path_of, read_rules, reason_of
+from api.cli.sigma.sources import REFUSALS, Rule, Unread, path_of, read_rules, reason_of
 from api.cli.sigma.values import LeftOut
 from engine.language.condition import All, Any, Condition
 from engine.language.diagnostics import Refusal

@@ -38,19 +38,6 @@ class Unread(NamedTuple):
     reason: str
 
 
-def files_in(paths: Iterable[str]) -> list[Path]:
-    """Return the files that are named, and the YAML files of the folders that are named, each once."""
-    found: dict[Path, None] = {}
-    for path in map(Path, paths):
-        if path.is_dir():
-            found |= dict.fromkeys(
-                sorted(each for each in path.rglob("*") if each.suffix in (".yml", ".yaml"))
-            )
-        else:
-            found[path] = None
-    return list(found)
-
-
 def read_rules(files: Iterable[Path]) -> tuple[SigmaCollection, list[Unread]]:
     """Return the rules of these files with filters applied and references resolved, and what is refused.
 

@@ -12,7 +12,7 @@ from api.cli.options.key_options import named_values
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
 from api.cli.printing.terminal import on_one_line
-from api.cli.rule_files import conditions_of, is_rule_file, read_rules, read_text
+from api.cli.rule_files.reading import conditions_of, is_rule_file, read_rules, read_text
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Rule, calls

@@ -14,7 +14,7 @@ from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
 from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
 from api.cli.recordings.times import iso
-from api.cli.rule_files import read_text
+from api.cli.rule_files.reading import read_text
 from rule_detector_client import Client, Comparison, Difference, Example, Identified, Rule, calls
 
 _NAME_CHARS_MAX: Final = 255

@@ -16,7 +16,7 @@ from api.cli.printing.tables import print_table
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.feeding import Feeding, are_files
-from api.cli.rule_files import NamedCondition, read_rules
+from api.cli.rule_files.reading import NamedCondition, read_rules, read_rules_file
 from api.cli.trying import output
 from api.cli.trying.mismatches import Mismatches
 from api.cli.trying.trial import Trial
@@ -95,7 +95,9 @@ def trial(
     """
     if (explained is None) != (at_line is None):
         raise click.UsageError("`--explain` and `--line` go together.")
-    new = read_rules(rules)
+    file = read_rules_file(rules)
+    new = file.conditions()
+    variables = file.variables | (variables or {})
     old = None if against is None else read_rules(against)
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from api.cli.rule_files import NamedCondition
+from api.cli.rule_files.reading import NamedCondition
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.language.condition import Leaf, Some, walk
 from engine.language.diagnostics import nearest, quoted

@@ -12,7 +12,7 @@ from api.cli.counted import counted
 from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
-from api.cli.rule_files import NamedCondition
+from api.cli.rule_files.reading import NamedCondition
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.documents import rule_document

@@ -43,8 +43,9 @@ def _violations(value: object, type_: Any, place: str) -> Iterator[str]:
     if isinstance(value, dict) and issubclass(kinds[0], msgspec.Struct):
         yield from _struct_violations(value, kinds[0], place)
     elif isinstance(value, list) and kinds[0] is list:
+        [element] = next(get_args(each) for each in (type_, *get_args(type_)) if get_origin(each) is list)
         for index, member in enumerate(value):
-            yield from _violations(member, get_args(type_)[0], f"{place}[{index}]")
+            yield from _violations(member, element, f"{place}[{index}]")
     elif isinstance(value, dict) and kinds[0] is dict and (members := _members_of(type_)):
         yield from _mapping_violations(value, *members, types[0][1], place)
     elif not any(_fits(value, kind, meta) for kind, meta in types):

@@ -45,19 +45,20 @@ _WORDS_BACK_MAX = 4
 """How many words before the failing one may be the misspelled one: in `smu(a) > 1` it is four before."""
 
 
-def parse(source: str | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -> Condition:
+def parse(source: str | Source | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -> Condition:
     """Return the condition of a text or of a decoded JSON document.
 
     A text whose first character is `{`, apart from blanks, is JSON; any other text is in the text language.
+    Messages about a `Source` say where it says that its characters are.
     Raises ConditionError: 1303 before anything else; 1300 with line, column and caret if the text cannot be
     read; otherwise every 1301 and 1302 with its place.
     """
-    if not isinstance(source, str):
+    if not isinstance(source, str | Source):
         return condition_from_document(source, limits)
-    if source.lstrip(" \t\r\n").startswith("{"):
-        return condition_from_json(source, limits)
-    check_text_size(source, limits)
-    text = Source(source)
+    text = source if isinstance(source, Source) else Source(source)
+    if text.text.lstrip(" \t\r\n").startswith("{"):
+        return condition_from_json(text, limits)
+    check_text_size(text.text, limits)
     return validated(_Reader(text, limits).read(), limits, text)
 
 

@@ -27,7 +27,7 @@ def condition_from_stored(document: object) -> Condition:
     return validated(document, _UNBOUNDED, is_stored=True)
 
 
-def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> Condition:
+def condition_from_json(text: str | bytes | Source, limits: Limits = DEFAULT_LIMITS) -> Condition:
     """Return the condition of a JSON text.
 
     Raises ConditionError as `condition_from_document` does, and 1300 with line, column and caret if the text
@@ -35,9 +35,9 @@ def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> C
     """
     if isinstance(text, bytes):
         text = _decoded(text, limits)
-    check_text_size(text, limits)
-    source = Source(text)
-    reader = JsonReader(text, limits)
+    source = text if isinstance(text, Source) else Source(text)
+    check_text_size(source.text, limits)
+    reader = JsonReader(source.text, limits)
     refusal: ConditionError | None = None
     try:
         document = reader.read()

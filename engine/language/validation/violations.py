@@ -45,10 +45,10 @@ class Violations:
 
     def report(self, location: Location, sentence: str, code: int = INVALID) -> Invalid:
         """Add a violation. The result stands for the invalid part."""
-        position = ""
+        said = f"{location.path or 'condition'}: {sentence}"
         if self._source and location.offset is not None:
-            position = f" ({self._source.position(location.offset)})"
-        self.entries.append(Entry(code, f"{location.path or 'condition'}: {sentence}{position}"))
+            said = self._source.located(location.offset, said)
+        self.entries.append(Entry(code, said))
         return Invalid.REPORTED
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api.cli.recordings.reading import ReadingOptions, Recording
-from api.cli.rule_files import conditions_of
+from api.cli.rule_files.reading import conditions_of
 from tests.data import find_expected
 from tests.service_process import Served, program, served
 

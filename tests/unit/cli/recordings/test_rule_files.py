@@ -2,13 +2,23 @@ import json
 import os
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from msgspec import UNSET
 
 import api
-from api.cli import rule_documents, rule_files
-from api.cli.rule_files import RuleFileError, conditions_of, entries_of, read_rules
+from api.cli.rule_files import documents, reading
+from api.cli.rule_files.reading import RuleFileError, conditions_of, read_rules, rules_file_of
+
+
+def entries_of(text: str, path: str) -> dict[str, str]:
+    """The text of each rule."""
+    return {name: rule.text for name, rule in rules_file_of(text, path).rules.items()}
+
 
 PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
 
@@ -34,7 +44,7 @@ def test_yaml_blocks_keep_their_lines_and_comments() -> None:
 def test_json_that_is_none_is_called_so_and_not_bad_yaml() -> None:
     with pytest.raises(RuleFileError) as refusal:
         entries_of('{"a": "b == 1",}', "r.json")
-    assert str(refusal.value) == "r.json: not JSON: trailing comma in object (byte 15)"
+    assert str(refusal.value) == "r.json: line 1, column 16: not JSON: trailing comma in object"
     assert entries_of("{a: b == 1}", "r.yaml") == {"a": "b == 1"}
 
 
@@ -46,7 +56,7 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
     ("text", "said"),
     [
         ("a: x == 1\na: y == 2\n", "line 2, column 1: `a` is defined twice, first in line 1"),
-        ("? [a, b]\n: x == 1\n", "line 1, column 3: found unhashable key"),
+        ("? [a, b]\n: x == 1\n", "line 1, column 3: a name must be text"),
         ("- x == 1\n", "expected a mapping `name: condition`"),
         ("", "expected a mapping `name: condition`"),
         ("{}", "expected a mapping `name: condition`"),
@@ -62,8 +72,8 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
                 "expected one mapping `name: condition`"
             ),
         ),
-        ("a: [1]\n", "`a`: expected a condition as text or as an object"),
-        ("on: x == 1\n", "`True`: a rule's name must be text; quote it"),
+        ("a: [1]\n", "line 1, column 1: `a`: expected a condition as text or as an object"),
+        ("on: x == 1\n", "line 1, column 1: the name `on` is read as true; quote it"),
         ("a: 'x\n", "line 2, column 1: found unexpected end of stream"),
         (
             "a: &x {b: *x}\n",
@@ -73,17 +83,20 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
         ("a: {b: 1, c: 2,\n b: 3}", "line 2, column 2: `b` is defined twice, first in line 1"),
         (
             '{"a": "x",\n\n"b": [{"a": ","}],\n"\\u0061": "y"}',
-            "line 4: `a` is defined twice, first in line 1",
+            "line 4, column 1: `a` is defined twice, first in line 1",
         ),
         (
             '{"r": {"condition": "x", \n"condition": "y"}}',
-            "line 2: `condition` is defined twice, first in line 1",
+            "line 2, column 1: `condition` is defined twice, first in line 1",
         ),
-        ('{"a\\"{": "x", "b": "}", "a\\"{": 1}', 'line 1: `a"{` is defined twice, first in line 1'),
-        ("a: 1" + ":1" * 500, "line 1, column 4: a value of more than 400 characters must be quoted"),
-        ("a: 1" + ":1" * 500 + ".5", "line 1, column 4: a value of more than 400 characters must be quoted"),
+        (
+            '{"a\\"{": "x", "b": "}", "a\\"{": 1}',
+            'line 1, column 25: `a"{` is defined twice, first in line 1',
+        ),
         ("a\x1b: x == 1", "line 1: the character U+001B is not allowed; write it as an escape"),
-        ("a: {b: 2020-01-01}\n", "`a`: it holds what JSON has not, such as a date; quote it"),
+        ("a: {b: .inf}\n", "line 1, column 8: JSON has no .inf; quote it"),
+        ("a: !!binary eA==\n", "line 1, column 4: the tag 'tag:yaml.org,2002:binary' is not taken"),
+        ("a: b == 1\n---\nc: d == 1\n", "line 2, column 1: expected one document, found another"),
         ("a: " + "[" * 500, "line 1, column 103: it is nested more than 100 deep"),
         (
             "a:\n" + "".join(" " * n + "- \n" for n in range(500)),
@@ -91,10 +104,7 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
         ),
         (
             "a: !!python/object/apply:os.system ['true']\n",
-            (
-                "line 1, column 4: could not determine a constructor for the tag "
-                "'tag:yaml.org,2002:python/object/apply:os.system'"
-            ),
+            ("line 1, column 4: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not taken"),
         ),
     ],
 )
@@ -118,15 +128,21 @@ def billion_laughs(levels: int) -> str:
 
 
 def test_a_kilobyte_of_aliases_is_refused_at_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    monkeypatch.setattr(rule_documents._Loader, "construct_mapping", lambda *_: made.append(1))
+    parse, events = yaml.parse, list[yaml.Event]()
+
+    def counted(text: str, **given: Any) -> Iterator[yaml.Event]:
+        for event in parse(text, **given):
+            events.append(event)
+            yield event
+
+    monkeypatch.setattr(yaml, "parse", counted)
     with pytest.raises(RuleFileError, match=r"^r\.yaml: line 2, column 10: `\*l0` is an alias"):
         entries_of(billion_laughs(9), "r.yaml")
-    assert made == []
+    assert len(events) < 15
 
 
 def test_yaml_that_takes_minutes_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_documents, "YAML_CHARS_MAX", 1 << 20)
+    monkeypatch.setattr(documents, "YAML_CHARS_MAX", 1 << 20)
     text = "a: b == 1\n" + "# \n" * (1 << 19)
     with pytest.raises(RuleFileError, match="YAML of more than 1 MiB is not read; write it as JSON"):
         entries_of(text, "r.yaml")
@@ -136,7 +152,7 @@ def test_yaml_that_takes_minutes_is_not_begun(monkeypatch: pytest.MonkeyPatch) -
 def test_a_file_without_an_end_is_not_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_files, "FILE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(reading, "FILE_BYTES_MAX", 1 << 20)
     with pytest.raises(RuleFileError, match="/dev/zero: it has more than 1 MiB"):
         read_rules("/dev/zero")
 
@@ -153,11 +169,16 @@ def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
 
 def test_the_defects_of_all_rules_are_told_together() -> None:
     with pytest.raises(RuleFileError) as refusal:
-        entries_of("on: a == 1\ngood: a == 1\nbad: [1]\ndraft: {condition: a, draftOf: draft}\n", "r.yaml")
+        entries_of(
+            "'': a == 1\ngood: a == 1\nbad: [1]\ndraft: {condition: a == 1, draftOf: draft}\n", "r.yaml"
+        )
     assert str(refusal.value).splitlines() == [
-        "r.yaml: `True`: a rule's name must be text; quote it",
-        "r.yaml: `bad`: expected a condition as text or as an object",
-        "r.yaml: `draft`: draftOf: `draft` is a shadow rule itself",
+        (
+            "r.yaml: line 1, column 1: ``: name: expected 1 to 255 characters, no control characters but tab "
+            "and newline"
+        ),
+        "r.yaml: line 3, column 1: `bad`: expected a condition as text or as an object",
+        "r.yaml: line 4, column 1: `draft`: draftOf: `draft` is a shadow rule itself",
     ]
 
 
@@ -176,11 +197,11 @@ condition: {leaf: {fact: a, op: eq, value: 1}}
     )
     told = {rule.name: (rule.members.notify, rule.members.shadow, rule.members.draft_of) for rule in rules}
     assert told == {
-        "plain": (None, None, None),
-        "written": (True, None, None),
-        "quiet": (False, True, None),
-        "draft": (None, True, "plain"),
-        "condition": (None, None, None),
+        "plain": (UNSET, UNSET, UNSET),
+        "written": (True, UNSET, UNSET),
+        "quiet": (False, True, UNSET),
+        "draft": (UNSET, True, "plain"),
+        "condition": (UNSET, UNSET, UNSET),
     }
     assert rules[0].condition == rules[1].condition == rules[4].condition
 
@@ -194,12 +215,21 @@ def test_the_file_on_the_page_is_one() -> None:
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("{condition: a == 1, shadwo: true}", "`r`: there is no member `shadwo`; did you mean `shadow`?"),
-        ("{condition: a == 1, 1: true}", "`r`: there is no member `1`; a rule has `condition`,"),
-        ("{condition: a == 1, shadow: 1}", "`r`: shadow: expected true or false"),
-        ("{condition: a == 1, draftOf: ''}", "`r`: draftOf: expected the name of a rule"),
+        (
+            "{condition: a == 1, shadwo: true}",
+            "line 1, column 24: `r`: shadwo: unknown member; did you mean `shadow`?",
+        ),
+        ("{condition: a == 1, one: true}", "line 1, column 24: `r`: one: unknown member"),
+        (
+            "{condition: a == 1, shadow: 1}",
+            "line 1, column 24: `r`: shadow: expected a boolean, got a number",
+        ),
+        (
+            "{condition: a == 1, draftOf: ''}",
+            "`r`: draftOf: expected the name of a rule, got an empty string",
+        ),
         ("{condition: a == 1, draftOf: x, shadow: false}", "`r`: shadow: a draft is a shadow rule"),
-        ("{shadow: true}", "`r`: condition: expected text or an object"),
+        ("{shadow: true}", "line 1, column 1: `r`: condition: missing"),
         ("{condition: a == 1, draftOf: r}", "`r`: draftOf: `r` is a shadow rule itself"),
         (
             "{condition: a == 1, draftOf: x}\ns: {condition: a == 2, draftOf: x}",

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.rule_files import conditions_of
+from api.cli.rule_files.reading import conditions_of
 from engine import Detector
 
 RULE = """

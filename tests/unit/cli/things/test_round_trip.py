@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.cli import main
-from api.cli.rule_files import RuleFileError, conditions_of
+from api.cli.rule_files.reading import RuleFileError, conditions_of
 from engine import Refusal
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, Scalar
@@ -156,9 +156,12 @@ def test_an_enabled_rule_is_not_one_that_is_there_disabled() -> None:
         (["a == 1"], "rules: number 1 has no `name`"),
         (
             [{"name": "r", "condition": "a == 1", "notfy": True}],
-            "`r`: there is no member `notfy`; did you mean",
+            "line 1, column 49: `r`: notfy: unknown member; did you mean `notify`?",
         ),
-        ([{"name": "r", "condition": "a == 1", "enabled": 1}], "`r`: enabled: expected true or false"),
+        (
+            [{"name": "r", "condition": "a == 1", "enabled": 1}],
+            "`r`: enabled: expected a boolean, got a number",
+        ),
     ],
 )
 def test_a_list_that_is_none_of_a_service_is_refused(listed: list[Any], said: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.rule_files import named_conditions
+from api.cli.rule_files.reading import line_conditions
 from engine import format, parse  # noqa: A004 -- the engine's name for it
 from engine.language.json.writer import condition_to_document
 
@@ -61,7 +61,7 @@ def test_no_condition_at_all_is_a_failure(text: str) -> None:
 
 def test_lines_that_go_on_with_a_condition_are_indented_or_begin_with_a_joining_word() -> None:
     text = "# first\na == 1\n  # why\n  and b == 2\n\nper x (\n  c == 3\n)\nsince d == 4\norder == 5\n"
-    assert named_conditions(text, "-") == {
+    assert line_conditions(text) == {
         "line 2": "a == 1\n  # why\n  and b == 2\n",
         "line 6": "per x (\n  c == 3\n)\nsince d == 4",
         "line 10": "order == 5",

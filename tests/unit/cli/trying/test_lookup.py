@@ -1,7 +1,7 @@
 import pytest
 
 from api.cli.lookup import add_rules, find_detector, find_rule
-from api.cli.rule_files import conditions_of
+from api.cli.rule_files.reading import conditions_of
 from rule_detector_client import Detector, ServiceError
 from tests.unit.cli.fake_service import FakeService
 

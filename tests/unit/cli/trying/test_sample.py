@@ -2,7 +2,7 @@ import gzip
 import json
 
 from api.cli.recordings.reading import ReadingOptions, Recording
-from api.cli.rule_files import conditions_of
+from api.cli.rule_files.reading import conditions_of
 from api.cli.sample import RECORDING, RULES
 from engine.language.json.writer import condition_to_document
 from tests.worlds.online_shop import recording

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.rule_files import conditions_of
+from api.cli.rule_files.reading import conditions_of
 from api.cli.trying.mismatches import Mismatches
 from api.cli.trying.trial import Firing, Trial
 

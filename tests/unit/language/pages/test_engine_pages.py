@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.rule_files import named_conditions
+from api.cli.rule_files.reading import line_conditions
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
@@ -64,7 +64,7 @@ def test_every_page_is_listed_and_run() -> None:
 
 def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> None:
     [shown] = blocks("rules")
-    documents = str([condition_to_document(parse(text)) for text in named_conditions(shown, "-").values()])
+    documents = str([condition_to_document(parse(text)) for text in line_conditions(shown).values()])
     assert {name for name in FORMS.keys() | OPERATORS if f"'{name}'" not in documents} == set()
 
 

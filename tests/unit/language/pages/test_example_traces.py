@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.rule_files import entries_of, named_conditions
+from api.cli.rule_files.reading import line_conditions, rules_file_of
 from api.cli.sample import RULES
 from engine import Detector, parse
 from engine.language.text.printer import format as text_of
@@ -41,10 +41,12 @@ def shown() -> set[tuple[str, str]]:
     block = re.search(r"^```rules\n(.*?)```", LANGUAGE, re.DOTALL | re.MULTILINE)
     assert block
     examples = {(" ".join(top[1].split()), canonical(top[2]))}
-    for line in named_conditions(block[1], "-").values():
+    for line in line_conditions(block[1]).values():
         text, _, sentence = line.strip().partition("\n")[0].rpartition("  # ")
         examples.add((sentence, canonical(text)))
-    sample = entries_of(RULES.read_text("utf-8"), RULES.name)
+    sample = {
+        name: rule.text for name, rule in rules_file_of(RULES.read_text("utf-8"), RULES.name).rules.items()
+    }
     return examples | {(name, canonical(text)) for name, text in sample.items()}
 
 

@@ -1,0 +1,225 @@
+"""Reads the YAML or JSON of a rules file, within bounds, and knows where each part of it stands."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final, NoReturn
+
+import msgspec
+import yaml
+
+from api.cli.rule_files.places import Path, Place, json_places
+from engine.language.diagnostics import Source, quoted
+
+YAML_CHARS_MAX: Final = 8 * 1024 * 1024
+"""The longest YAML, which takes some seconds to read. JSON of this size takes one."""
+
+NESTING_MAX: Final = 100
+"""How deep mappings and lists may be nested. Conditions are at most 64 deep."""
+
+_HINTS: Final = {
+    "mapping values are not allowed": "; quote a name or condition with `: `",
+    "expected '<document start>'": "; expected one mapping `name: condition`",
+}
+_TAG: Final = "tag:yaml.org,2002:"
+_PARSERS: Final[list[Any]] = [*([yaml.CSafeLoader] if yaml.__with_libyaml__ else []), yaml.SafeLoader]
+"""libyaml is five times faster. PyYAML's own parser says better what is wrong, and where."""
+
+
+class DocumentError(ValueError):
+    """A text is no document; the message says why, and where."""
+
+
+class Document:
+    """A document: its value, and the places of the parts of it."""
+
+    def __init__(self, text: str, *, is_json: bool) -> None:
+        """Read a text: as JSON if it is JSON, else as YAML. Raises DocumentError.
+
+        With `is_json`, a text that begins with a brace must be JSON.
+        """
+        self.text = text
+        self.source = Source(text)
+        self._places: Callable[[], dict[Path, Place]] = lambda: dict(json_places(text))
+        # YAML 1.1 reads `1e3` as text, so JSON is read as JSON.
+        if text.lstrip().startswith("{"):
+            try:
+                self.value: Any = msgspec.json.decode(text)
+            except (ValueError, RecursionError) as error:
+                if is_json:
+                    raise DocumentError(self._json_reason(error)) from None
+            else:
+                self._refuse_repeated_names()
+                return
+        if len(text) > YAML_CHARS_MAX:
+            raise DocumentError(f"YAML of more than {YAML_CHARS_MAX >> 20} MiB is not read; write it as JSON")
+        self.value = _yaml_tree(text, None)
+        self._places = self._yaml_places
+
+    def place(self, path: Path) -> Place:
+        """Return the place of a part, or of the nearest part around it."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path) or Place(0, 0, len(self.text), "")
+
+    def said(self, path: Path, sentence: str) -> str:
+        """Return a sentence about a part, after its line and column."""
+        return f"{self.source.position(self.place(path).start)}: {sentence}"
+
+    @cached_property
+    def places(self) -> dict[Path, Place]:
+        """The places of all parts, for which the text is read again."""
+        return self._places()
+
+    def _yaml_places(self) -> dict[Path, Place]:
+        places: dict[Path, Place] = {}
+        _yaml_tree(self.text, places)
+        return places
+
+    def _json_reason(self, error: Exception) -> str:
+        if isinstance(error, RecursionError):
+            return "it is nested too deeply"
+        reason = str(error).removeprefix("JSON is malformed: ").lower()
+        said, _, byte = reason.removesuffix(")").rpartition(" (byte ")
+        if not byte.isdecimal():
+            return f"not JSON: {reason}"
+        offset = len(self.text.encode()[: int(byte)].decode(errors="ignore"))
+        return f"{self.source.position(offset)}: not JSON: {said}"
+
+    def _refuse_repeated_names(self) -> None:
+        """Refuse an object that has a name twice, because the last one would win."""
+
+        def check(pairs: list[tuple[str, object]]) -> None:
+            if len({name for name, _ in pairs}) < len(pairs):
+                raise KeyError
+
+        try:
+            json.loads(self.text, object_pairs_hook=check)
+        except KeyError:
+            seen: dict[Path, int] = {}
+            for path, place in json_places(self.text):
+                if path in seen:
+                    first = self.source.position(seen[path]).line
+                    sentence = f"{quoted(str(path[-1]))} is defined twice, first in line {first}"
+                    raise DocumentError(f"{self.source.position(place.start)}: {sentence}") from None
+                seen[path] = place.start
+
+
+def _yaml_tree(text: str, places: dict[Path, Place] | None) -> Any:
+    """Return the value of a YAML text, and note the places of its parts. Raises DocumentError."""
+    for parser in _PARSERS:
+        try:
+            return _Tree(yaml.parse(text, Loader=parser), places).document()
+        except DocumentError:
+            raise
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            if parser is _PARSERS[-1]:
+                raise DocumentError(_reason(error, text)) from None
+    raise AssertionError("the last parser gives a tree or an error")
+
+
+def _refuse(problem: str, mark: Any) -> NoReturn:
+    """Refuse YAML that is well formed."""
+    raise DocumentError(f"line {mark.line + 1}, column {mark.column + 1}: {problem}")
+
+
+class _Tree:
+    """Builds a value from the events of YAML. Its work grows with the text only.
+
+    It refuses what would be lost silently. Dates, times and numbers to the base 60 are text, as in YAML 1.2.
+    """
+
+    def __init__(self, events: Iterator[Any], places: dict[Path, Place] | None) -> None:
+        self._events = events
+        self._places = places
+        self._scalars: Any = yaml.SafeLoader("")
+
+    def document(self) -> Any:
+        """Return the value of the only document, None if there is none."""
+        next(self._events)
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return None
+        value = self._value(next(self._events), (), None)
+        next(self._events)
+        after = next(self._events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            _refuse("expected one document, found another", after.start_mark)
+        return value
+
+    def _value(self, event: Any, path: Path, key: Any) -> Any:
+        """Build the value that an event begins. `key` is the event of its name."""
+        if isinstance(event, yaml.AliasEvent):
+            # A few of them can stand for any amount of text.
+            _refuse(f"`*{event.anchor}` is an alias; write out what it stands for", event.start_mark)
+        if len(path) >= NESTING_MAX:
+            _refuse(f"it is nested more than {NESTING_MAX} deep", event.start_mark)
+        if self._places is not None:
+            style = getattr(event, "style", None) or ""
+            begin = event.start_mark.index
+            place = Place((key or event).start_mark.index, begin, event.end_mark.index, style)
+            self._places[path] = place
+        match event:
+            case yaml.ScalarEvent():
+                return self._scalar(event)
+            case yaml.MappingStartEvent(tag=None | "!" | "tag:yaml.org,2002:map"):
+                return self._mapping(path)
+            case yaml.SequenceStartEvent(tag=None | "!" | "tag:yaml.org,2002:seq"):
+                elements: list[Any] = []
+                while not isinstance(one := next(self._events), yaml.SequenceEndEvent):
+                    elements.append(self._value(one, (*path, len(elements)), None))
+                return elements
+            case _:
+                _refuse(f"the tag '{event.tag}' is not taken", event.start_mark)
+
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+            mark = key.start_mark
+            if not isinstance(key, yaml.ScalarEvent):
+                _refuse("a name must be text", mark)
+            name = self._scalar(key)
+            if key.value == "<<" and not key.style:
+                _refuse("`<<` would merge mappings; quote it if it is a name", mark)
+            if not isinstance(name, str):
+                _refuse(
+                    f"the name `{key.value}` is read as {json.dumps(name, allow_nan=False)}; quote it", mark
+                )
+            if name in lines:
+                _refuse(f"{quoted(name)} is defined twice, first in line {lines[name]}", mark)
+            lines[name] = mark.line + 1
+            members[name] = self._value(next(self._events), (*path, name), key)
+        return members
+
+    def _scalar(self, event: Any) -> Any:
+        text: str = event.value
+        tag: str | None = event.tag
+        if tag is None or tag == "!":
+            if event.style or tag:
+                return text
+            tag = self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
+        kind = tag.removeprefix(_TAG) if tag else ""
+        if kind in ("str", "timestamp", "merge", "value") or (kind in ("int", "float") and ":" in text):
+            return text
+        if kind not in ("null", "bool", "int", "float"):
+            _refuse(f"the tag '{tag}' is not taken", event.start_mark)
+        node = yaml.ScalarNode(tag, text, event.start_mark)
+        value = self._scalars.construct_object(node)
+        if isinstance(value, float) and value - value != 0:
+            _refuse(f"JSON has no {text}; quote it", event.start_mark)
+        return value
+
+
+def _reason(error: Exception, text: str) -> str:
+    match error:
+        case yaml.MarkedYAMLError(problem=str(problem), problem_mark=yaml.Mark() as mark):
+            hint = next((said for start, said in _HINTS.items() if problem.startswith(start)), "")
+            return f"line {mark.line + 1}, column {mark.column + 1}: {problem}{hint}"
+        case yaml.reader.ReaderError(position=int(place)):
+            line = text.count("\n", 0, place) + 1
+            character = f"U+{ord(text[place]):04X}"
+            return f"line {line}: the character {character} is not allowed; write it as an escape"
+        case RecursionError():
+            return "it is nested too deeply"
+        case _:
+            return str(error).lower()

@@ -1,0 +1,112 @@
+"""The members of a rules file and of its rules. The types are also the schema for editors."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from api.schema.messages.rules import Description, Labels
+from engine.language.diagnostics import quoted
+
+Count = Annotated[int, Meta(ge=1, extra={"expected": "a whole number from 1"})]
+
+
+class Firing(Struct, frozen=True, forbid_unknown_fields=True):
+    """An event at which a rule fires."""
+
+    line: Count
+    """The number of the event, counted from 1."""
+    keys: dict[str, Any] | UnsetType = UNSET
+    """The values of the facts that the rule is keyed by (`per`), or of some of them."""
+    labels: dict[str, Any] | UnsetType = UNSET
+    """Labels of the rule, or some of them."""
+
+
+class RuleTest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A test of a rule: events, and at which of them it fires."""
+
+    events: list[dict[str, Any]] | str
+    """The events, each an object with a time and its fields, or the path of a recording of them."""
+    fires: list[Firing | Count]
+    """All events at which the rule fires, by their numbers, counted from 1."""
+    name: str | UnsetType = UNSET
+    """What the test shows."""
+
+
+class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule with its members. Members that are absent have their defaults."""
+
+    condition: str | dict[str, Any]
+    """The condition: text, or the JSON of a Condition object."""
+    notify: bool | UnsetType = UNSET
+    """Whether its actions have the type `notify`."""
+    enabled: bool | UnsetType = UNSET
+    """Whether it is evaluated."""
+    shadow: bool | UnsetType = UNSET
+    """Whether it is evaluated without ever acting."""
+    draft_of: Annotated[str, Meta(min_length=1, extra={"expected": "the name of a rule"})] | UnsetType = (
+        field(name="draftOf", default=UNSET)
+    )
+    """The name of the rule that this one is a draft of, which makes it a shadow rule."""
+    description: Description | UnsetType = UNSET
+    """What the rule is for."""
+    labels: Labels | UnsetType = UNSET
+    """Names and values that its actions repeat, such as a severity."""
+    history: Annotated[str, Meta(pattern="^keep$", extra={"expected": "`keep`"})] | UnsetType = UNSET
+    """`keep`: if `apply` changes the condition, what both conditions remember is kept."""
+    tests: list[RuleTest] | UnsetType = UNSET
+    """Tests, which `rule-detector test` runs."""
+
+    @property
+    def text(self) -> str:
+        """The condition as it is sent to the service: text or JSON."""
+        return self.condition if isinstance(self.condition, str) else condition_json(self.condition)
+
+
+MEMBERS: Final = frozenset(RuleMembers.__struct_encode_fields__)
+
+_GIVEN_BY_SERVICE: Final = frozenset({"id", "detectorId", "priority"})
+"""Members of a rule in the service's lists that a new rule gets anew."""
+
+
+def listed_rules(listed: list[object]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names and the rules of a list as the service gives it. Raises ValueError."""
+    places: dict[object, int] = {}
+    names: dict[object, str] = {}
+    for place, one in enumerate(listed, 1):
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            raise ValueError(f"rules: number {place} has no `name`")  # noqa: TRY004 -- about a file
+        first = places.setdefault(one["name"], place)
+        if first != place:
+            raise ValueError(f"rules: number {first} and number {place} are both named {quoted(one['name'])}")
+        names[one.get("id")] = one["name"]
+    return [(one["name"], _unlisted(one, names)) for one in listed if isinstance(one, dict)]
+
+
+def _unlisted(one: dict[str, Any], names: Mapping[object, str]) -> dict[str, Any]:
+    """Return a rule of a list as it stands in a file, where a draft names its rule."""
+    rule = {name: value for name, value in one.items() if name != "name" and name not in _GIVEN_BY_SERVICE}
+    if isinstance(rule.get("draftOf"), str):
+        rule["draftOf"] = names.get(rule["draftOf"], rule["draftOf"])
+    return rule
+
+
+def draft_defects(rules: Mapping[str, RuleMembers]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each rule whose `draftOf` is invalid, and why."""
+    drafts: dict[str, str] = {}
+    for name, rule in rules.items():
+        of = rule.draft_of
+        if isinstance(of, UnsetType):
+            continue
+        if of in rules and (rules[of].shadow or rules[of].draft_of):
+            yield name, f"draftOf: {quoted(of)} is a shadow rule itself"
+        elif of in drafts:
+            yield name, f"draftOf: {quoted(of)} has a draft already: {quoted(drafts[of])}"
+        drafts.setdefault(of, name)
+
+
+def condition_json(condition: dict[str, Any]) -> str:
+    """Return a condition that a file has as an object as JSON."""
+    # The standard encoder, since msgspec writes no integers past 64 bits.
+    return json.dumps(condition, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,1 @@
+"""`rule-detector test`: the tests that stand in rules files."""

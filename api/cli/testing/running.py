@@ -1,0 +1,175 @@
+"""Runs the tests of rules in this process, and in others beside it."""
+
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from pathlib import Path
+from textwrap import indent
+from typing import Any, Final, NamedTuple
+
+from msgspec import UnsetType
+
+from api.cli.counted import counted
+from api.cli.printing.output import value_text
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
+from api.cli.recordings.skipping import RecordingError
+from api.cli.rule_files.members import Firing as Expected
+from api.cli.rule_files.members import RuleTest
+from api.cli.rule_files.reading import NamedCondition, RulesFile
+from api.cli.trying.trial import Firing, Trial
+from engine.language.diagnostics import quoted
+
+_EXPLAINED_MAX: Final = 3
+"""The most events of a test that are explained."""
+_TESTS_EACH: Final = 50
+"""A process is started for this many tests; a start takes as long as some dozens of them."""
+
+
+class Case(NamedTuple):
+    """One test of a rule."""
+
+    rule: NamedCondition
+    test: RuleTest
+    number: int
+    place: str
+    """File and line."""
+
+
+class Outcome(NamedTuple):
+    """What came of one test."""
+
+    file: str
+    place: str
+    rule: str
+    test: str
+    """The number of the test, and its name if it has one."""
+    failures: list[str]
+    """What was expected, what came, and why; none if the test passed."""
+    seconds: float
+
+
+class _Chunk(NamedTuple):
+    """Tests of one file that one process runs."""
+
+    file: str
+    relations: Mapping[str, Any]
+    cases: Sequence[Case]
+
+
+def run_tests(files: Sequence[RulesFile], processes: int | None) -> Iterator[Outcome]:
+    """Yield the outcomes of all tests, in the order of the files. Raises RuleFileError.
+
+    Without a number of processes, there are as many as are worth their start.
+    """
+    chunks: list[_Chunk] = []
+    for file in files:
+        cases = [
+            Case(rule, test, number, file.place(rule.name, "tests", number - 1))
+            for rule in file.conditions()
+            for number, test in enumerate(rule.members.tests or (), 1)
+        ]
+        chunks += [
+            _Chunk(file.path, file.variables, cases[start : start + _TESTS_EACH])
+            for start in range(0, len(cases), _TESTS_EACH)
+        ]
+    if processes == 1 or len(chunks) <= 1:
+        yield from chain.from_iterable(map(_outcomes, chunks))
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from chain.from_iterable(pool.map(_outcomes, chunks))
+
+
+def _outcomes(chunk: _Chunk) -> list[Outcome]:
+    found = []
+    for case in chunk.cases:
+        begun = time.perf_counter()
+        try:
+            failures = list(_failures(case, chunk))
+        except RecordingError as error:
+            failures = [str(error)]
+        name = f" ({case.test.name})" if case.test.name else ""
+        seconds = time.perf_counter() - begun
+        outcome = Outcome(chunk.file, case.place, case.rule.name, f"{case.number}{name}", failures, seconds)
+        found.append(outcome)
+    return found
+
+
+def _failures(case: Case, chunk: _Chunk) -> Iterator[str]:
+    """Yield how a rule differs from what a test expects. Raises RecordingError."""
+    events = _events(case.test, Path(chunk.file).parent)
+    fired: dict[int, Firing] = {}
+    trial = Trial(
+        [case.rule], lambda firing: fired.update({firing.event.line: firing}), variables=chunk.relations
+    )
+    trial.evaluate(events)
+    yield from trial.refusals()
+    if trial.late_refused:
+        yield f"{counted(trial.late_refused, 'event')} refused, more than five minutes late"
+    wanted = {each.line: each for each in map(_expected, case.test.fires)}
+    explained = 0
+    for number in sorted(wanted.keys() | fired.keys()):
+        said = _difference(case.rule, number, wanted.get(number), fired.get(number), len(events))
+        if not said:
+            continue
+        yield said
+        if (number in wanted) != (number in fired) and number <= len(events) and explained < _EXPLAINED_MAX:
+            explained += 1
+            again = Trial([case.rule], lambda _: None, variables=chunk.relations)
+            again.evaluate(events[: number - 1])
+            yield indent("\n".join(again.explain(events[number - 1])), "  ")
+
+
+def _expected(given: Expected | int) -> Expected:
+    return Expected(given) if isinstance(given, int) else given
+
+
+def _difference(
+    rule: NamedCondition, number: int, wanted: Expected | None, firing: Firing | None, events: int
+) -> str:
+    """Say how one event differs from what is expected; nothing if it does not."""
+    if number > events:
+        return f"expected to fire at event {number}, but there are {counted(events, 'event')}"
+    if wanted is None:
+        assert firing is not None, "one of the two is there"
+        keys = f" with {_shown(firing.key)}" if firing.key else ""
+        return f"fired at event {number}{keys}, which is not expected"
+    if firing is None:
+        return f"expected to fire at event {number}, and did not"
+    labels = rule.members.labels
+    pairs: list[tuple[str, Any, Mapping[str, Any]]] = [
+        ("", wanted.keys, firing.key),
+        ("labels ", wanted.labels, {} if isinstance(labels, UnsetType) else labels),
+    ]
+    for kind, expected, found in pairs:
+        members = {} if isinstance(expected, UnsetType) else expected
+        if any(name not in found or not _equal(found[name], value) for name, value in members.items()):
+            came = _shown({name: found[name] for name in found if kind == "" or name in members})
+            return f"fired at event {number} with {kind}{came or 'none'}, expected {_shown(members)}"
+    return ""
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether two values are equal as JSON: `true` is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _shown(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{quoted(name)[1:-1]}={value_text(value)}" for name, value in values.items())
+
+
+def _events(test: RuleTest, folder: Path) -> list[RecordedEvent]:
+    """Return the events of a test, numbered from 1. Raises RecordingError."""
+    reading = ReadingOptions(strict=True)
+    if isinstance(test.events, str):
+        recording = Recording(str(folder / test.events), io.BytesIO(), reading)
+    else:
+        lines = "".join(
+            json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n" for event in test.events
+        )
+        recording = Recording("-", io.BufferedReader(io.BytesIO(lines.encode())), reading)
+        recording.name = "events"
+    with recording:
+        return [event._replace(line=number) for number, event in enumerate(recording.events(), 1)]
