@@ -44,7 +44,10 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Show a rule's description, its labels, and its condition as it was written, comments included."""
+    """Show a rule as it was written.
+
+    Prints its description and its labels as comments, then its condition with its own comments.
+    """
     detector_id = find_detector(client, detector).id
     shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
     said = [f"# {on_one_line(line)}" for line in shown.description.splitlines()]
@@ -126,7 +129,7 @@ def change(
     no_labels: bool,
     output: str,
 ) -> None:
-    """Change a rule: its name, its condition, how it acts, or what is said of it."""
+    """Change a rule: its name, its condition, how it acts."""
     if labels and no_labels:
         raise click.UsageError("`--label` and `--no-labels` exclude each other.")
     if condition is not None and condition_file is not None:

@@ -126,6 +126,8 @@ def kept(actor: OperationExecutor) -> bytes:
     return actor._the_active().detector.dump()
 
 
+# To close a generator calls it, too. Of what is raised there, Python only warns.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "operation", [one for each in READS.values() for one in each], ids=lambda one: one.kind
 )
