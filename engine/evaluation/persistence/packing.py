@@ -13,6 +13,7 @@ from engine.evaluation.persistence.columns import EntryColumns, keys, numbers_pa
 from engine.evaluation.persistence.conditions import condition_bytes, part_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
+from engine.evaluation.relations.saving import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import UNSET, time_of
@@ -45,7 +46,8 @@ def packed(captured: Captured) -> Iterator[bytes]:
             if rule.description or rule.labels
         ]
         yield b""
-    optional = (bool(sources), bool(described), captured.figures is not None)
+    has_relations = bool(captured.relations)
+    optional = (bool(sources), bool(described), has_relations, captured.figures is not None)
     yield pack.pack_map_header(len(captured.marks) + 2 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -57,6 +59,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
             yield pack.pack(name) + pack.pack_map_header(len(of_rules))
             for rule, said in of_rules:
                 yield pack.pack(rule) + pack.pack(said)
+    if has_relations:
+        yield pack.pack("relations")
+        yield from relations_packed(captured.relations, pack)
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)

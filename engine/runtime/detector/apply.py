@@ -167,13 +167,15 @@ def _ruled(
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**_members(added))
             rule = detector.rule(rule_id)
-            return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition)
+            return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition, detector.stored)
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
             changed = detector.change_rule(**_members(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
-            messages = change_messages(changed, before, condition_given=change.condition is not None)
+            messages = change_messages(
+                changed, before, condition_given=change.condition is not None, stored=detector.stored
+            )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.REMOVE_RULE:
             rule_id = _named(operation)
