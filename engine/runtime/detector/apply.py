@@ -36,8 +36,10 @@ from engine.runtime.contract.requests.operations import (
     EVALUATE_EXPLAINED,
     AddRule,
     ChangeRule,
+    NamedRelation,
     NamedRule,
     Operation,
+    PutRelation,
 )
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
@@ -52,9 +54,13 @@ from engine.runtime.detector.persistence.journal_entries import (
     EvaluatedLines,
     GivenAnswer,
     JournalEntry,
+    RelationChanged,
+    RelationDeleted,
+    RelationPut,
     RuleRemoved,
     rule_put,
 )
+from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
 
 class Applied(NamedTuple):
@@ -101,10 +107,30 @@ def apply(
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation, between)
             case _:
-                result, entry, messages = _ruled(detector, detector_id, operation)
+                changed = _related(detector, operation, now_us)
+                result, entry, messages = changed or _ruled(detector, detector_id, operation)
                 return Applied(Done(encoded(result), encode_entries(messages)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
+
+
+def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now_us: int) -> Applied:
+    """Execute an operation of UPLOADS at a given time."""
+    payload = operation.payload
+    try:
+        match operation.kind:
+            case operations.STAGE_TUPLES:
+                uploads.stage(detector, payload, now_us)
+            case operations.DROP_TUPLES:
+                uploads.drop(payload.decode())
+            case _:
+                put = msgspec.json.decode(payload, type=PutRelation)
+                entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
+                uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
+                return Applied(Done(encoded(_shown(detector.relation_summary(put.name)))), entry)
+    except Refusal as refusal:
+        return Applied(Refused(refusal.entries))
+    return Applied(Done(b"{}"))
 
 
 def _evaluated(
@@ -155,6 +181,29 @@ def _lines_evaluated(detector: Detector, operation: Operation, between: Callable
     return Applied(answer, EvaluatedLines(operation.payload, refused))
 
 
+def _related(
+    detector: Detector, operation: Operation, now_us: int
+) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]] | None:
+    """Execute an operation on relations; None if it is none."""
+    payload = operation.payload
+    match operation.kind:
+        case operations.RELATIONS:
+            return {"relations": [_shown(one) for one in detector.relations()]}, None, []
+        case operations.RELATION:
+            asked = msgspec.json.decode(payload, type=NamedRelation)
+            return detector.relation_page(asked.name, asked.after, asked.limit)._asdict(), None, []
+        case operations.CHANGE_RELATION:
+            entry = RelationChanged(payload, now_us // 1000)
+            name = change_relation(detector, payload, entry.changed_ms)
+            return _shown(detector.relation_summary(name)), entry, []
+        case operations.DELETE_RELATION:
+            name = msgspec.json.decode(payload, type=NamedRelation).name
+            detector.delete_relation(name)
+            return {"name": name}, RelationDeleted(name), []
+        case _:
+            return None
+
+
 def _ruled(
     detector: Detector, detector_id: str, operation: Operation
 ) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
@@ -167,7 +216,11 @@ def _ruled(
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**msgspec.structs.asdict(added))
             rule = detector.rule(rule_id)
-            return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition)
+            return (
+                {"id": rule_id},
+                rule_put(rule),
+                condition_messages(rule.condition),
+            )
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
