@@ -36,6 +36,10 @@ class Limits(PatternLimits):
     keys_max: int = 1_000_000
     state_bytes_max: int = 1 << 30
     """The estimated memory of the live keys and of everything remembered for them."""
+    relation_tuples_max: int = 1_000_000
+    """Tuples in one stored relation."""
+    relations_bytes_max: int = 1 << 30
+    """The estimated memory of all stored relations."""
     late_ms_max: int = 300_000
     ahead_ms_max: int = 60_000
 

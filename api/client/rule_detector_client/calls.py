@@ -224,11 +224,9 @@ def list_relations(detector_id: str) -> Call[list[Relation]]:
     return Call("GET", _path("detectors", detector_id, "relations"), _listed(Relations))
 
 
-def relation_page(
-    detector_id: str, name: str, after: str | None = None, limit: int = PAGE
-) -> Call[RelationPage]:
+def relation_page(detector_id: str, name: str, after: int = 0, limit: int = PAGE) -> Call[RelationPage]:
     """Return a page of the tuples of a relation; `Client.tuples` gives all."""
-    page = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after is not None else "")
+    page = f"?limit={limit}" + (f"&after={after}" if after else "")
     return Call("GET", _path("detectors", detector_id, "relations", name) + page, _typed(RelationPage))
 
 

@@ -62,14 +62,12 @@ class _Service:
             after = page[-1].priority
 
     async def tuples(self, detector_id: str, name: str) -> AsyncIterator[list[Value]]:
-        after = None
-        while True:
+        after: int | None = 0
+        while after is not None:
             page = await self.send(relation_page(detector_id, name, after))
             for values in page.tuples:
                 yield values
             after = page.next
-            if after is None:
-                return
 
     async def evaluate_many(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]

@@ -106,7 +106,7 @@ class RelationPage(msgspec.Struct, frozen=True):
     """A page of the tuples of a relation, and what to send as `after` for the next one; None at the end."""
 
     tuples: list[list[str | int | float | bool]]
-    next: str | None
+    next: int | None
 
 
 class Named(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ async def list_relations(detectorId: str) -> Response:
     result_example={"tuples": examples.TUPLES, "next": None},
 )
 async def get_relation(detectorId: str, name: str, query: messages.TuplesQuery) -> Response:
-    after, limit = given(query.after) or "", given(query.limit) or PAGE_MAX
+    after, limit = given(query.after) or 0, given(query.limit) or PAGE_MAX
     return await service.call(detectorId, operations.relation(_named(name), after, limit))
 
 

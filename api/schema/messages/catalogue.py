@@ -127,7 +127,7 @@ class RelationPage(Struct):
     """A page of the tuples of a relation."""
 
     tuples: list[list[Scalar]]
-    next: str | None
+    next: int | None
     """What to send as `after` for the next page; null at the end."""
 
 
@@ -160,5 +160,7 @@ class TuplesQuery(Struct):
 
     limit: PageSize | UnsetType = UNSET
     """The maximum number of tuples, 1000 by default."""
-    after: str | UnsetType = UNSET
+    after: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "the `next` of a page"})] | UnsetType
+    ) = UNSET
     """The `next` of the page before."""

@@ -43,9 +43,10 @@ _KINDS: Final[Mapping[type, object]] = {
 
 
 class Lookups:
-    """The look-ups of one detector by fact, and the relations of the current context."""
+    """The look-ups of one detector by fact, and the relations of the current context and of the detector."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Mapping[str, Any]) -> None:
+        self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
         self._relations: Relations | None = None
@@ -85,12 +86,16 @@ class Lookups:
         """Return the relations of a context: the same object as long as the context is the same."""
         relations = self._relations
         if relations is None or relations.sent is not sent:
-            relations = self._relations = Relations(sent)
+            relations = self._relations = Relations(sent, self._stored)
         return relations
+
+    def relations_changed(self) -> None:
+        """Drop what was read of relations."""
+        self._relations = None
 
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""
-        self._relations = None
+        self.relations_changed()
         if self.used:
             for lookup in self.used:
                 lookup.forget()

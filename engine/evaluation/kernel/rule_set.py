@@ -52,8 +52,8 @@ class EnabledRule(NamedTuple):
 class RuleSet(Needs):
     """The enabled rules by priority."""
 
-    def __init__(self, limits: Limits, histories: Histories) -> None:
-        super().__init__(limits)
+    def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
+        super().__init__(limits, stored)
         self._histories = histories
         self._enabled: dict[int, EnabledRule] = {}
         self._rules: dict[int, Rule] = {}

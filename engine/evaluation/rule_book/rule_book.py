@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.evaluation.kernel.rule_set import RuleSet
+from engine.evaluation.relations.relation_book import RelationBook
 from engine.evaluation.rule_book.rooms import (
     Room,
     patterns_of,
@@ -24,7 +25,7 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 
-class RuleBook:
+class RuleBook(RelationBook):
     """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
@@ -39,7 +40,8 @@ class RuleBook:
         self.shadows = Shadows(self.live)
         self.verdicts = Verdicts()
         """The checksum of the events of `submit` and `submit_clean`."""
-        self.rule_set = RuleSet(limits, self.histories)
+        self.stored = {}
+        self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
         self.records = room_for_records(limits)
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._rooms: tuple[Room[str], Room[Rule]] | None = None

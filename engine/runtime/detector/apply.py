@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
 from engine.evaluation.wire.events import (
     Answer,
@@ -126,8 +127,8 @@ def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now
             case _:
                 put = msgspec.json.decode(payload, type=PutRelation)
                 entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
-                uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
-                return Applied(Done(encoded(_shown(detector.relation_summary(put.name)))), entry)
+                relation = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
+                return Applied(Done(encoded(_shown(put.name, relation))), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
     return Applied(Done(b"{}"))
@@ -188,20 +189,33 @@ def _related(
     payload = operation.payload
     match operation.kind:
         case operations.RELATIONS:
-            return {"relations": [_shown(one) for one in detector.relations()]}, None, []
+            return (
+                {"relations": [_shown(name, one) for name, one in sorted(detector.stored.items())]},
+                None,
+                [],
+            )
         case operations.RELATION:
             asked = msgspec.json.decode(payload, type=NamedRelation)
-            return detector.relation_page(asked.name, asked.after, asked.limit)._asdict(), None, []
+            page = detector.relation_page(asked.name, asked.after, asked.limit)
+            return page._asdict(), None, []
         case operations.CHANGE_RELATION:
             entry = RelationChanged(payload, now_us // 1000)
-            name = change_relation(detector, payload, entry.changed_ms)
-            return _shown(detector.relation_summary(name)), entry, []
+            return _shown(*change_relation(detector, payload, entry.changed_ms)), entry, []
         case operations.DELETE_RELATION:
             name = msgspec.json.decode(payload, type=NamedRelation).name
             detector.delete_relation(name)
             return {"name": name}, RelationDeleted(name), []
         case _:
             return None
+
+
+def _shown(name: str, relation: StoredRelation) -> dict[str, Any]:
+    return {
+        "name": name,
+        "tuples": len(relation),
+        "arity": relation.arity,
+        "changed_ms": relation.changed_ms,
+    }
 
 
 def _ruled(
@@ -216,17 +230,15 @@ def _ruled(
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**msgspec.structs.asdict(added))
             rule = detector.rule(rule_id)
-            return (
-                {"id": rule_id},
-                rule_put(rule),
-                condition_messages(rule.condition),
-            )
+            return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition, detector.stored)
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
             changed = detector.change_rule(**msgspec.structs.asdict(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
-            messages = change_messages(changed, before, condition_given=change.condition is not None)
+            messages = change_messages(
+                changed, before, detector.stored, condition_given=change.condition is not None
+            )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.REMOVE_RULE:
             rule_id = _named(operation)

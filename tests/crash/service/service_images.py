@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
@@ -213,9 +213,9 @@ def actor_on(disk: FoldersDisk, sync: JournalSync) -> OperationExecutor:
 def position_of(actor: OperationExecutor) -> Position:
     assert actor._active is not None
     detector = actor._active.detector
-    names = [one["name"] for one in detector.relations()]
+    names = [one.name for one in detector.relations()]
     relations = {
-        name: frozenset(one for (one,) in detector.relation_page(name, "", 1_000)[0]) for name in names
+        name: frozenset(one for (one,) in detector.relation_page(name, 0, 1_000).tuples) for name in names
     }
     return len(detector.live), detector.events_seen, detector.clock_us, frozenset(relations.items())
 

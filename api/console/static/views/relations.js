@@ -39,14 +39,14 @@ export async function relationsView(detector, query, signal) {
 
   async function tuplesOf(name) {
     const known = [];
-    let next = "";
+    let next = 0;
     const drawn = h("div");
     const told = h("p", { class: "quiet" });
     const filter = h("input", { type: "search", placeholder: "Find tuples that contain", "aria-label": "Find tuples that contain", oninput: draw });
     const more = action("Load more", page);
 
     async function page() {
-      const found = await call("GET", `${named(name)}?limit=${PAGE}${next ? `&after=${encodeURIComponent(next)}` : ""}`, undefined, signal);
+      const found = await call("GET", `${named(name)}?limit=${PAGE}${next ? `&after=${next}` : ""}`, undefined, signal);
       known.push(...found.tuples);
       next = found.next;
       draw();
@@ -69,7 +69,7 @@ export async function relationsView(detector, query, signal) {
       await call("PATCH", named(name), body);
       say(`${name} is changed`);
       known.length = 0;
-      next = "";
+      next = 0;
       await page();
       await load();
     }

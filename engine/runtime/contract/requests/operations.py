@@ -146,7 +146,7 @@ class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
     """The payload of `relation` and `delete_relation`; the page is for the first only."""
 
     name: str
-    after: str = ""
+    after: int = 0
     limit: int = 0
 
 
@@ -241,7 +241,7 @@ def relations() -> Operation:
     return Operation(RELATIONS, b"")
 
 
-def relation(name: str, after: str = "", limit: int = 0) -> Operation:
+def relation(name: str, after: int = 0, limit: int = 0) -> Operation:
     """Return at most `limit` tuples of a relation after a place: `{"tuples": [...], "next": ...}`."""
     return Operation(RELATION, msgspec.json.encode(NamedRelation(name, after, limit)))
 

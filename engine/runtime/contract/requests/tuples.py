@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -68,24 +68,6 @@ def place_in(part: TuplesPart, index: int, limits: Limits) -> str:
         case "csv":
             numbered = _rows(part)
     return next(f"line {number}" for at, (number, _) in enumerate(numbered) if at == index)
-
-
-def check_lengths(
-    tuples: Sequence[tuple[Scalar, ...]], arity: int | None, place: Callable[[int], str]
-) -> int | None:
-    """Return the length that all tuples have: `arity`, if that is known. None if there are none.
-
-    Raises Refusal 1001 for the first one of another length; `place` tells where it stands, from its index.
-    """
-    lengths = set(map(len, tuples))
-    if arity is not None:
-        lengths.add(arity)
-    if len(lengths) <= 1:
-        return next(iter(lengths), None)
-    expected = len(tuples[0]) if arity is None else arity
-    at = next(index for index, values in enumerate(tuples) if len(values) != expected)
-    said = f"expected {expected} values as in the tuples before, got {len(tuples[at])}"
-    raise Refusal(Entry(1001, f"{place(at)}: {said}"))
 
 
 def _as_tuple(value: Any) -> tuple[Scalar, ...]:

@@ -7,11 +7,13 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.relations import RelationBuilder
+from engine.evaluation.relations.builder import RelationBuilder
+from engine.evaluation.relations.rows import TupleRefused
+from engine.evaluation.relations.stored import StoredRelation
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import STARTING, TOO_MANY_WAIT
 from engine.runtime.contract.requests.operations import ChangeRelation, StagedTuples
-from engine.runtime.contract.requests.tuples import TuplesPart, check_lengths, place_in, tuples_in
+from engine.runtime.contract.requests.tuples import TuplesPart, place_in, tuples_in
 
 FORGOTTEN_US: Final = 60_000_000
 """An upload that got no part for this long is dropped: its caller is gone."""
@@ -24,7 +26,8 @@ _change: Final = msgspec.json.Decoder(ChangeRelation)
 class _Upload:
     builder: RelationBuilder
     touched_us: int
-    arity: int | None = None
+    tuples: int = 0
+    """How many were given, equal ones too."""
     payloads: list[bytes] = field(default_factory=list)
     bytes_: int = 0
 
@@ -66,22 +69,31 @@ class Uploads:
             said = "too much is being uploaded to this detector at once; nothing was changed"
             raise Refusal(Entry(TOO_MANY_WAIT, said))
         tuples = tuples_in(part, limits)
-        upload.arity = check_lengths(tuples, upload.arity, lambda index: place_in(part, index, limits))
-        upload.builder.add(tuples)
+        try:
+            upload.builder.add(tuples)
+        except TupleRefused as refused:
+            place = place_in(part, refused.index - upload.tuples, limits)
+            raise Refusal(Entry(1001, f"{place}: {refused.reason}")) from None
+        upload.tuples += len(tuples)
         upload.payloads.append(payload)
         upload.bytes_ += len(payload)
         upload.touched_us = now_us
         self._all[staged.upload] = upload
 
-    def install(self, detector: Detector, name: str, upload: str, parts: int, time_ms: int) -> None:
-        """Replace a relation by an upload. Raises Refusal 1400, and 1501 if not all parts are here."""
+    def install(self, detector: Detector, name: str, upload: str, parts: int, time_ms: int) -> StoredRelation:
+        """Replace a relation by an upload, and return it.
+
+        Raises Refusal 1001 for the name, 1400, and 1501 if not all parts are here.
+        """
         found = self._all.pop(upload, None)
         if found is None and not parts:
             found = _Upload(RelationBuilder(detector.limits), 0)
         if found is None or len(found.payloads) != parts:
             raise _lost()
-        detector.put_relation(name, found.builder, time_ms)
+        relation = found.builder.built(time_ms)
+        detector.install_relation(name, relation)
         self._installed += found.payloads
+        return relation
 
     def take_installed(self) -> Iterable[bytes]:
         """Return the parts of what was installed since the last call: the journal needs them."""
@@ -109,14 +121,17 @@ def _lost() -> Refusal:
     return Refusal(Entry(STARTING, said))
 
 
-def change_relation(detector: Detector, payload: bytes, time_ms: int) -> str:
-    """Execute a ChangeRelation, and return the relation's name. Raises Refusal 1000, 1001, 1203 and 1400."""
+def change_relation(detector: Detector, payload: bytes, time_ms: int) -> tuple[str, StoredRelation]:
+    """Execute a ChangeRelation, and return the relation. Raises Refusal 1000, 1001, 1203 and 1400."""
     change, limits = _change.decode(payload), detector.limits
     add, remove = (
         tuples_in(TuplesPart("json", bytes(raw), place=member), limits)
         for member, raw in (("add", change.add), ("remove", change.remove))
     )
-    arity = detector.stored.named(change.name).arity
-    check_lengths(add, arity, lambda index: f"add[{index}]")
-    detector.change_relation(change.name, add, remove, time_ms)
-    return change.name
+    try:
+        return change.name, detector.change_relation(change.name, add, remove, time_ms=time_ms)
+    except TupleRefused as refused:
+        # Those to remove come first.
+        at = refused.index - len(remove)
+        place = f"add[{at}]" if at >= 0 else f"remove[{refused.index}]"
+        raise Refusal(Entry(1001, f"{place}: {refused.reason}")) from None

@@ -137,7 +137,7 @@ async def test_long_bodies_are_read_in_parts(caller: Caller, path: str, form: st
         assert all(values in LONG for values in page["tuples"][:5])
 
 
-_SHORT = "expected 2 values as in the tuples before, got 1"
+_SHORT = "expected a tuple of 2, got one of 1"
 _SCALAR = "expected a string, a number or a boolean"
 DEFECTS: list[tuple[dict[str, str], str, bytes, str]] = [
     ({}, "", b"", "1000 the body is not JSON: input data was truncated"),
@@ -176,9 +176,9 @@ async def test_a_defect_in_a_later_part_is_named_by_its_place(caller: Caller, pa
     lines = [json.dumps(one).encode() for one in LONG]
     lines[5_000] = b'["short"]'
     refused = await put(caller, f"{path}/owns", b"\n".join(lines), NDJSON)
-    assert refused.texts == ["line 5001: expected 3 values as in the tuples before, got 1"]
+    assert refused.texts == ["line 5001: expected a tuple of 3, got one of 1"]
     refused = await put(caller, f"{path}/owns", b'{"tuples":[' + b",".join(lines) + b"]}", {})
-    assert refused.texts == ["tuples[5000]: expected 3 values as in the tuples before, got 1"]
+    assert refused.texts == ["tuples[5000]: expected a tuple of 3, got one of 1"]
     lines[5_000] = b'["a", [1], 2]'
     refused = await put(caller, f"{path}/owns", b'{"tuples":[' + b",".join(lines) + b"]}", {})
     assert refused.codes == [1001]
@@ -204,7 +204,7 @@ async def test_no_tuple_is_longer_than_a_part(caller: Caller, path: str, headers
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"add": [["a"], [1, 2]]}, "add[1]: expected 1 values as in the tuples before, got 2"),
+        ({"add": [["a"], [1, 2]]}, "add[1]: expected a tuple of 1, got one of 2"),
         ({"add": {}}, "add: expected an array, got an object"),
         ({"remove": [[[]]]}, "remove[0][0]: expected a string, a number or a boolean, got an array"),
         ({"put": []}, "put: unknown member"),

@@ -25,9 +25,9 @@ from engine.runtime.detector.persistence.journal_entries import (
     JournalRecord,
     Replay,
 )
-from engine.runtime.detector.persistence.uploads import Uploads
 from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
+from engine.runtime.detector.persistence.uploads import Uploads
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
 from tests.differential.modes import index_from
