@@ -28,6 +28,7 @@ _SEARCH_CHARS: Final = 64
 SETS_MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 """RE2's memory for one set of literals. Every state that a set can have fits in it."""
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN: Final = "number or boolean"
 _NESTED: Final = "nested"
 _PLAINS: Final = frozenset({int, float, bool})
@@ -45,7 +46,7 @@ _KINDS: Final[Mapping[type, object]] = {
 class Lookups:
     """The look-ups of one detector by fact, and the relations of the current context and of the detector."""
 
-    def __init__(self, stored: Mapping[str, Any]) -> None:
+    def __init__(self, stored: Mapping[str, Any] = _NOTHING) -> None:
         self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}

@@ -10,6 +10,7 @@ from engine.language.validation.networks import ADDRESS_CHARS_MAX, address_numbe
 
 ADDRESSES_KEPT: Final = 4_096
 NETWORKS_KEPT: Final = 256
+_NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN_MAX: Final = 1 << 60
 """Larger numbers are not used as keys: those that a caller computes could all have the same hash."""
 
@@ -78,7 +79,7 @@ class Relations:
 
     __slots__ = ("_networks", "_read", "_stored", "sent")
 
-    def __init__(self, sent: Mapping[str, Any], stored: Mapping[str, _Stored]) -> None:
+    def __init__(self, sent: Mapping[str, Any], stored: Mapping[str, _Stored] = _NOTHING) -> None:
         self.sent, self._stored = sent, stored
         self._read: dict[str, Collection[Any]] = {}
         self._networks: dict[str, _HasAddresses] = {}

@@ -13,6 +13,7 @@ from engine.evaluation.persistence.columns import EntryColumns, keys, numbers_pa
 from engine.evaluation.persistence.conditions import condition_bytes, part_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
+from engine.evaluation.relations.saving import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import UNSET, time_of
@@ -38,7 +39,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         some = [live.rule for live in captured.rules[first : first + _RULES]]
         sources += [(rule.id, rule.source) for rule in some if rule.source is not None]
         yield b""
-    optional = (bool(sources), captured.figures is not None)
+    optional = (bool(sources), bool(captured.relations), captured.figures is not None)
     yield pack.pack_map_header(len(captured.marks) + 2 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -49,6 +50,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack("sources") + pack.pack_map_header(len(sources))
         for rule_id, source in sources:
             yield pack.pack(rule_id) + pack.pack(source)
+    if captured.relations:
+        yield pack.pack("relations")
+        yield from relations_packed(captured.relations, pack)
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)

@@ -13,6 +13,7 @@
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
+    relations: the stored relations; see `relations/saving.py`. Absent if there are none
     slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
               [name, condition as JSON, birth] if it has a `where`
         memories: [a node that reads it, as JSON, a term as a comparison with 0; birth; place; how much of a
@@ -39,6 +40,7 @@ from engine.evaluation.persistence.conditions import stored_condition, stored_pa
 from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
 from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
+from engine.evaluation.relations.saving import relations_unpacked
 from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
@@ -65,6 +67,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
     detector.priority_highest = document["priority_highest"]
+    detector.stored.update(relations_unpacked(document.get("relations", ()), detector.limits))
     sources, shadows = document.get("sources", {}), document.get("shadows", {})
     ids = {priority: rule_id for rule_id, *_, priority, _, _ in document["rules"]}
     for rule_id, name, condition, enabled, notify, priority, birth, born_us in document["rules"]:

@@ -54,11 +54,7 @@ class RelationBuilder:
         coming = [row for row in self._taken(tuples) if row not in rows]
         if not coming:
             return
-        self._arity = len(coming[0])
-        networks_before = len(self._networks)
-        for row in coming:
-            self._networks.add(row)
-        self._bytes += sum(map(row_bytes, coming)) + (len(self._networks) - networks_before) * NETWORK_BYTES
+        self._count(coming)
         self._append(coming)
         self._check()
 
@@ -81,14 +77,24 @@ class RelationBuilder:
         if not self._chunks:
             self._arity = None
 
-    def built(self, changed_ms: float) -> StoredRelation:
-        """Return the relation, as changed at a time. The builder is not used any more."""
+    def restore(self, chunk: Chunk) -> None:
+        """Add the next chunk of a relation that was saved."""
+        self._count(chunk.rows)
+        for row in chunk.rows:
+            self._rows[row] = chunk.number
+        self._chunks.append(chunk)
+
+    def built(self, changed_ms: float, next_number: int | None = None) -> StoredRelation:
+        """Return the relation, as changed at a time. The builder is not used any more.
+
+        `next_number` is that of a relation that was saved.
+        """
         return StoredRelation(
             chunks=self._chunks,
             rows=self._rows,
             networks=self._networks,
             bytes=self._bytes,
-            next_number=self._next,
+            next_number=self._next if next_number is None else next_number,
             changed_ms=changed_ms,
         )
 
@@ -97,6 +103,14 @@ class RelationBuilder:
         rows = rows_of(tuples, self._arity, self._given)
         self._given += len(rows)
         return dict.fromkeys(rows)
+
+    def _count(self, coming: Sequence[Row]) -> None:
+        """Count what rows take, and the networks among them."""
+        self._arity = len(coming[0])
+        networks_before = len(self._networks)
+        for row in coming:
+            self._networks.add(row)
+        self._bytes += sum(map(row_bytes, coming)) + (len(self._networks) - networks_before) * NETWORK_BYTES
 
     def _append(self, coming: list[Row]) -> None:
         """Put rows into chunks, the first ones into the last chunk if it has room."""

@@ -25,7 +25,7 @@ def condition_messages(condition: Condition, stored: Collection[str] = ()) -> li
 
 
 def change_messages(
-    rule: Rule, before: Rule, stored: Collection[str], *, condition_given: bool
+    rule: Rule, before: Rule, *, condition_given: bool, stored: Collection[str] = ()
 ) -> list[Entry]:
     """Return the messages about a changed rule, those about its condition if the change gave one."""
     said = condition_messages(rule.condition, stored) if condition_given else []

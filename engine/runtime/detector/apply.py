@@ -237,7 +237,7 @@ def _ruled(
             changed = detector.change_rule(**msgspec.structs.asdict(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
             messages = change_messages(
-                changed, before, detector.stored, condition_given=change.condition is not None
+                changed, before, condition_given=change.condition is not None, stored=detector.stored
             )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.REMOVE_RULE:
