@@ -8,7 +8,7 @@ from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
 from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.persistence import forking, journal_entries
+from engine.runtime.detector.persistence import forking
 from snapshots import folders, store
 from snapshots.write import retention
 from tests.crash.service.service_images import RUNS, ServiceImages
@@ -40,9 +40,6 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "self.uploads.take_installed()",
         "()",
         partial(images, "relations"),
-    ),
-    "the parts of an owner that died stay": Defect(
-        journal_entries.Replay, "take", "self._uploads.clear()", "pass", partial(images, "relations")
     ),
     "a batch is synced before it is written": Defect(
         OperationExecutor,
