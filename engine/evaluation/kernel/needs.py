@@ -51,11 +51,6 @@ class Needs:
             self._unstored = sorted(name for name in self.relations if name not in self.stored)
         return self._unstored
 
-    def relation_changed(self, name: str) -> None:  # noqa: ARG002 -- what depends on content overrides this
-        """Forget what depends on the stored relations, after one was stored, changed or deleted."""
-        self._unstored = None
-        self.lookups.relations_changed()
-
     @property
     def warning_bytes_worst(self) -> int:
         """The most bytes of warnings in the result of one event."""

@@ -177,6 +177,13 @@ class RuleSet(Needs):
             rule, site, _ = self._enabled[priority]
             self._members.remove_rule(priority, rule.condition, site)
 
+    def relation_changed(self, name: str) -> None:
+        """Have events see a relation that was stored, changed or deleted."""
+        self._unstored = None
+        self.lookups.relations_changed()
+        if self._members is not None:
+            self._members.index.relation_changed(name)
+
     # -- what rules cost ------------------------------------------------------------------------------------
 
     def time_ns(self, priority: int) -> float:
