@@ -15,6 +15,7 @@ from werkzeug.routing import MapAdapter
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory, Reservation
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
+from api.http.handling.relation_upload import RelationUpload
 from api.http.handling.timeline_stream import TimelineStream, TimelineStreams
 from api.http.request.head import Head, canonical_path, read_head
 from api.http.request.timeout import RequestTimeout
@@ -98,9 +99,9 @@ class _ExactMethodsRule(QuartRule):
 
 
 class _Streamed(quart.Response):
-    """A response that is sent while it is made, and while the body of its request still arrives."""
+    """A response that is begun, or made, while the body of its request still arrives."""
 
-    def __init__(self, stream: NdjsonStream | TimelineStream) -> None:
+    def __init__(self, stream: NdjsonStream | TimelineStream | RelationUpload) -> None:
         super().__init__()
         self.stream = stream
 
@@ -151,7 +152,7 @@ class Service(quart.Quart):
         """Return a response of Quart for what a view returns."""
         if isinstance(result, Response):
             return quart_response(result)
-        if isinstance(result, (NdjsonStream, TimelineStream)):
+        if isinstance(result, (NdjsonStream, TimelineStream, RelationUpload)):
             return _Streamed(result)
         return await super().make_response(result)
 

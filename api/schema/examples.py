@@ -184,3 +184,6 @@ CLUSTER: Final[dict[str, Any]] = {
     "busiest": {"by_events": [_BUSY], "by_cpu": [_BUSY]},
     "no_room": "",
 }
+
+TUPLES: Final = [["ada", "10.0.0.7"], ["bob", "10.0.0.9"]]
+RELATION: Final = {"name": "known_hosts", "tuples": 2, "arity": 2, "changed_ms": 1_709_542_800_000}

@@ -28,6 +28,8 @@ class Limits(PatternLimits):
     answer_bytes_max: int = 64 * 1024 * 1024
     """The size of the answer to a batch. Events for which it has no room are not evaluated."""
 
+    relation_body_bytes_max: int = 256 * 1024 * 1024
+    """The size of a body that replaces a relation. What is being uploaded to a detector may be twice that."""
     rules_max: int = 100_000
     rules_bytes_max: int = 256 * 1024 * 1024
     """The size of all rules of a detector as JSON: conditions, sources and names."""

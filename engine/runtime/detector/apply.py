@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
 from engine.evaluation.wire.events import (
     Answer,
@@ -36,8 +37,10 @@ from engine.runtime.contract.requests.operations import (
     EVALUATE_EXPLAINED,
     AddRule,
     ChangeRule,
+    NamedRelation,
     NamedRule,
     Operation,
+    PutRelation,
 )
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
@@ -52,9 +55,13 @@ from engine.runtime.detector.persistence.journal_entries import (
     EvaluatedLines,
     GivenAnswer,
     JournalEntry,
+    RelationChanged,
+    RelationDeleted,
+    RelationPut,
     RuleRemoved,
     rule_put,
 )
+from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
 
 class Applied(NamedTuple):
@@ -101,10 +108,30 @@ def apply(
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation, between)
             case _:
-                result, entry, messages = _ruled(detector, detector_id, operation)
+                changed = _related(detector, operation, now_us)
+                result, entry, messages = changed or _ruled(detector, detector_id, operation)
                 return Applied(Done(json_bytes(result), encode_entries(messages)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
+
+
+def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now_us: int) -> Applied:
+    """Execute an operation of UPLOADS at a given time."""
+    payload = operation.payload
+    try:
+        match operation.kind:
+            case operations.STAGE_TUPLES:
+                uploads.stage(detector, payload, now_us)
+            case operations.DROP_TUPLES:
+                uploads.drop(payload.decode())
+            case _:
+                put = msgspec.json.decode(payload, type=PutRelation)
+                entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
+                relation = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
+                return Applied(Done(encoded(_shown(put.name, relation))), entry)
+    except Refusal as refusal:
+        return Applied(Refused(refusal.entries))
+    return Applied(Done(b"{}"))
 
 
 def _evaluated(
@@ -153,6 +180,42 @@ def _lines_evaluated(detector: Detector, operation: Operation, between: Callable
     if detector.events_seen == seen_before:
         return Applied(answer)
     return Applied(answer, EvaluatedLines(operation.payload, refused))
+
+
+def _related(
+    detector: Detector, operation: Operation, now_us: int
+) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]] | None:
+    """Execute an operation on relations; None if it is none."""
+    payload = operation.payload
+    match operation.kind:
+        case operations.RELATIONS:
+            return (
+                {"relations": [_shown(name, one) for name, one in sorted(detector.stored.items())]},
+                None,
+                [],
+            )
+        case operations.RELATION:
+            asked = msgspec.json.decode(payload, type=NamedRelation)
+            page = detector.relation_page(asked.name, asked.after, asked.limit)
+            return page._asdict(), None, []
+        case operations.CHANGE_RELATION:
+            entry = RelationChanged(payload, now_us // 1000)
+            return _shown(*change_relation(detector, payload, entry.changed_ms)), entry, []
+        case operations.DELETE_RELATION:
+            name = msgspec.json.decode(payload, type=NamedRelation).name
+            detector.delete_relation(name)
+            return {"name": name}, RelationDeleted(name), []
+        case _:
+            return None
+
+
+def _shown(name: str, relation: StoredRelation) -> dict[str, Any]:
+    return {
+        "name": name,
+        "tuples": len(relation),
+        "arity": relation.arity,
+        "changed_ms": relation.changed_ms,
+    }
 
 
 def _ruled(

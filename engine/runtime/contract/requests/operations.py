@@ -15,6 +15,7 @@ from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.log_records import bounded
+from engine.runtime.contract.requests.tuples import TuplesPart
 
 EVALUATE: Final = "evaluate"
 EVALUATE_EXPLAINED: Final = "evaluate_explained"
@@ -35,6 +36,13 @@ ADD_RULE: Final = "add_rule"
 CHANGE_RULE: Final = "change_rule"
 REMOVE_RULE: Final = "remove_rule"
 PROMOTE: Final = "promote"
+RELATIONS: Final = "relations"
+RELATION: Final = "relation"
+STAGE_TUPLES: Final = "stage_tuples"
+PUT_RELATION: Final = "put_relation"
+DROP_TUPLES: Final = "drop_tuples"
+CHANGE_RELATION: Final = "change_relation"
+DELETE_RELATION: Final = "delete_relation"
 
 BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
 """The encoding of the payload, for each kind that evaluates batches."""
@@ -43,7 +51,10 @@ DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_M
 """The same for the kinds that evaluate batches without effect."""
 
 READS: Final = frozenset(
-    {DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE}
+    {
+        *(DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE),
+        *(RELATIONS, RELATION),
+    }
 )
 """The kinds that do not change the detector."""
 
@@ -52,6 +63,9 @@ ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE
 
 EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES})
 """The kinds that evaluate events."""
+
+UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
+"""The kinds that upload a relation in parts."""
 
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
@@ -106,6 +120,41 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     shadow: bool | None = None
     description: str | None = None
     labels: str | None = None
+
+
+class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of `stage_tuples`, as msgpack: a part of a relation that is being uploaded."""
+
+    upload: str
+    """What tells the uploads of a detector apart; whoever begins one makes it up."""
+    number: int
+    """How many parts the upload has before this one."""
+    part: TuplesPart
+
+
+class PutRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `put_relation`: a relation becomes what was uploaded."""
+
+    name: str
+    upload: str
+    parts: int
+    """How many parts were staged."""
+
+
+class ChangeRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `change_relation`. The tuples to add and to remove are arrays in JSON."""
+
+    name: str
+    add: msgspec.Raw = msgspec.Raw(b"[]")
+    remove: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `relation` and `delete_relation`; the page is for the first only."""
+
+    name: str
+    after: int = 0
+    limit: int = 0
 
 
 def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:
@@ -204,6 +253,41 @@ def comparison(rule_id: str, after: int | None = None) -> Operation:
 def promote(rule_id: str) -> Operation:
     """Exchange the conditions of a rule and its draft, and return the rule."""
     return Operation(PROMOTE, msgspec.json.encode(NamedRule(rule_id)))
+
+
+def relations() -> Operation:
+    """Return the relations of a detector without their tuples: `{"relations": [...]}`."""
+    return Operation(RELATIONS, b"")
+
+
+def relation(name: str, after: int = 0, limit: int = 0) -> Operation:
+    """Return at most `limit` tuples of a relation after a place: `{"tuples": [...], "next": ...}`."""
+    return Operation(RELATION, msgspec.json.encode(NamedRelation(name, after, limit)))
+
+
+def stage_tuples(upload: str, number: int, part: TuplesPart) -> Operation:
+    """Keep a part of an upload until `put_relation`; the relation stays as it is."""
+    return Operation(STAGE_TUPLES, msgspec.msgpack.encode(StagedTuples(upload, number, part)))
+
+
+def put_relation(name: str, upload: str, parts: int) -> Operation:
+    """Replace a relation by what was uploaded, as one change, and say what it is now."""
+    return Operation(PUT_RELATION, msgspec.json.encode(PutRelation(name, upload, parts)))
+
+
+def drop_tuples(upload: str) -> Operation:
+    """Drop what was staged of an upload that will not be completed."""
+    return Operation(DROP_TUPLES, upload.encode())
+
+
+def change_relation(name: str, add: msgspec.Raw, remove: msgspec.Raw) -> Operation:
+    """Add tuples to a relation and remove others, as one change, and say what it is now."""
+    return Operation(CHANGE_RELATION, msgspec.json.encode(ChangeRelation(name, add, remove)))
+
+
+def delete_relation(name: str) -> Operation:
+    """Delete a relation: `{"name": ...}`."""
+    return Operation(DELETE_RELATION, msgspec.json.encode(NamedRelation(name)))
 
 
 class Crash(msgspec.Struct, frozen=True):

@@ -23,12 +23,19 @@ from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
-from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
+from engine.runtime.contract.requests.operations import (
+    BATCH_KINDS,
+    EVALUATE,
+    PUT_RELATION,
+    Operation,
+    PutRelation,
+)
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,
     request_digest,
 )
+from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
 RECORD_VERSION: Final = 4
 """The version of a journal record. Version 3, which had no shadow rules, is read as well."""
@@ -40,12 +47,15 @@ _EVENT_BYTES: Final = 512
 segment reserves first."""
 
 
-def estimated_bytes(operation: Operation) -> int:
+def estimated_bytes(operation: Operation, uploads: Uploads) -> int:
     """Return an upper estimate of what an operation adds to the journal.
 
     A larger entry, because of a stored answer or a long JSON condition, may not fit when it is written, which
     costs an activation.
     """
+    if operation.kind == PUT_RELATION:
+        put = msgspec.json.decode(operation.payload, type=PutRelation)
+        return put.parts * _ENTRY_BYTES + uploads.bytes_of(put.upload)
     short = operation.kind == EVALUATE and not operation.key
     return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
@@ -118,6 +128,36 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
     """The rule's id."""
 
 
+class RelationPart(msgspec.Struct, frozen=True, array_like=True, tag="relation part"):
+    """A part of an upload. Without a RelationPut right after all parts, it means nothing."""
+
+    staged: bytes
+    """A StagedTuples."""
+
+
+class RelationPut(msgspec.Struct, frozen=True, array_like=True, tag="relation put"):
+    """A relation was replaced by what was uploaded."""
+
+    name: str
+    upload: str
+    parts: int
+    changed_ms: int
+
+
+class RelationChanged(msgspec.Struct, frozen=True, array_like=True, tag="relation changed"):
+    """Tuples were added to a relation, and others removed."""
+
+    change: bytes
+    """A ChangeRelation."""
+    changed_ms: int
+
+
+class RelationDeleted(msgspec.Struct, frozen=True, array_like=True, tag="relation deleted"):
+    """A relation was deleted."""
+
+    name: str
+
+
 class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
     """The limits in force were changed."""
 
@@ -127,7 +167,19 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
 """The entries that are events."""
 
-JournalEntry = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | DraftPromoted | LimitsSet
+JournalEntry = (
+    Evaluated
+    | EvaluatedBatch
+    | EvaluatedLines
+    | RulePut
+    | RuleRemoved
+    | DraftPromoted
+    | RelationPart
+    | RelationPut
+    | RelationChanged
+    | RelationDeleted
+    | LimitsSet
+)
 
 
 class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -213,6 +265,7 @@ class Replay:
     def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
         self.detector = detector
         self.answers = answers
+        self._uploads = Uploads()
 
     def take(self, record: JournalRecord) -> bool:
         """Replay a record; return whether the same rules fired as originally.
@@ -222,6 +275,9 @@ class Replay:
         self.detector.verdicts.take()
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
+        if not any(isinstance(entry, RelationPart) for entry in record.entries):
+            # Parts that do not stand right before what installs them are of an owner that died.
+            self._uploads.clear()
         detector = self.detector
         there = (detector.clock_us, detector.events_seen)
         if record.complete and there != (record.clock_us, record.events_seen):
@@ -251,6 +307,14 @@ class Replay:
                 detector.remove_rule(entry.id)
             case DraftPromoted():
                 detector.promote(entry.id)
+            case RelationPart():
+                self._uploads.stage(detector, entry.staged)
+            case RelationPut():
+                self._uploads.install(detector, entry.name, entry.upload, entry.parts, entry.changed_ms)
+            case RelationChanged():
+                change_relation(detector, entry.change, entry.changed_ms)
+            case RelationDeleted():
+                detector.delete_relation(entry.name)
             case LimitsSet():
                 self.detector = under_limits(detector, limits_from(entry.limits))
             case _:

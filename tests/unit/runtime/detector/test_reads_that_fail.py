@@ -86,6 +86,8 @@ READS: dict[str, list[Operation]] = {
     ops.COMPARISON: [ops.comparison(RULE), ops.comparison(RULE, after=0)],
     ops.RULES: [ops.rules()],
     ops.RULE: [ops.rule(RULE)],
+    ops.RELATIONS: [ops.relations()],
+    ops.RELATION: [ops.relation("known", limit=1)],
 }
 
 
@@ -108,6 +110,7 @@ def made(tmp_path: Path) -> Made:
         detector.add_rule("rule", RULES[0], rule_id=RULE)
         for number, rule in enumerate(RULES[1:]):
             detector.add_rule(rule, rule, rule_id=str(number) * 32)
+        detector.put_relation("known", [("a", 1), ("b", 2)], 0)
         detector.add_rule("draft", "per user (a == 1)", rule_id=DRAFT, shadow=True, draft_of=RULE)
         for time_s in (1, 2):
             actor.handle([ops.evaluate(body(time_s, user="ada", a=1, b=1, text="xy"))])
