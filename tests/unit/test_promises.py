@@ -173,7 +173,7 @@ def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
         ("| `GET /ready` |", "/ready"),
         ("`{condition, name, timed?}`", "timed"),
         ("`{events: [{fields, tyme}]}`", "tyme"),
-        ("`rule-detector apply rules.yaml`", "rule-detector apply"),
+        ("`rule-detector appy rules.yaml`", "rule-detector appy"),
         ("```sh\nrule-detector try r.yaml \\\n  --varz v.json e.ndjson\n```", "rule-detector try --varz"),
         ("r:\n  condition: exist user\n", "exist user"),
     ],

@@ -115,6 +115,8 @@ class FakeService:
                 rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of, **said)
                 self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
                 return {"id": rule_id}
+            case "PUT", ["detectors", one, "rules"]:
+                return self._put_rules(self.detectors[one], body)
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
                 after = request.url.params.get("after")
                 answer = comparison_of(self.detectors[one], rule_id, None if after is None else int(after))
@@ -137,6 +139,36 @@ class FakeService:
             case "POST", ["detectors", one, "explain"]:
                 return json.loads(explain_body(self.detectors[one], request.content).result)
         raise AssertionError(request)
+
+    @staticmethod
+    def _put_rules(detector: Detector, body: dict[str, Any]) -> dict[str, list[str]]:
+        """Change many rules. A draft comes after its rule in the body, or its rule is there already."""
+        detector = Detector.load(detector.dump(), Detector.STATE_VERSION) if body["dryRun"] else detector
+        named = {rule.name: rule for rule in detector.rules()}
+        result: dict[str, list[str]] = {"created": [], "changed": [], "removed": [], "unchanged": []}
+        ids = {rule.name: rule.id for rule in detector.rules()}
+        for given in sorted(body["rules"], key=lambda rule: "draftOf" in rule):
+            name, of, before = given["name"], given.get("draftOf"), named.get(given["name"])
+            members = {
+                "condition": given["condition"],
+                "notify": given.get("notify", False),
+                "shadow": given.get("shadow", False),
+                "description": given.get("description", ""),
+                "labels": given.get("labels", {}),
+            }
+            if before is None:
+                ids[name] = detector.add_rule(name, draft_of=ids[of] if of else None, **members)
+            else:
+                detector.change_rule(before.id, enabled=given.get("enabled", True), **members)
+            if before is None and not given.get("enabled", True):
+                detector.change_rule(ids[name], enabled=False)
+            same = before is not None and detector.rule(before.id) == before
+            result["created" if before is None else "unchanged" if same else "changed"].append(name)
+        for name in [name for name in named if name not in {rule["name"] for rule in body["rules"]}]:
+            if body["prune"]:
+                detector.remove_rule(named[name].id)
+                result["removed"].append(name)
+        return result
 
     def _rule(self, detector_id: str, rule_id: str) -> dict[str, Any]:
         rule = self.detectors[detector_id].rule(rule_id)
