@@ -67,6 +67,7 @@ class RetryingSender:
         return error.code in NOT_DONE or (error.in_doubt and can_repeat)
 
     async def _attempt(self, call: Call[T], headers: dict[str, str]) -> T:
+        headers["Content-Type"] = call.content_type
         try:
             response = await self.request(call.method, call.path, content=call.body, headers=headers)
         except httpx.HTTPError as error:

@@ -1,7 +1,7 @@
 """The calls of the service as data: what to send, how to read the answer, and whether it can be repeated."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -19,7 +19,11 @@ from .results import (
     ExplainedRules,
     Identified,
     ListedToken,
+    Named,
     ParsedCondition,
+    Relation,
+    RelationPage,
+    Relations,
     Rule,
     Rules,
     RulesChanged,
@@ -30,6 +34,9 @@ from .results import (
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+
+Value = str | int | float | bool
+Tuple = Sequence[Value] | Value
 
 PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
@@ -46,11 +53,14 @@ class Call(Generic[T]):
     body: bytes | None = None
     key: str = ""
     """The idempotency key, for evaluations and batches."""
+    content_type: str = "application/json"
+    idempotent: bool = False
+    """Whether a second request would change nothing after the first."""
 
     @property
     def changes(self) -> bool:
         """Whether the request changes something, so that a second one could change it twice."""
-        return self.method != "GET" and not self.path.endswith(("/explain", "/parse"))
+        return not self.idempotent and self.method != "GET" and not self.path.endswith(("/explain", "/parse"))
 
 
 def raw(call: Call[Any]) -> Call[bytes]:
@@ -230,6 +240,52 @@ def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:
     """Exchange the conditions of a rule and its draft, with their histories, and give the rule."""
     return _post(_path("detectors", detector_id, "rules", rule_id, "promote"), Rule)
+
+
+# Relations
+
+
+def list_relations(detector_id: str) -> Call[list[Relation]]:
+    """Return the relations of a detector, by name."""
+    return Call("GET", _path("detectors", detector_id, "relations"), _listed(Relations))
+
+
+def relation_page(detector_id: str, name: str, after: int = 0, limit: int = PAGE) -> Call[RelationPage]:
+    """Return a page of the tuples of a relation; `Client.tuples` gives all."""
+    page = f"?limit={limit}" + (f"&after={after}" if after else "")
+    return Call("GET", _path("detectors", detector_id, "relations", name) + page, _typed(RelationPage))
+
+
+def put_relation(
+    detector_id: str,
+    name: str,
+    tuples: Iterable[Tuple] | bytes,
+    content_type: str = "application/x-ndjson",
+    **query: str,
+) -> Call[Relation]:
+    """Create or replace a relation. A tuple is a sequence of strings, numbers and booleans, or one of them.
+
+    `tuples` may also be a body of `content_type`, as `text/csv`; `query` then has `header` and `types`.
+    """
+    body = (
+        tuples if isinstance(tuples, bytes) else b"".join(msgspec.json.encode(one) + b"\n" for one in tuples)
+    )
+    path = _path("detectors", detector_id, "relations", name) + (f"?{urlencode(query)}" if query else "")
+    return Call("PUT", path, _typed(Relation), body, content_type=content_type, idempotent=True)
+
+
+def patch_relation(
+    detector_id: str, name: str, *, add: Iterable[Tuple] = (), remove: Iterable[Tuple] = ()
+) -> Call[Relation]:
+    """Remove tuples from a relation and add others, as one change."""
+    body = msgspec.json.encode({"add": list(add), "remove": list(remove)})
+    path = _path("detectors", detector_id, "relations", name)
+    return Call("PATCH", path, _typed(Relation), body, idempotent=True)
+
+
+def delete_relation(detector_id: str, name: str) -> Call[Named]:
+    """Delete a relation."""
+    return Call("DELETE", _path("detectors", detector_id, "relations", name), _typed(Named))
 
 
 # The service

@@ -18,7 +18,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 import httpx
 
 from .attempts import RetryingSender
-from .calls import PAGE, Call, list_detectors, rules_page
+from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
 from .errors import ServiceError
 from .results import Detector, EventResult, Rule
 from .sending import Batches, Event, send_events
@@ -60,6 +60,14 @@ class _Service:
             for rule in page:
                 yield rule
             after = page[-1].priority
+
+    async def tuples(self, detector_id: str, name: str) -> AsyncIterator[list[Value]]:
+        after: int | None = 0
+        while after is not None:
+            page = await self.send(relation_page(detector_id, name, after))
+            for values in page.tuples:
+                yield values
+            after = page.next
 
     async def evaluate_many(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
@@ -163,6 +171,10 @@ class Client:
     def rules(self, detector_id: str) -> Iterator[Rule]:
         """Yield all rules of a detector by priority, page by page. Raises ServiceError."""
         return _results_of(self._service.rules(detector_id))
+
+    def tuples(self, detector_id: str, name: str) -> Iterator[list[Value]]:
+        """Yield all tuples of a relation, page by page. Raises ServiceError."""
+        return _results_of(self._service.tuples(detector_id, name))
 
     def evaluate_many(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Evaluate events in order and in batches, and yield one result for each, none evaluated twice.

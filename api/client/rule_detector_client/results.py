@@ -99,6 +99,34 @@ class Rules(msgspec.Struct, frozen=True):
     rules: list[Rule]
 
 
+class Relation(msgspec.Struct, frozen=True):
+    """A relation without its tuples; `arity` is their length, None if it has none."""
+
+    name: str
+    tuples: int
+    arity: int | None
+    changed_ms: int
+
+
+class Relations(msgspec.Struct, frozen=True):
+    """The relations of a detector, by name."""
+
+    relations: list[Relation]
+
+
+class RelationPage(msgspec.Struct, frozen=True):
+    """A page of the tuples of a relation, and what to send as `after` for the next one; None at the end."""
+
+    tuples: list[list[str | int | float | bool]]
+    next: int | None
+
+
+class Named(msgspec.Struct, frozen=True):
+    """The name of a relation that was deleted."""
+
+    name: str
+
+
 class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A rule that fired, with its labels."""
 
