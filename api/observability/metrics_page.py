@@ -19,7 +19,7 @@ KEPT_S: Final = 1.0
 async def look_at(fleet: Fleet) -> tuple[Status, ClusterFigures]:
     """Return what the page shows; without the scheduler, this process and the last known counts."""
     try:
-        cluster = await fleet.scheduler.cluster()
+        cluster = await fleet.scheduler.ask("cluster", ClusterFigures)
     except DetectorUnavailable:
         cluster = fleet.own_figures()
     return await fleet.status(), cluster

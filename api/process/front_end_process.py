@@ -17,8 +17,7 @@ from api.process.front_end import serve_on
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.front_end.fleet import Fleet
-from engine.runtime.front_end.scheduler_client import SchedulerClient
-from engine.runtime.front_end.scheduler_connection import Unreachable
+from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 

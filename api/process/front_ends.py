@@ -15,7 +15,7 @@ from api.process import front_end_process
 from api.settings import Settings
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
-from engine.runtime.front_end.scheduler_client import SchedulerClient, methods_for_front_ends
+from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient
 from engine.runtime.process.states import STOPPED, state_of
 from engine.runtime.transport import tls
 from engine.runtime.transport.messages import Note
@@ -76,7 +76,7 @@ class FrontEnd:
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
         self.link = ServerConnection(
-            methods_for_front_ends(scheduler), noted=self._noted, lost=self.leaving.set
+            scheduler.relay(), abandonable=ABANDONABLE, noted=self._noted, lost=self.leaving.set
         )
 
     @classmethod
@@ -207,7 +207,7 @@ class FrontEnds:
         self._all.discard(front_end)
         if status != 0 and not self._stopping:
             _log.error("the front end %d ended with status %d", front_end.process.pid, status)
-            await self._scheduler.add_counts({(FRONT_ENDS_LOST,): 1})
+            await self._scheduler.add_counts([((FRONT_ENDS_LOST,), 1)])
 
     async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
         """Replace the front end of a socket whenever it ends."""

@@ -1,6 +1,6 @@
 """The application over a real fleet without Ray, and a client that calls it."""
 
-import dataclasses
+import copy
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -81,7 +81,9 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
             yield service
             return
         async with front_end(service) as apart:
-            yield dataclasses.replace(service, fleet=apart.fleet)
+            service_apart = copy.copy(service)
+            service_apart.fleet = apart.fleet
+            yield service_apart
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
     python -m tests.bench                     every case
     python -m tests.bench stateless --quick   one case, in smaller worlds, which are not recorded
     python -m tests.bench ratios --check      the quick ratios that every change must keep
-    python -m tests.bench worst --only 999    the parts of a case whose name has this text
+    python -m tests.bench worst --only fire   the parts of a case whose name has this text
     python -m tests.bench --check             exit 1 where a ratio is worse than recorded, or a target missed
     python -m tests.bench --record            measure up to three times, and keep the rows in recorded.json
     python -m tests.bench --record --because 'the check of numbers that take long to decode'

@@ -90,6 +90,7 @@ class LocalActors:
         self.before: Before = no_fault
         self.left: list[LocalWorker] = []
         """The workers that have lost their scheduler, and wait for another."""
+        self._adopted: list[LocalWorker] = []
         self.lost_on = ""
         self.refuse = False
         """Whether starting fails."""
@@ -131,6 +132,7 @@ class LocalActors:
 
     async def survivors(self) -> list[Survivor]:
         """Every one that an earlier scheduler has left; a test says which."""
+        self._adopted += self.left
         left, self.left = self.left, []
         return [Survivor(self._found(worker), worker.node) for worker in left]
 
@@ -141,7 +143,7 @@ class LocalActors:
 
     async def connect(self, address: Address) -> LinkClient:
         """A connection to one of them, as a front end makes it."""
-        (worker,) = [one for one in self.started if one.address == address]
+        (worker,) = [one for one in (*self.started, *self._adopted) if one.address == address]
         return worker.connected()
 
     def with_detector(self, detector_id: str) -> LocalWorker | None:

@@ -1,60 +1,63 @@
-"""The directory without a process of its own."""
+"""The directory's catalogue without a thread of its own."""
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.contract.errors import ActorDied
+from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.persistence import detector_snapshot as kept
+from snapshots.errors import StorageError
 from snapshots.files import Files
 from snapshots.folders import create_folder
-from tests.local_runtime.connections import Before, Mortal, no_fault, run
+from tests.local_runtime.connections import Before, no_fault
+
+if TYPE_CHECKING:
+    from engine.runtime.concurrency.threads import Threads
 
 T = TypeVar("T")
 
 
-class LocalCatalogueHandle(Mortal):
-    """A Catalogue in this process. As a process would, it lets go of the data folder's lock when it dies."""
-
-    def __init__(self, directory: Catalogue) -> None:
-        super().__init__()
-        self.directory = directory
-        self.calls: list[str] = []
-        self.before: Before = no_fault
-
-    def die(self) -> None:
-        super().die()
-        self.directory.close()
-
-    async def call(self, method: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        if method in (Catalogue.open, Catalogue.close):
-            return method(self.directory)
-        self.calls.append(method.__name__)
-        await self._alive(self.before(method.__name__))
-        # By its name, so that a test may replace it.
-        return await self._alive(run(lambda: getattr(self.directory, method.__name__)(*arguments, **options)))
-
-    async def end(self) -> None:
-        self.die()
-
-
 class LocalCatalogues:
-    """Starts the directory in this process, and remembers every one."""
+    """Executes the calls of a directory at once, and remembers them and each catalogue that it has opened."""
 
     def __init__(self, settings: RuntimeSettings, *, files: Files | None = None) -> None:
         self._settings = settings
         self._files = files
-        self.started: list[LocalCatalogueHandle] = []
+        self.started: list[Catalogue] = []
+        self.calls: list[str] = []
         self.before: Before = no_fault
         self.refuse = False
+        """Whether no catalogue can be opened."""
+        self.ended = False
+        self.given_up: list[str] = []
 
-    async def start(self) -> LocalCatalogueHandle:
-        await asyncio.sleep(0)
-        if self.refuse:
-            raise ActorDied("no process can be started")
+    def client(self) -> CatalogueClient:
+        thread = cast("Threads", self)
+        return CatalogueClient(self._make, self._settings, thread, self.given_up.append)
+
+    def fail(self) -> None:
+        """Have the disk fail: the catalogue that is open can do nothing more."""
+        self.started[-1].close()
+
+    def end(self) -> None:
+        self.ended = True
+
+    async def call(self, work: Callable[[], T]) -> T:
+        if not isinstance(work, partial):
+            if self.refuse and work == self.started[-1].open:
+                raise StorageError("the disk is away")
+            return work()
+        name, (catalogue, *arguments) = work.func.__name__, work.args
+        self.calls.append(name)
+        await self.before(name)
+        # By its name, so that a test may replace it.
+        outcome: T = getattr(catalogue, name)(*arguments)
+        return outcome
+
+    def _make(self) -> Catalogue:
         settings = self._settings
         known = CatalogueSettings(
             settings.data,
@@ -64,11 +67,8 @@ class LocalCatalogues:
             detectors_max=settings.detectors_max,
             tokens_max=settings.tokens_max,
         )
-        directory = Catalogue(known, files=self._files)
-        handle = LocalCatalogueHandle(directory)
-        handle.before = self.before
-        self.started.append(handle)
-        return handle
+        self.started.append(Catalogue(known, files=self._files))
+        return self.started[-1]
 
 
 def newborn(data: Path, detector_id: str) -> None:

@@ -11,29 +11,62 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.fleet import Fleet
-from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient, methods_for_front_ends
-from engine.runtime.front_end.scheduler_connection import Unreachable
+from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient, Unreachable
 from engine.runtime.scheduler.scheduler import Scheduler
+from engine.runtime.scheduler.scheduler_service import SchedulerService
+from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
+from engine.runtime.transport.messages import Note, responses
 from engine.runtime.transport.server_connection import ServerConnection
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
 from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.catalogues import LocalCatalogues
+from tests.local_runtime.connections import Pipe
 
 
-@dataclasses.dataclass
 class LocalService:
-    """A Fleet with all that it stands on, within reach of a test."""
+    """A Fleet with all that it stands on, connected as processes are, within reach of a test."""
 
-    fleet: Fleet
-    scheduler: Scheduler
-    actors: LocalActors
-    directories: LocalCatalogues
-    settings: RuntimeSettings
+    def __init__(
+        self, settings: RuntimeSettings, *, files: Files | None = None, nodes: LocalNodes | None = None
+    ) -> None:
+        self.settings = settings
+        self.nodes = nodes
+        self.actors = LocalActors(settings, files=files, nodes=nodes)
+        self.directories = LocalCatalogues(settings, files=files)
+        self.begin()
+        asks = SchedulerClient(settings, self._connect, end=self._end)
+        self.fleet = Fleet(settings, asks, connect=self._connect_to_worker)
+
+    def begin(self) -> None:
+        """Begin a scheduler, to which the next connection of the fleet is."""
+        self.scheduler = Scheduler(self.settings, self.actors, self.directories.client(), nodes=self.nodes)
+        self.actors.term = lambda: self.scheduler.catalogue.term
+        self._served = SchedulerService(
+            self.scheduler,
+            folder=str(self.settings.data),
+            shared_settings={},
+            abandoned_s=self.settings.abandoned_s,
+            ended=lambda: None,
+        )
+        self.connected: list[LinkClient] = []
+
+    async def _connect(self) -> LinkClient:
+        client = LinkClient(Link(responses))
+        Pipe.between(client.link, self._served.link())
+        self.connected.append(client)
+        await client.ask("open", str, "here")
+        return client
+
+    async def _connect_to_worker(self, address: Address) -> LinkClient:
+        return await self.actors.connect(address)
+
+    async def _end(self) -> None:
+        """Nothing is left to end."""
 
 
 @asynccontextmanager
@@ -46,16 +79,12 @@ async def local_service(
     chosen = dataclasses.replace(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
     )
-    actors = LocalActors(chosen, files=files, nodes=nodes)
-    directories = LocalCatalogues(chosen, files=files)
-    scheduler = Scheduler(chosen, actors, directories, nodes=nodes)
-    actors.term = lambda: scheduler.term
-    fleet = Fleet(chosen, scheduler, connect=actors.connect)
-    await fleet.start()
+    service = LocalService(chosen, files=files, nodes=nodes)
+    await service.fleet.start()
     try:
-        yield LocalService(fleet, scheduler, actors, directories, chosen)
+        yield service
     finally:
-        await fleet.close()
+        await service.fleet.close()
 
 
 @dataclasses.dataclass(slots=True)
@@ -82,7 +111,7 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     told: list[Note] = []
     lost: list[str] = []
     serves = ServerConnection(
-        methods_for_front_ends(service.scheduler),
+        service.fleet.scheduler.relay(),
         abandonable=ABANDONABLE,
         noted=notes.append,
         lost=lambda: lost.append("server"),

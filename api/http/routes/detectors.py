@@ -71,8 +71,7 @@ async def create_detector(body: bytes) -> Response:
     result_example={"id": examples.ID, "name": "logins"},
 )
 async def get_detector(detectorId: str) -> Response:
-    entry = await service.fleet.detector(detectorId)
-    return success_of(catalogue.Detector(entry.id, entry.name))
+    return success_of(catalogue.Detector(detectorId, await service.fleet.detector(detectorId)))
 
 
 @blueprint.delete("/api/detectors/<detectorId>")

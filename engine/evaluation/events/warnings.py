@@ -29,8 +29,11 @@ def warnings_on(
 def warnings_on_many(
     events: Sequence[Event], rule_set: RuleSet, limits: Limits
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Yield the messages about each of some events that has any, with its index."""
-    texts, bounded = rule_set.texts, rule_set.patterns.bounded
+    """Yield the messages about each of some events that has any, with its index.
+
+    They were evaluated just before.
+    """
+    texts, reached = rule_set.texts, rule_set.patterns.reached()
     missing: list[Entry] = []
     read: Mapping[str, Any] | None = None
     for place, (fields, _, sent) in enumerate(events):
@@ -39,7 +42,7 @@ def warnings_on_many(
             # The events of a batch have one context.
             missing, read = [*_missing_relations(context, rule_set)], context
         entries = missing
-        if texts and (bounded or not texts.are_short(fields, context, limits.pattern_text_chars_max)):
+        if texts and (reached or not texts.are_short(fields, context, limits.pattern_text_chars_max)):
             entries = [*missing, *_long_texts(fields, context, rule_set, limits)]
         if rule_set.arrays and (long := [*_long_arrays(fields, context, rule_set)]):
             entries = [*entries, *long]

@@ -38,6 +38,7 @@ class PatternWork:
         self._changed: set[FactPatterns] = set()
         self._cut = _NONE
         self._untried = _NONE
+        self._reached = False
 
     def add(self, fact: str, pattern: str) -> None:
         """Add a pattern that an enabled rule tries on a fact, or count one more use of it."""
@@ -105,15 +106,22 @@ class PatternWork:
             bytes_of = _sums((fact, patterns.bytes_of(text)) for fact, patterns, text in texts)
             self._untried = _too_much(bytes_of, bytes_max)
         work_max = self._limits.pattern_event_work_max
-        tried = [each for each in texts if each[0] not in self._untried]
+        tried = [each for each in texts if each[1].exploding and each[0] not in self._untried]
         if sum(patterns.work_at_most(text) for _, patterns, text in tried) > work_max:
-            work = _sums((fact, patterns.work(text)) for fact, patterns, text in tried if patterns.exploding)
+            work = _sums((fact, patterns.work(text)) for fact, patterns, text in tried)
             self._cut = _too_much(work, work_max)
         for fact in self._untried:
             self.of(fact).untried = True
         for fact in self._cut:
             self.of(fact).exploding_untried = True
-        return self._cut | self._untried
+        cut = self._cut | self._untried
+        self._reached = self._reached or bool(cut)
+        return cut
+
+    def reached(self) -> bool:
+        """Return whether a bound was reached at an event since the last call."""
+        reached, self._reached = self._reached, False
+        return reached
 
     def is_untried(self, fact: str) -> bool:
         """Return whether no pattern at all is tried on that fact at the event that has begun."""

@@ -67,6 +67,7 @@ class RuleSet(Needs):
         self._action_bytes = 0
         """The most bytes of the actions of all rules."""
         self._functions: Functions | None = None
+        self._fields_read: frozenset[str] | None = None
         self.samples = Samples()
         self._members: Members | None = None
         """None unless rules are indexed."""
@@ -148,7 +149,7 @@ class RuleSet(Needs):
             self._index_rule(rule.priority)
 
     def _rules_changed(self) -> None:
-        self._functions = None
+        self._functions = self._fields_read = None
         if self._indexed is not None:
             self._indexed.rules_changed()
 
@@ -225,7 +226,10 @@ class RuleSet(Needs):
 
     def fields_read(self) -> frozenset[str]:
         """Return the names of the fields that may hold what the rules read."""
-        return Uses([(rule.condition, site) for rule, site, _ in self._enabled.values()]).fields
+        if self._fields_read is None:
+            uses = Uses([(rule.condition, site) for rule, site, _ in self._enabled.values()])
+            self._fields_read = uses.fields
+        return self._fields_read
 
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
         """Return the rules that would fire at an event, given the stamp of its time and its number.

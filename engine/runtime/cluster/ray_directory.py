@@ -28,7 +28,7 @@ from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.scheduler_connection import Unreachable
+from engine.runtime.front_end.scheduler_client import Unreachable
 from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError

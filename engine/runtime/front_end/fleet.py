@@ -6,7 +6,6 @@ import secrets
 import msgspec
 
 from engine.evaluation.wire.events import Answer, Refused
-from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
@@ -24,6 +23,7 @@ from engine.runtime.contract.measurements.status import Counts, Status
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from engine.runtime.front_end.channels.channels import Channels, Connect
 from engine.runtime.front_end.memory_budget import ANSWERS, MemoryBudget
 from engine.runtime.front_end.scheduler_client import SchedulerClient
@@ -54,7 +54,7 @@ class Fleet:
         self._shared = shared
         self._cache = cache = CatalogueCache(scheduler, settings)
         self.channels = Channels(
-            settings, scheduler.route, connect, self.memory, lambda: cache.waiting_for_slots
+            settings, self._locate, connect, self.memory, lambda: cache.waiting_for_slots
         )
         self._lag = LoopLag()
         self._closing = False
@@ -107,15 +107,13 @@ class Fleet:
     async def cluster(self) -> ClusterFigures:
         """Return what runs where, with the names of detectors. Raises DetectorUnavailable."""
         await self.report_figures()
-        cluster = await self.scheduler.cluster()
+        cluster = await self.scheduler.ask("cluster", ClusterFigures)
         return msgspec.structs.replace(cluster, workers=[self._named(worker) for worker in cluster.workers])
 
     def _named(self, worker: WorkerFigures) -> WorkerFigures:
         named = [
-            msgspec.structs.replace(figures, name=entry.name)
-            if (entry := self._cache.detector(figures.id)) is not None
-            else figures
-            for figures in worker.detectors
+            msgspec.structs.replace(one, name=self._cache.detectors.get(one.id) or "")
+            for one in worker.detectors
         ]
         return msgspec.structs.replace(worker, detectors=named)
 
@@ -126,7 +124,7 @@ class Fleet:
 
     async def report_figures(self) -> None:
         """Send this front end's figures to the scheduler. Raises DetectorUnavailable."""
-        await self.scheduler.report_figures(self._figures())
+        await self.scheduler.ask("report_figures", type(None), self._figures())
 
     def _figures(self) -> FrontEndFigures:
         waiting, waiting_s = self.channels.waiting()
@@ -141,7 +139,7 @@ class Fleet:
 
     async def add_counts(self, counted: Counts) -> None:
         """Add to the metrics of all front ends. Raises DetectorUnavailable."""
-        await self.scheduler.add_counts(counted)
+        await self.scheduler.add_counts(counted.items())
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
@@ -149,19 +147,19 @@ class Fleet:
     async def mint_token(self, name: str = "") -> MintedToken:
         """Create a token durably."""
         minted = mint(name)
-        version = await self.scheduler.add_token(minted.id, minted.stored)
-        self._cache.token_added(minted.id, minted.stored.digest, version)
+        version = await self.scheduler.ask("add_token", int, minted.id, minted.stored)
+        self._cache.tokens.note_added(minted.stored.digest, minted.id, version)
         return minted
 
     @finished
     async def revoke_token(self, token_id: str) -> None:
         """Revoke a token; this front end rejects it from now on. Raises Refusal 1202."""
-        self._cache.token_revoked(token_id, await self.scheduler.revoke_token(token_id))
+        self._cache.token_revoked(token_id, await self.scheduler.ask("revoke_token", int, token_id))
 
     async def tokens(self) -> list[TokenEntry]:
         """Return all tokens, in order of creation."""
         await self._cache.report_used()
-        return await self.scheduler.tokens()
+        return await self.scheduler.ask("tokens", list[TokenEntry])
 
     def token_known(self, digest: bytes) -> bool:
         """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
@@ -175,38 +173,38 @@ class Fleet:
     @property
     def any_token(self) -> bool:
         """Whether any token exists; if none does, start-up mints the first."""
-        return self._cache.any_token
+        return bool(self._cache.tokens)
 
     # -- catalogue -------------------------------------------------------------------------------------------
 
     async def detectors(self) -> list[tuple[str, str]]:
         """Return the ids and names of all detectors, in order of creation."""
         await self._catch_up()
-        return self._cache.detectors()
+        return self._cache.detectors.entries()
 
     async def detectors_page(self, after: str | None, most: int) -> list[tuple[str, str]] | None:
         """Return a page in order, from the start or after an id; None for an unknown id."""
         await self._catch_up()
-        return self._cache.detectors_page(after, most)
+        return self._cache.detectors.page(after, most)
 
-    async def detector(self, detector_id: str) -> DetectorEntry:
-        """Return one detector. Raises Refusal 1200."""
+    async def detector(self, detector_id: str) -> str:
+        """Return the name of a detector. Raises Refusal 1200."""
         await self._catch_up()
         await self.confirm(detector_id)
-        entry = self._cache.detector(detector_id)
-        assert entry is not None, "it was confirmed"
-        return entry
+        name = self._cache.detectors.get(detector_id)
+        assert name is not None, "it was confirmed"
+        return name
 
     def exists(self, detector_id: str) -> bool:
         """Whether the cache has the detector."""
-        return self._cache.has_detector(detector_id)
+        return detector_id in self._cache.detectors
 
     @finished
     async def create_detector(self, name: str) -> str:
         """Add a detector durably, and return its id. Raises Refusal 1400."""
         detector_id = secrets.token_hex(16)
-        version = await self.scheduler.create_detector(detector_id, name)
-        self._cache.detector_created(detector_id, name, version)
+        version = await self.scheduler.ask("create_detector", int, detector_id, name)
+        self._cache.detectors.note_added(detector_id, name, version)
         return detector_id
 
     @finished
@@ -216,15 +214,15 @@ class Fleet:
         Raises Refusal 1200 and 1400.
         """
         detector_id = secrets.token_hex(16)
-        version = await self.scheduler.fork_detector(source_id, detector_id, name)
-        self._cache.detector_created(detector_id, name, version)
+        version = await self.scheduler.ask("fork_detector", int, source_id, detector_id, name)
+        self._cache.detectors.note_added(detector_id, name, version)
         return detector_id
 
     @finished
     async def delete_detector(self, detector_id: str) -> None:
         """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
-        version = await self.scheduler.delete_detector(detector_id)
-        self._cache.detector_deleted(detector_id, version)
+        version = await self.scheduler.ask("delete_detector", int, detector_id)
+        self._cache.detectors.note_removed(detector_id, version)
         self.channels.deleted(detector_id)
 
     @finished
@@ -234,12 +232,15 @@ class Fleet:
         Raises Refusal 1200 and 1204.
         """
         await self.confirm(detector_id)
-        return await self.scheduler.move(detector_id, node)
+        return await self.scheduler.ask("move", Route, detector_id, node)
 
     @finished
     async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
         """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
-        return await self.scheduler.drain(node, draining)
+        return await self.scheduler.ask("drain", NodeFigures, node, draining)
+
+    async def _locate(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
+        return await self.scheduler.ask("route", Route, detector_id, left_epoch, large)
 
     async def _catch_up(self) -> None:
         """Fetch the changes made through other front ends, so that their callers see them here."""
@@ -248,9 +249,9 @@ class Fleet:
 
     async def confirm(self, detector_id: str) -> None:
         """Raise Refusal 1200 unless the detector exists; asks the directory before refusing."""
-        if not self._cache.has_detector(detector_id):
+        if detector_id not in self._cache.detectors:
             await self._cache.ask()
-            if not self._cache.has_detector(detector_id):
+            if detector_id not in self._cache.detectors:
                 raise no_such_detector(detector_id)
 
     # -- operations ------------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ class Fleet:
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. Other refusals, and 1500, are in
         the answer.
         """
-        if not self._cache.has_detector(detector_id):
+        if detector_id not in self._cache.detectors:
             await self.confirm(detector_id)
         if self._closing:
             raise shutting_down()

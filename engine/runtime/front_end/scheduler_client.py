@@ -1,49 +1,68 @@
-"""The scheduler as other processes reach it: what they call, and what its process serves them."""
+"""The scheduler as services and front ends reach it: calls that are repeated when its process is lost."""
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
-from engine.runtime.contract.measurements.status import Counts, Status
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.concurrency.background import mark_retrieved
+from engine.runtime.concurrency.open_calls import OpenCalls
+from engine.runtime.contract.errors import (
+    OUTCOME_UNKNOWN,
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    shutting_down,
+)
+from engine.runtime.contract.measurements.status import Status
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.scheduler_connection import Connect, SchedulerConnection, Unreachable
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 from engine.runtime.transport.server_connection import Methods
 from snapshots.errors import StorageError
 
+T = TypeVar("T")
+
+Connect = Callable[[], Awaitable[LinkClient]]
+"""Returns a connection to the scheduler's process, which is ready to answer.
+
+Raises OSError and ActorDied if that may succeed soon, StorageError and Unreachable if not.
+"""
+
+_START_S: Final = 120.0
+_SOON_S: Final = 5.0
 _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
+_OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
 
-_SAME_METHODS: Final = (
-    *("route", "changes", "tokens", "tokens_used", "revoke_token"),
-    *("create_detector", "fork_detector", "delete_detector"),
-    *("move", "drain", "status", "cluster"),
-)
-"""The methods of the scheduler that other processes call as they are."""
+_SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures"})
+"""The methods that are answered within `_SOON_S`, or not at all. Repeating them does no harm."""
+_HARMLESS: Final = _SOON | {"route", "changes", "tokens", "tokens_used", "move", "drain"}
+"""The methods that may be executed twice."""
+_REMOVALS: Final = frozenset({"revoke_token", "delete_detector"})
+_METHODS: Final = _HARMLESS | _REMOVALS | {"add_token", "create_detector", "fork_detector"}
 
 ABANDONABLE: Final = frozenset({"route"})
 """The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
 
 
+class Unreachable(Exception):
+    """No later attempt to connect can succeed."""
+
+
 class SchedulerClient:
-    """Forwards every call to the scheduler's process.
+    """Calls the scheduler's process.
 
-    A call during which that process is lost is repeated. Each may raise DetectorUnavailable.
-
-    Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
-    repeated was removed by the first attempt. `noted` is called with the scheduler's notes, and `lost` when a
-    connection ends. `not_ready` returns why this process cannot serve, and `problem` what is wrong while
-    active detectors are still served; None if nothing is. With `end`, this is the client of a whole service:
-    when it closes, it leaves the scheduler's process, and `end` ends that process if it was the last service.
+    A call during which the connection ends is made again on the next one. Repeating is safe: the caller
+    chooses the id of what it creates, and what is gone when a removal is repeated was removed by the first
+    attempt. `noted` is called with the scheduler's notes, and `lost` when a connection ends. `not_ready`
+    returns why this process cannot serve, and `problem` what is wrong while active detectors are still
+    served; None if nothing is. With `end`, this is the client of a whole service: when it closes, it leaves
+    the scheduler's process, and `end` ends that process if it was the last service.
     """
 
     def __init__(
@@ -58,17 +77,36 @@ class SchedulerClient:
         end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
-        self._connection = SchedulerConnection(settings, connect, noted, lost)
+        self._connect = connect
+        self._noted = noted
+        self._lost = lost
         self._not_ready = not_ready
         self._problem = problem
         self._end = end
+        self._client: LinkClient | None = None
+        self._connecting: asyncio.Task[LinkClient] | None = None
+        self._calls = OpenCalls(settings.deadline_s)
         self._last: Status | None = None
         """The last status that the scheduler returned."""
         self._unsent: dict[tuple[str, ...], float] = {}
 
     async def start(self) -> None:
         """Connect to the scheduler's process. Raises StorageError and DetectorUnavailable."""
-        await self._connection.start()
+        reason = ""
+        try:
+            async with asyncio.timeout(_START_S):
+                while True:
+                    try:
+                        await self._connected()
+                    except (ActorDied, OSError) as error:
+                        reason = str(error)
+                        await asyncio.sleep(self._settings.ask_s)
+                    else:
+                        return
+        except Unreachable as error:
+            raise StorageError(str(error)) from error
+        except TimeoutError:
+            raise self._out_of_reach(reason) from None
 
     async def close(self) -> list[str]:
         """End the connection. The scheduler goes on for others, if there are any.
@@ -76,79 +114,66 @@ class SchedulerClient:
         Returns a sentence for each detector that could not be saved.
         """
         unsaved = [] if self._end is None else await self._leave(self._end)
-        await self._connection.close()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait({self._connecting})
+        if self._client is not None:
+            self._client.close()
         return unsaved
 
     def refuse_all(self) -> None:
-        """Refuse all pending and future requests. The outcome of pending changes is unknown."""
-        self._connection.refuse_all()
+        """Refuse all pending and future calls. The outcome of pending changes is unknown."""
+        self._calls.refuse_all()
 
     def note(self, name: str, body: bytes = b"") -> None:
         """Send a note to the scheduler's process, if it can be reached."""
-        self._connection.note(name, body)
+        if self._client is not None:
+            self._client.note(name, body)
 
-    # -- asks ------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
-    async def route(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
-        """Return a detector's route, once it is active. Raises Refusal 1200.
+    async def ask(self, method: str, kind: type[T], *arguments: object) -> T:
+        """Call a method of the scheduler or its catalogue by its name; return a result of that kind.
 
-        `left_epoch` is the epoch of an activation that the caller found over or out of reach; 0 for none.
-        `large` says whether large requests wait for the detector.
+        Raises what it raises, and DetectorUnavailable: 1502 if the call was made and may not be repeated,
+        1501 if there is no answer by the deadline, and 1503 after `refuse_all`. A removal returns 0, for an
+        unknown version, if an earlier attempt removed the thing.
         """
-        return await self._connection.ask("route", Route, detector_id, left_epoch, large, harmless=True)
+        attempts = itertools.count()
 
-    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Return the changes since those versions."""
-        return await self._connection.ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
+        async def attempt(client: LinkClient) -> Any:
+            earlier = next(attempts)
+            try:
+                return await client.ask(method, kind, *arguments)
+            except Refusal:
+                if not (earlier and method in _REMOVALS):
+                    raise
+                return 0
 
-    async def add_token(self, token_id: str, token: StoredToken) -> int:
-        """Store a token; return the version of the tokens that includes it."""
-        return await self._connection.ask("add_token", int, token_id, token)
+        repeated: T
+        if method not in _SOON:
+            repeated = await self._repeat(attempt, harmless=method in _HARMLESS)
+            return repeated
+        try:
+            async with asyncio.timeout(_SOON_S):
+                repeated = await self._repeat(attempt, harmless=True)
+                return repeated
+        except TimeoutError:
+            raise self._out_of_reach("it does not answer") from None
 
-    async def revoke_token(self, token_id: str) -> int:
-        """Remove a token; return the version without it. Raises Refusal 1202."""
-        return await self._remove("revoke_token", token_id)
+    def relay(self) -> Methods:
+        """Return the methods that this process serves to its front ends, by passing them on."""
+        passed_on = {name: partial(self.ask, name, msgspec.Raw) for name in _METHODS}
+        return {**passed_on, "status": self.status, "add_counts": self.add_counts}
 
-    async def tokens(self) -> list[TokenEntry]:
-        return await self._connection.ask("tokens", list[TokenEntry], harmless=True)
-
-    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        await self._connection.ask("tokens_used", type(None), token_ids, at_ms, harmless=True)
-
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
-        return await self._connection.ask("create_detector", int, detector_id, name)
-
-    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
-        """Add a detector with the rules and the state of another one; return the catalogue's version.
-
-        Raises Refusal 1200 and 1400.
-        """
-        return await self._connection.ask("fork_detector", int, source_id, detector_id, name)
-
-    async def delete_detector(self, detector_id: str) -> int:
-        """Remove a detector; return the version without it. Raises Refusal 1200."""
-        return await self._remove("delete_detector", detector_id)
-
-    async def move(self, detector_id: str, node: str) -> Route:
-        """Move a detector to a node, or with an empty one to any but its own; return its route.
-
-        Raises Refusal 1200 and 1204. Repeating it does no harm: the detector is there already.
-        """
-        return await self._connection.ask("move", Route, detector_id, node, harmless=True)
-
-    async def drain(self, node: str, draining: bool) -> NodeFigures:
-        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
-        return await self._connection.ask("drain", NodeFigures, node, draining, harmless=True)
-
-    async def add_counts(self, counted: Counts) -> None:
+    async def add_counts(self, counted: Iterable[tuple[Iterable[str], float]]) -> None:
         """Add to the metrics of front ends. What cannot be sent now is sent with the next call."""
         self._add_unsent(counted)
         sent, self._unsent = self._unsent, {}
         try:
-            await self._connection.ask_soon("add_counts", type(None), list(sent.items()))
+            await self.ask("add_counts", type(None), list(sent.items()))
         except DetectorUnavailable:
-            self._add_unsent(sent)
+            self._add_unsent(sent.items())
             raise
 
     async def status(self) -> Status:
@@ -157,9 +182,9 @@ class SchedulerClient:
         Raises DetectorUnavailable 1501 if none is known.
         """
         try:
-            status = self._last = await self._connection.ask_soon("status", Status)
+            status = self._last = await self.ask("status", Status)
         except DetectorUnavailable as error:
-            if self._last is None or self._connection.refused():
+            if self._last is None or self._calls.refused():
                 raise
             status = msgspec.structs.replace(self._last, problems=[*self._last.problems, error.message])
         if (not_ready := self._not_ready()) is not None:
@@ -168,15 +193,59 @@ class SchedulerClient:
             status = msgspec.structs.replace(status, problems=[*status.problems, problem])
         return status
 
-    async def report_figures(self, figures: FrontEndFigures) -> None:
-        """Record the figures of a front end. Raises DetectorUnavailable 1501 if that takes too long."""
-        await self._connection.ask_soon("report_figures", type(None), figures)
-
-    async def cluster(self) -> ClusterFigures:
-        """Return what runs where. Raises DetectorUnavailable 1501 if the scheduler does not answer soon."""
-        return await self._connection.ask_soon("cluster", ClusterFigures)
-
     # -- inside ----------------------------------------------------------------------------------------------
+
+    @property
+    def _usable(self) -> bool:
+        return self._client is not None and self._client.link.usable
+
+    async def _connected(self) -> LinkClient:
+        """Return the connection, or make one, once. Concurrent callers share the attempt.
+
+        Raises what `Connect` raises.
+        """
+        if self._client is not None and self._usable:
+            return self._client
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._reconnect())
+            self._connecting.add_done_callback(mark_retrieved)
+        return await asyncio.shield(self._connecting)
+
+    async def _reconnect(self) -> LinkClient:
+        try:
+            client = await self._connect()
+            client.noted, client.ended = self._noted, self._lost
+            self._client = client
+            return client
+        finally:
+            self._connecting = None
+
+    async def _repeat(self, call: Callable[[LinkClient], Awaitable[T]], *, harmless: bool) -> T:
+        """Make a call, and again on another connection if one ends, until the deadline."""
+        if self._calls.refused():
+            raise shutting_down()
+        reason = "it does not answer"
+        made = False
+        try:
+            async with self._calls.one():
+                while True:
+                    try:
+                        client = await self._connected()
+                        made = True
+                        return await call(client)
+                    except (ActorDied, OSError) as error:
+                        reason = str(error)
+                    await asyncio.sleep(self._settings.ask_s)
+        except (Unreachable, StorageError) as error:
+            reason = str(error)
+        except TimeoutError:
+            if self._calls.refused() and (harmless or not made):
+                raise shutting_down() from None
+        if made and not harmless:
+            why = "the server is shutting down" if self._calls.refused() else _OUT_OF_REACH.format(reason)
+            message = f"{why}; the outcome of the request is unknown"
+            raise DetectorUnavailable(OUTCOME_UNKNOWN, message, self._settings.retry_s)
+        raise self._out_of_reach(reason)
 
     async def _leave(self, end: Callable[[], Awaitable[None]]) -> list[str]:
         """Tell the scheduler that this service leaves. The last one waits until everything is saved."""
@@ -186,12 +255,12 @@ class SchedulerClient:
         try:
             async with asyncio.timeout(settings.shutdown_s + 4 * settings.hung_s):
                 while True:
-                    if (self._not_ready() or self._problem()) is not None and not self._connection.usable:
+                    if (self._not_ready() or self._problem()) is not None and not self._usable:
                         # All detectors have ended with Ray.
                         return []
                     try:
                         async with asyncio.timeout(_LEAVE_S):
-                            client = await self._connection.client()
+                            client = await self._connected()
                         unsaved = await client.ask("leave", list[str] | None)
                     except (ActorDied, OSError) as error:
                         # The successor of a lost scheduler adopts the detectors, and saves them.
@@ -206,41 +275,10 @@ class SchedulerClient:
         await end()
         return unsaved
 
-    async def _remove(self, method: str, removed_id: str) -> int:
-        """Remove something; return 0, for an unknown version, if an earlier attempt removed it."""
-        attempts = itertools.count()
+    def _out_of_reach(self, reason: str) -> DetectorUnavailable:
+        return DetectorUnavailable(STARTING, _OUT_OF_REACH.format(reason), self._settings.retry_s)
 
-        async def remove(client: LinkClient) -> int:
-            earlier = next(attempts)
-            try:
-                return await client.ask(method, int, removed_id)
-            except Refusal:
-                if not earlier:
-                    raise
-                return 0
-
-        return await self._connection.repeat(remove)
-
-    def _add_unsent(self, counted: Counts) -> None:
-        for name, value in counted.items():
+    def _add_unsent(self, counted: Iterable[tuple[Iterable[str], float]]) -> None:
+        for parts, value in counted:
+            name = tuple(parts)
             self._unsent[name] = self._unsent.get(name, 0) + value
-
-
-def methods_for_front_ends(scheduler: Any) -> Methods:
-    """Return the methods of a Scheduler or a SchedulerClient that other processes may call."""
-
-    async def add_token(token_id: str, token: object) -> int:
-        version: int = await scheduler.add_token(token_id, msgspec.convert(token, StoredToken))
-        return version
-
-    async def add_counts(counted: list[tuple[list[str], float]]) -> None:
-        await scheduler.add_counts({tuple(name): value for name, value in counted})
-
-    async def report_figures(figures: object) -> None:
-        await scheduler.report_figures(msgspec.convert(figures, FrontEndFigures))
-
-    converting = (add_token, add_counts, report_figures)
-    return {
-        **{name: getattr(scheduler, name) for name in _SAME_METHODS},
-        **{method.__name__: method for method in converting},
-    }

@@ -10,9 +10,8 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.catalogue.catalogue_thread import CatalogueThreads
 from engine.runtime.concurrency.background import Background
-from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
@@ -21,7 +20,7 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.measurements.counters import COUNTERS, DIRECTORIES_LOST
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
-from engine.runtime.contract.measurements.status import Counts, Status
+from engine.runtime.contract.measurements.status import Status
 from engine.runtime.contract.ports import NodesPort, WorkerStarter
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -52,7 +51,7 @@ class Scheduler:
         self,
         settings: RuntimeSettings,
         workers: WorkerStarter,
-        catalogues: CatalogueThreads,
+        catalogue: CatalogueClient,
         *,
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
@@ -62,7 +61,7 @@ class Scheduler:
 
         `lost` is how many directories the service had lost that has started this one.
         """
-        self._catalogue = CatalogueClient(catalogues, settings)
+        self.catalogue = catalogue
         self._settings = settings
         # A process that is spared does not keep others from being started.
         self._slots = ActivationSlots(settings.max_resident, lambda: self._workers.fill(besides=1))
@@ -70,7 +69,7 @@ class Scheduler:
         self._nodes = Nodes(nodes, settings)
         self._workers = WorkerPool(workers, settings, self._started, self._nodes)
         self._started(0)
-        self._services = Services(settings, self._workers, self._slots, self._catalogue)
+        self._services = Services(settings, self._workers, self._slots, self.catalogue)
         self._services.counts[DIRECTORIES_LOST] = lost
         self._problems = self._services.problems
         self._placed: dict[str, PlacedDetector] = {}
@@ -82,7 +81,7 @@ class Scheduler:
             self._placed.values,
             leave=None if leave is None else self._leave,
         )
-        self._adoption = Adoption(workers, self._workers, self._catalogue, self._placed, self._place)
+        self._adoption = Adoption(workers, self._workers, self.catalogue, self._placed, self._place)
         self._background = Background()
         self._purges: dict[str, asyncio.Task[None]] = {}
         """The purges that are under way, by the ids of the detectors."""
@@ -101,7 +100,7 @@ class Scheduler:
 
     async def start(self) -> None:
         """Open the data folder, and take over the workers there are. Raises StorageError, and FolderInUse."""
-        opened = await self._catalogue.start()
+        opened = await self.catalogue.start()
         for damage in opened.damage:
             self._problems.note(f"tokens and catalogue: set aside: {damage}")
         # Workers may be needed while others are adopted.
@@ -124,7 +123,7 @@ class Scheduler:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._save_passive()
         await self._workers.close()
-        await self._catalogue.close()
+        await self.catalogue.close()
         return [
             f"the detector {placed.detector_id} was not saved: {reason}"
             for placed, reason in zip(all_placed, reasons, strict=True)
@@ -166,52 +165,19 @@ class Scheduler:
             message = "%d passive detectors keep events in their journals, which the next activation replays"
             _log.warning(message, len(left))
 
-    def refuse_all(self) -> None:
-        self._closing = True
-        self._catalogue.refuse_all()
-        for placed in list(self._placed.values()):
-            placed.refuse_all()
-
     # -- tokens and catalogue --------------------------------------------------------------------------------
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        changes = await self._catalogue.changes(tokens_seen, detectors_seen)
+        changes = await self.catalogue.changes(tokens_seen, detectors_seen)
         for warning in changes.warnings:
             if (problem := f"tokens and catalogue: {warning}") not in self._problems.lasting:
                 self._problems.note(problem)
         return msgspec.structs.replace(changes, waiting_for_slots=self._slots.wanted)
 
-    @property
-    def term(self) -> int:
-        """The term of the directory: the number of its last opening."""
-        return self._catalogue.term
-
-    async def check_owner(self) -> None:
-        """Return once it is certain that no later scheduler owns the data folder; else the process ends.
-
-        Raises DetectorUnavailable if that is not known.
-        """
-        await self._catalogue.check_owner()
-
-    async def add_token(self, token_id: str, token: StoredToken) -> int:
-        return await self._catalogue.add_token(token_id, token)
-
-    async def revoke_token(self, token_id: str) -> int:
-        return await self._catalogue.revoke_token(token_id)
-
-    async def tokens(self) -> list[TokenEntry]:
-        return await self._catalogue.tokens()
-
-    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        await self._catalogue.tokens_used(token_ids, at_ms)
-
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        return await self._catalogue.create_detector(detector_id, name)
-
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
         try:
             await self._make_fork(source_id, detector_id)
-            return await self._catalogue.enter_fork(detector_id, name)
+            return await self.catalogue.enter_fork(detector_id, name)
         except Exception as error:
             await self._purge(detector_id)
             if isinstance(error, ActorDied | StorageError):
@@ -231,7 +197,7 @@ class Scheduler:
             left_epoch = route.epoch
 
     async def delete_detector(self, detector_id: str) -> int:
-        version = await self._catalogue.delete_detector(detector_id)
+        version = await self.catalogue.delete_detector(detector_id)
         # The detector is gone at once; usually its files are deleted too before the caller is answered.
         await asyncio.wait({self._begin_purge(detector_id)}, timeout=_PURGE_WAIT_S)
         return version
@@ -257,7 +223,7 @@ class Scheduler:
         while True:
             await asyncio.sleep(_PURGE_AGAIN_S)
             with suppress(DetectorUnavailable):
-                for detector_id in await self._catalogue.removed_detectors():
+                for detector_id in await self.catalogue.removed_detectors():
                     await asyncio.wait({self._begin_purge(detector_id)})
 
     async def _purge(self, detector_id: str) -> None:
@@ -267,7 +233,7 @@ class Scheduler:
             self._placed.pop(detector_id, None)
         self._problems.end(detector_id)
         try:
-            await self._catalogue.purge_detector(detector_id)
+            await self.catalogue.purge_detector(detector_id)
         except DetectorUnavailable as error:
             # They are deleted later, or when the directory opens the next time.
             _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
@@ -297,7 +263,7 @@ class Scheduler:
     async def _leave(self) -> None:
         """End this process. Workers and their detectors go on, and a successor adopts them."""
         assert self._leave_process is not None, "it is called only if the process can leave"
-        await self._catalogue.close()
+        await self.catalogue.close()
         self._leave_process()
 
     def _forget(self, placed: PlacedDetector) -> None:
@@ -317,16 +283,17 @@ class Scheduler:
         """Counts since the start, for each name of `counters.COUNTERS`."""
         return {name: self._services.counts[name] for name in COUNTERS}
 
-    async def add_counts(self, counted: Counts) -> None:
-        for name, value in counted.items():
+    async def add_counts(self, counted: list[tuple[list[str], float]]) -> None:
+        for parts, value in counted:
+            name = tuple(parts)
             self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
 
     async def status(self) -> Status:
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._workers.all:
             reasons.append("no detector worker is running")
-        if self._catalogue.problem is not None:
-            problem = self._catalogue.problem
+        if self.catalogue.problem is not None:
+            problem = self.catalogue.problem
             reasons.append(f"the directory of tokens and detectors cannot be asked: {problem}")
         hung_s = self._settings.hung_s
         stalled = [
@@ -342,7 +309,7 @@ class Scheduler:
                 *self._moves.problems.values(),
                 *self._problems.current.values(),
                 *self._problems.lasting,
-                *self._catalogue.removed,
+                *self.catalogue.removed,
             ],
             active_detectors=self.active_detectors,
             detectors_with_problems=len(self._problems.current),
@@ -350,8 +317,8 @@ class Scheduler:
             front_end_counts=dict(self._front_end_counts),
         )
 
-    async def report_figures(self, figures: FrontEndFigures) -> None:
-        self._census.report_figures(figures)
+    async def report_figures(self, figures: object) -> None:
+        self._census.report_figures(msgspec.convert(figures, FrontEndFigures))
 
     async def cluster(self) -> ClusterFigures:
         figures = await self._census.take()

@@ -8,16 +8,23 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import shutting_down
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
 from engine.runtime.contract.requests.routes import Route
-from engine.runtime.front_end.scheduler_client import ABANDONABLE, methods_for_front_ends
+from engine.runtime.front_end.scheduler_client import ABANDONABLE
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.transport.link import Link
-from engine.runtime.transport.server_connection import ServerConnection
+from engine.runtime.transport.server_connection import Methods, ServerConnection
 
 _LINGER_S: Final = 2.0
+
+_OF_CATALOGUE: Final = ("tokens", "tokens_used", "revoke_token", "create_detector")
+_OF_SCHEDULER: Final = (
+    *("changes", "fork_detector", "delete_detector", "move", "drain"),
+    *("status", "add_counts", "report_figures"),
+)
 
 
 class SchedulerService:
@@ -82,13 +89,25 @@ class SchedulerService:
         self._stop_awaiting()
         server.methods = {
             **server.methods,
-            **methods_for_front_ends(self._scheduler),
+            **self._methods(),
             "route": partial(self._route, node),
             "cluster": self._cluster,
             "compare": partial(self._compare, server),
             "leave": partial(self._leave, server),
         }
         return self._folder
+
+    def _methods(self) -> Methods:
+        """Return the methods of the scheduler and its catalogue that services call as they are."""
+        scheduler, catalogue = self._scheduler, self._scheduler.catalogue
+        return {
+            **{name: getattr(catalogue, name) for name in _OF_CATALOGUE},
+            **{name: getattr(scheduler, name) for name in _OF_SCHEDULER},
+            "add_token": self._add_token,
+        }
+
+    async def _add_token(self, token_id: str, token: object) -> int:
+        return await self._scheduler.catalogue.add_token(token_id, msgspec.convert(token, StoredToken))
 
     async def _compare(self, server: ServerConnection, pid: int, host: str, given: dict[str, str]) -> object:
         """Return which settings of a service are not in force."""

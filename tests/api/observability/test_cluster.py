@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -164,11 +165,14 @@ async def test_without_the_scheduler_metrics_tell_how_old_the_last_answer_is(tmp
     async with local_service(tmp_path) as service:
         caller = caller_of(tmp_path, service.fleet)
 
-        async def away(*_: object) -> None:
-            raise DetectorUnavailable(1501, "the scheduler is away", 1.0)
+        ask = service.fleet.scheduler.ask
 
-        for method in ("report_figures", "add_counts", "cluster"):
-            setattr(service.scheduler, method, away)
+        async def away(method: str, *arguments: Any) -> Any:
+            if method in {"report_figures", "add_counts", "cluster"}:
+                raise DetectorUnavailable(1501, "the scheduler is away", 1.0)
+            return await ask(method, *arguments)
+
+        service.fleet.scheduler.ask = away  # type: ignore[method-assign]
         told = await samples(caller)
         assert told["rule_detector_directory_answer_age_seconds",] >= 0
         assert told["rule_detector_front_ends",] == 1

@@ -140,18 +140,18 @@ async def test_callers_without_a_token_have_the_scheduler_asked_once_a_second_fo
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path) as service:
         app = Application(settings, service.fleet)
-        status, asked = service.scheduler.status, 0
+        status, asked = service.fleet.scheduler.status, 0
 
         async def counted() -> Any:
             nonlocal asked
             asked += 1
             return await status()
 
-        service.scheduler.status = counted  # type: ignore[method-assign]
+        service.fleet.scheduler.status = counted  # type: ignore[method-assign]
         stranger = Caller(app, "")
         answers = [await stranger.plain("GET", path) for _ in range(50) for path in ("/readyz", "/healthz")]
         assert {answer.status_code for answer in answers} == {200}
-        assert asked <= 2
+        assert 1 <= asked <= 2
         app.announce_shutdown()
         assert (await stranger.plain("GET", "/readyz")).status_code == 503
 

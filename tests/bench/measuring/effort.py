@@ -20,7 +20,6 @@ class Effort:
     stateless_rules: tuple[int, ...]
     curve_rules: tuple[int, ...]
     indexed_rules: tuple[int, ...]
-    restless_rules: tuple[int, ...]
     shared_rules: int
     keys: int
     keys_of_stream: int
@@ -49,7 +48,6 @@ FULL = Effort(
     stateless_rules=(1, 100, 1_000),
     curve_rules=(1, 2, 4, 8, 16, 24, 32, 33, 40, 48, 64, 80, 81, 100, 150, 200),
     indexed_rules=(1_000, 10_000, 100_000),
-    restless_rules=(100, 300, 1_000),
     shared_rules=300,
     keys=100_000,
     keys_of_stream=10_000,
@@ -69,7 +67,6 @@ QUICK = Effort(
     stateless_rules=(1, 100, 1_000),
     curve_rules=(1, 4, 16, 32, 64, 80, 81, 100, 200),
     indexed_rules=(1_000, 10_000),
-    restless_rules=(100, 1_000),
     shared_rules=300,
     keys=5_000,
     keys_of_stream=10_000,
@@ -89,7 +86,6 @@ TINY = Effort(
     stateless_rules=(1, 20),
     curve_rules=(1, 3),
     indexed_rules=(100, 200),
-    restless_rules=(6, 12),
     shared_rules=20,
     keys=100,
     keys_of_stream=20,

@@ -1,8 +1,7 @@
-"""The worst that one event, one batch and one rule may ask for within the limits.
+"""The worst that one event and one batch may ask for within the limits.
 
 A body is as large as it may be, or nearly so, and made to cost as much as it can. What is measured is a whole
-evaluation, from the bytes of the body to those of the answer, beside decoding alone. A rule is as long as it
-may be, and is added and met by an event, beside CPython's and RE2's compile.
+evaluation, from the bytes of the body to those of the answer, beside decoding alone.
 """
 
 import gc
@@ -16,19 +15,16 @@ from typing import Any, Final
 
 import msgpack
 import msgspec
-import re2
 
-from engine import Detector, Limits
+from engine import Detector
 from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import evaluate_batch_body
-from engine.patterns.compiled_pattern import compile_pattern
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.rows import Part, Row, at_most
+from tests.bench.measuring.rows import Part, Row
 
 CASE = "worst"
 MIB = 1024 * 1024
 PASSES_MAX = 3
-ADDED_MS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +40,8 @@ class Shape:
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each shape, and for each rule that is long to add."""
-    shapes = [Part(CASE, partial(measure, shape, effort), shape.name) for shape in SHAPES]
-    return [
-        *shapes,
-        *(Part(CASE, partial(measure_rule, rule, effort), f"adding {rule.name}") for rule in RULES),
-    ]
+    """Give a part for each shape."""
+    return [Part(CASE, partial(measure, shape, effort), shape.name) for shape in SHAPES]
 
 
 def measure(shape: Shape, effort: Effort) -> list[Row]:
@@ -247,98 +239,4 @@ SHAPES = (
         ),
         "msgpack",
     ),
-)
-
-# -- rules ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A condition, and what CPython compiles instead: an expression and patterns."""
-
-    condition: str
-    python: str
-    patterns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Long:
-    """One way to make a rule long. It is given a share of its full size."""
-
-    name: str
-    text: Callable[[float], Text]
-
-
-def measure_rule(rule: Long, effort: Effort) -> list[Row]:
-    """Give how long a rule takes until an event has met it."""
-    text = rule.text(effort.worst_share)
-    passes = [(_added_s(text), _compiled_s(text)) for _ in range(min(effort.passes, PASSES_MAX))]
-    ours_s, floor_s = zip(*passes, strict=True)
-    ours_ms = 1e3 * statistics.median(ours_s)
-    return [
-        Row(
-            case=CASE,
-            name=f"adding {rule.name}",
-            unit="ms, with an event",
-            remark=f"{len(text.condition) / 1024:.0f} KiB",
-            ours=ours_ms,
-            worst=1e3 * max(ours_s),
-            floor=1e3 * statistics.median(floor_s),
-            ratio=statistics.median(ours / floor for ours, floor in passes),
-            over="CPython's and RE2's compile",
-            tolerance=0.5,
-            target=at_most(ADDED_MS_MAX, ours_ms, "at most 1 s"),
-        )
-    ]
-
-
-def _added_s(text: Text) -> float:
-    detector = Detector()
-    detector.add_rule("first", "x == 1")
-    detector.evaluate({"x": 0, "t": ""}, 0)
-
-    def added() -> None:
-        detector.add_rule("long", text.condition)
-        detector.evaluate({"x": 1, "t": "ab" * 20}, 1)
-
-    # What is compiled already costs nothing, and no caller's pattern is.
-    compile_pattern.cache_clear()
-    return _timed(added)
-
-
-def _compiled_s(text: Text) -> float:
-    def compiled() -> None:
-        compile(text.python, "rule", "eval")
-        for pattern in text.patterns:
-            re2.compile(pattern)
-
-    re2.purge()
-    return _timed(compiled)
-
-
-def _any_of(condition: str, python: str, count: int) -> Callable[[float], Text]:
-    def text(share: float) -> Text:
-        numbers = [str(number) for number in range(1, 2 + int((count - 1) * share))]
-        return Text(
-            " or ".join(condition.replace("{}", number) for number in numbers),
-            " or ".join(python.replace("{}", number) for number in numbers),
-        )
-
-    return text
-
-
-def _patterns(share: float) -> Text:
-    """Give patterns with which RE2 may build ever more states, as many as one condition may have."""
-    made: list[str] = []
-    room = Limits().condition_preparation_max * share
-    while (room := room - compile_pattern(one := f"x{len(made)}[ab].{{20}}c", Limits()).preparation) > 0:
-        made.append(one)
-    return Text(" or ".join(f"t matches '{one}'" for one in made) or "t == 1", "True", tuple(made))
-
-
-RULES = (
-    Long("666 `since`", _any_of("(a == {} since within {}s b == {})", "(a == {}, {}, b == {})", 666)),
-    Long("999 counts", _any_of("count(x == {}) within {}s > {}", "({}, x == {}) > {}", 999)),
-    Long("666 keys", _any_of("per k{} once within {}s x == {}", "(k{}, {}, x == {})", 666)),
-    Long("the costliest patterns", _patterns),
 )

@@ -18,7 +18,7 @@ from tests.bench.measuring import fresh
 from tests.bench.measuring.effort import FULL, QUICK, TINY, Effort
 from tests.bench.measuring.race import Condition, Contestant, Event, ours, race
 from tests.bench.measuring.rows import Part
-from tests.bench.rules import counting, restless, stateless, temporal, worst
+from tests.bench.rules import counting, stateless, temporal, worst
 from tests.bench.rules.peers import NOT_INSTALLED, Changes, Field, of_temporal, of_three_leaves
 from tests.bench.sets import curve, indexed, ratios, shared
 
@@ -166,16 +166,6 @@ def test_indexed_rules_are_judged_alike() -> None:
 def test_rules_that_share_a_history_are_judged_alike(member: shared.Member) -> None:
     contestants, events = shared.world(member, TINY)
     assert race(contestants, events, TINY).fired["floor"] > 0
-
-
-@pytest.mark.parametrize("keyed", [False, True])
-def test_every_restless_rule_is_true_at_some_events_of_its_type_and_false_at_others(keyed: bool) -> None:
-    events = restless.events_drawn(6, 2_000)
-    conditions = [restless.condition(number, keyed=keyed) for number in range(6)]
-    agree(conditions, restless.floor(keyed=keyed), events)
-    true = fired(restless.floor(keyed=keyed), events)
-    came = Counter(fields["number"] for fields, _, _ in events)
-    assert all(0 < true[number] < came[number] for number in range(6))
 
 
 def test_every_mixed_rule_is_judged_alike_and_true_at_some_events() -> None:

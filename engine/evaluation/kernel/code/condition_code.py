@@ -11,7 +11,7 @@ from typing import Any
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.elements import PresentCode, dearest_last
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf, key_lookup
-from engine.evaluation.kernel.code.predicates import beyond, predicate
+from engine.evaluation.kernel.code.predicates import beyond, open_range, predicate
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.compare import comparison
@@ -79,8 +79,8 @@ class ConditionCode(PresentCode):
     def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
         """Return the expression for the truth of a condition at the event, after writing what it needs."""
         match node:
-            case language.All((one, other)) if (test := beyond(one, other, self)) is not None:
-                return test
+            case language.All() if (range_ := open_range(node)) is not None:
+                return self.looked_up(facts_of(range_), beyond(range_, self))
             case language.All(members) | language.Any(members):
                 word = " and " if isinstance(node, language.All) else " or "
                 return f"({word.join([self.truth(member, site, path) for member in dearest_last(members)])})"

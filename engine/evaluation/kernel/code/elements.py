@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from engine.evaluation.facts.look_up import ELEMENT, ELEMENTS_MAX, element_fact, split_name
 from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
-from engine.evaluation.kernel.code.predicates import beyond, predicate
+from engine.evaluation.kernel.code.predicates import beyond, open_range, predicate
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.operators.compare import comparison
@@ -82,8 +82,8 @@ class _ElementCode(PresentCode):
 
     def _truth(self, node: Condition) -> str:
         match node:
-            case language.All((one, other)) if (test := beyond(one, other, self)) is not None:
-                return self.looked_up(facts_of(one), test)
+            case language.All() if (range_ := open_range(node)) is not None:
+                return self.looked_up(facts_of(range_), beyond(range_, self))
             case language.All(members) | language.Any(members):
                 word = " and " if isinstance(node, language.All) else " or "
                 return f"({word.join([self._truth(member) for member in dearest_last(members)])})"

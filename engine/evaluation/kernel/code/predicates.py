@@ -68,18 +68,23 @@ def predicate(node: Condition, facts: Facts) -> str:
             raise AssertionError(node)
 
 
-def beyond(range_: Condition, other: Condition, facts: Facts) -> str | None:
-    """Return the test for `x > 5` or `x < 5`: an open range without its end; None for other conditions."""
-    match range_, other:
-        case language.Leaf(fact, "between", ends), language.Leaf(same, "neq", end) if fact == same:
+def open_range(node: Condition) -> language.Leaf | None:
+    """Return the range of `x > 5` or `x < 5`: one without its end. Return None for other conditions."""
+    match node:
+        case language.All((language.Leaf(fact, "between", ends) as range_, language.Leaf(same, "neq", end))):
             # True is not 1.
-            if isinstance(end, bool | str | tuple):
-                return None
-            if ends == (end, LARGEST):
-                return f"({facts.constant(end)} < {facts.number(fact)})"
-            if ends == (-LARGEST, end):
-                return f"({facts.number(fact)} < {facts.constant(end)})"
+            if fact == same and not isinstance(end, bool | str | tuple) and abs(end) != LARGEST:
+                return range_ if ends in ((end, LARGEST), (-LARGEST, end)) else None
     return None
+
+
+def beyond(range_: language.Leaf, facts: Facts) -> str:
+    """Return the test for an open range."""
+    assert isinstance(range_.value, tuple), range_
+    low, high = range_.value
+    if high == LARGEST:
+        return f"({facts.constant(low)} < {facts.number(range_.fact)})"
+    return f"({facts.number(range_.fact)} < {facts.constant(high)})"
 
 
 def _equals(fact: str, value: LeafValue, facts: Facts) -> str:

@@ -6,6 +6,7 @@ from sys import maxsize
 from typing import Any, Final
 
 from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names
+from engine.evaluation.kernel.code.predicates import open_range
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of, parts_of
 from engine.evaluation.paths import Path, step_of
@@ -89,6 +90,8 @@ class Uses:
         match node:
             case _ if isinstance(node, Predicate):
                 self._predicate(node)
+            case language.All() if (range_ := open_range(node)) is not None:
+                self._predicate(range_)
             case language.Compare():
                 self._comparison(node, site, path)
             case language.Keyed(inner, key, where):

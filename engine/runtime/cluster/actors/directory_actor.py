@@ -5,11 +5,13 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
-from engine.runtime.catalogue.catalogue_thread import CatalogueThreads
 from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.ray_nodes import RayNodes
+from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.log_records import ForwardedLogs
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.scheduler import Scheduler
@@ -49,15 +51,14 @@ class DirectoryActor(ServingActor):
 
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike
         if self._service is None:
+            settings = self._settings
+            catalogue = CatalogueClient(
+                lambda: Catalogue(self._directory), settings, Threads("directory"), _give_up
+            )
             scheduler = Scheduler(
-                self._settings,
-                RayWorkers(
-                    self._settings,
-                    lambda: scheduler.check_owner(),  # noqa: PLW0108 -- made below
-                    lambda: scheduler.term,
-                    lost_on=self._lost_on,
-                ),
-                CatalogueThreads(self._directory, _give_up),
+                settings,
+                RayWorkers(settings, catalogue.check_owner, lambda: catalogue.term, lost_on=self._lost_on),
+                catalogue,
                 nodes=RayNodes(),
                 leave=lambda: os._exit(0),
                 lost=self._lost,
@@ -66,7 +67,7 @@ class DirectoryActor(ServingActor):
                 scheduler,
                 folder=str(self._directory.data),
                 shared_settings=self._shared_settings,
-                abandoned_s=self._settings.abandoned_s,
+                abandoned_s=settings.abandoned_s,
                 ended=lambda: os._exit(0),
             )
             ForwardedLogs(self._serving.loop, self._service.log, records_max=_LOG_RECORDS_MAX).begin()

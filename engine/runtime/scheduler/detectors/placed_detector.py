@@ -216,12 +216,6 @@ class PlacedDetector:
                 return reason
         return self._lost_because if self._at_risk else None
 
-    def refuse_all(self) -> None:
-        """Refuse all requests: the time to serve them is over. `close` still saves the detector."""
-        self._gate.closing = True
-        if self._activating is not None:
-            self._activating.cancel()
-
     # -- activation ------------------------------------------------------------------------------------------
 
     async def _stop_activating(self) -> None:

@@ -264,7 +264,7 @@ async def test_a_stream_ends_where_its_token_is_revoked(
         await one.begun()
         assert await one.next() == {"actions": []}
     if by == "another":
-        await service.scheduler.revoke_token(minted["id"])
+        await service.scheduler.catalogue.revoke_token(minted["id"])
     else:
         await caller("DELETE", f"/api/token/{minted['id']}")
     closing = await revoked.next()

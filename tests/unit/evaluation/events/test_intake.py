@@ -3,6 +3,7 @@
 import math
 import numbers
 import re
+import sys
 from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -401,3 +402,38 @@ def test_a_fraction_of_a_millisecond_is_rounded_as_it_is_written(timestamp_ms: f
     made = Detector()
     made.evaluate({}, timestamp_ms)
     assert made.clock_us == round(Decimal(repr(timestamp_ms)) * 1_000)
+
+
+NESTED = {"a": {"b": 3}, "list": [1]}
+
+
+def test_the_work_on_an_event_does_not_grow_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    index_from(monkeypatch, 1)
+
+    def calls(rules: int) -> int:
+        detector, made = Detector(), 0
+
+        def note(_frame: object, event: str, _argument: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        for number in range(rules):
+            detector.add_rule(f"rule {number}", f"a.b == {number} and c == 1")
+        detector.evaluate_many([(NESTED, 0, None)])
+        sys.setprofile(note)
+        try:
+            detector.evaluate_many([(NESTED, 1, None)])
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(200) < 2 * calls(10)
+
+
+def test_a_new_rule_reads_fields_that_no_rule_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    index_from(monkeypatch, 1)
+    detector = Detector()
+    detector.add_rule("first", "a.b == 3")
+    assert [len(fired) for fired in detector.evaluate_many([(NESTED, 0, None)])] == [1]
+    detector.add_rule("second", "list contains 1")
+    assert [len(fired) for fired in detector.evaluate_many([(NESTED, 1, None)])] == [2]

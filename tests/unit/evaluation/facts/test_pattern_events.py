@@ -85,3 +85,13 @@ def test_what_was_found_is_asked_of_no_pattern_twice(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PatternSets, "candidates", noted)
     detector.submit({"t": PLAIN}, 0)
     assert asked == 1
+
+
+@pytest.mark.parametrize("pattern", ["abc", "^abc", "abc$", "(?s)^abcabc$", "a.c", "(?i)ABC"])
+def test_no_pattern_is_found_in_a_text_that_is_too_long(pattern: str) -> None:
+    detector = Detector(limits=Limits(pattern_text_chars_max=5))
+    detector.add_rule("n", f"t matches '{pattern}'")
+    [entry] = detector.submit({"t": "abcabc"}, 0).messages
+    assert entry.code == 2004
+    assert not detector.submit({"t": "abcabc"}, 1).actions
+    assert detector.submit({"t": "abc"}, 2).actions or pattern.startswith("(?s)")

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
+from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
+from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Opened, StoredToken
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
-from snapshots.errors import NoRoom, StorageError, SyncFailed, WriteFailed
+from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
 from tests.local_runtime.service import local_service
 
 pytestmark = pytest.mark.skipping_clock
@@ -32,22 +35,25 @@ READS: dict[str, Callable[[CatalogueClient], Awaitable[Any]]] = {
 }
 
 HANGS = object()
+CANNOT_OPEN = object()
 
 
-class Scripted:
-    """A directory whose attempts come out as scripted, one after the other; the last goes on for ever."""
+class Scripted(Threads):
+    """A thread whose calls come out as scripted, one after the other; the last goes on for ever."""
 
     def __init__(self, *outcomes: object) -> None:
         self._outcomes = list(outcomes)
+        self.opened = self.closed = 0
 
-    async def start(self) -> "Scripted":
-        if isinstance(self._outcomes[0], str):
-            raise ActorDied(self._outcomes[0])
-        return self
-
-    async def call(self, method: Callable[..., Any], *_: object, **__: object) -> Any:
-        if method is Catalogue.open:
-            return Opened((), 1)
+    async def call(self, call: Callable[[], Any]) -> Any:
+        if not isinstance(call, partial):
+            if self._outcomes[0] is CANNOT_OPEN:
+                raise StorageError("no folder")
+            if call.__name__ == "close":
+                self.closed += 1
+                return None
+            self.opened += 1
+            return Opened((), self.opened)
         outcome = self._outcomes[0]
         if len(self._outcomes) > 1:
             self._outcomes.pop(0)
@@ -55,15 +61,16 @@ class Scripted:
             await asyncio.Event().wait()
         if isinstance(outcome, Exception):
             raise outcome
-        return [outcome] if method is Catalogue.create_detectors else outcome
-
-    async def end(self) -> None:
-        pass
+        return [outcome] if call.func is Catalogue.create_detectors else outcome
 
 
-def client_of(tmp_path: Path, *outcomes: object) -> CatalogueClient:
-    settings = RuntimeSettings(data=tmp_path, deadline_s=0.1, ask_s=0.005, directory_hung_s=0.02)
-    return CatalogueClient(Scripted(*outcomes), settings)  # type: ignore[arg-type]
+class Script:
+    def __init__(self, folder: Path, *outcomes: object) -> None:
+        self.thread = Scripted(*outcomes)
+        self.given_up: list[str] = []
+        settings = RuntimeSettings(data=folder, deadline_s=0.1, directory_hung_s=0.02)
+        known = CatalogueSettings(folder, 1, 0)
+        self.client = CatalogueClient(lambda: Catalogue(known), settings, self.thread, self.given_up.append)
 
 
 async def code(asked: Awaitable[Any]) -> int | Any:
@@ -73,58 +80,56 @@ async def code(asked: Awaitable[Any]) -> int | Any:
         return error.code
 
 
-DEAD, CANNOT_START = ActorDied("it died"), "no process can be started"
-
-
 @pytest.mark.parametrize(
-    ("outcomes", "changed", "read"),
+    ("outcome", "changed", "read"),
     [
-        pytest.param((CANNOT_START,), 1501, 1501, id="it never ran"),
-        pytest.param((HANGS,), 1502, 1501, id="no attempt was answered"),
-        pytest.param((DEAD, CANNOT_START), 1502, 1501, id="it died over the first, and does not come back"),
-        pytest.param((NoRoom("full"),), 1501, 1501, id="there was no room"),
-        pytest.param((WriteFailed("disk"),), 1501, 1501, id="it was not written"),
-        pytest.param((SyncFailed("disk"),), 1502, 1501, id="it was written, and perhaps not to the disk"),
-        pytest.param((StorageError("disk"),), 1502, 1501, id="another error of the disk"),
-        pytest.param((DEAD, NoRoom("full")), 1502, 1501, id="it died over the first, then there was no room"),
-        pytest.param((DEAD, 7), 7, 7, id="it died over the first, and answered the second"),
+        pytest.param(CANNOT_OPEN, 1501, 1501, id="it cannot be opened"),
+        pytest.param(HANGS, 1502, 1501, id="the disk hangs"),
+        pytest.param(NoRoom("full"), 1501, 1501, id="there was no room"),
+        pytest.param(WriteFailed("disk"), 1501, 1501, id="it was not written"),
+        pytest.param(SyncFailed("disk"), 1502, 1501, id="it was written, and perhaps not to the disk"),
+        pytest.param(StorageError("disk"), 1502, 1501, id="another error of the disk"),
+        pytest.param(7, 7, 7, id="it was answered"),
     ],
 )
 @pytest.mark.parametrize("name", [*CHANGES, *READS])
 async def test_only_a_change_that_was_certainly_not_made_is_refused_as_such(
-    tmp_path, name, outcomes, changed, read
+    tmp_path, name, outcome, changed, read
 ):
-    client = client_of(tmp_path, *outcomes)
+    client = Script(tmp_path, outcome).client
     assert await code((CHANGES | READS)[name](client)) == (changed if name in CHANGES else read)
 
 
-@pytest.mark.parametrize("name", [*CHANGES, *READS])
-@pytest.mark.parametrize("begun", [True, False])
-async def test_a_change_that_is_under_way_at_the_end_may_have_been_made(tmp_path, name, begun):
-    client = client_of(tmp_path, HANGS if begun else CANNOT_START)
-    asked = asyncio.create_task(code((CHANGES | READS)[name](client)))
-    await asyncio.sleep(0.01)
-    client.refuse_all()
-    assert await asked == (1502 if begun and name in CHANGES else 1503)
+@pytest.mark.parametrize("error", [StorageError("disk"), NoRoom("full")])
+async def test_after_an_error_of_the_disk_it_is_opened_again_unless_there_was_only_no_room(tmp_path, error):
+    script = Script(tmp_path, error, 7)
+    assert await code(script.client.tokens()) == 1501
+    assert (script.client.problem is None) is isinstance(error, NoRoom)
+    assert await script.client.tokens() == 7
+    assert script.client.problem is None
+    assert (script.thread.opened, script.thread.closed) == ((1, 0) if isinstance(error, NoRoom) else (2, 1))
+    assert script.client.term == script.thread.opened
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"), [(Fenced("a later one"), "a later one"), (HANGS, "the disk does not answer")]
+)
+async def test_a_directory_that_must_not_answer_any_more_gives_up(tmp_path, outcome, why):
+    script = Script(tmp_path, outcome)
+    assert await code(script.client.tokens()) == 1501
+    assert script.given_up == [why]
 
 
 @pytest.mark.parametrize("name", ["revoke_token", "delete_detector"])
-async def test_what_is_gone_at_a_second_attempt_was_removed_by_the_first(tmp_path, name):
-    assert await CHANGES[name](client_of(tmp_path, DEAD, None)) == 0
+async def test_what_is_not_there_cannot_be_removed(tmp_path, name):
     with pytest.raises(Refusal):
-        await CHANGES[name](client_of(tmp_path, None))
+        await CHANGES[name](Script(tmp_path, None).client)
 
 
 async def test_detectors_that_are_created_at_the_same_time_share_calls(tmp_path):
     async with local_service(tmp_path) as service:
-        calls = Counter()
-
-        async def count(call: str) -> None:
-            calls[call] += 1
-
-        service.directories.started[-1].before = count
         ids = await asyncio.gather(*(service.fleet.create_detector(f"{number}") for number in range(150)))
-        assert calls["create_detectors"] == 3, "two of 64, and one of what is left"
+        assert service.directories.calls.count("create_detectors") == 3, "two of 64, and one of what is left"
         assert sorted(await service.fleet.detectors()) == sorted((one, f"{n}") for n, one in enumerate(ids))
 
 
@@ -138,7 +143,7 @@ async def test_one_limit_holds_for_those_that_are_created_at_the_same_time(tmp_p
 
 async def test_a_creation_that_is_asked_for_again_while_it_waits_is_one(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        directory = service.scheduler._catalogue
+        directory = service.scheduler.catalogue
         versions = await asyncio.gather(*(directory.create_detector(one, "name") for one in "aabba"))
         a, b = versions[0], versions[2]
         assert versions == [a, a, b, b, a]

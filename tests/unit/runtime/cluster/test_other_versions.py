@@ -15,7 +15,7 @@ from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse
 from engine.runtime.cluster.session import joining
 from engine.runtime.contract.build import SPOKEN, build_version
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.scheduler_connection import Unreachable
+from engine.runtime.front_end.scheduler_client import Unreachable
 from engine.runtime.transport.connecting import OtherProtocolError
 from tests.unit.runtime.cluster.test_directory_reach import SILENT_S, refusing
 

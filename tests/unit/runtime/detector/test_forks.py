@@ -270,14 +270,14 @@ async def test_if_its_folder_cannot_be_made_nothing_is_left_and_the_source_goes_
 async def test_a_directory_that_opens_again_in_between_takes_the_folder_for_a_leftover(tmp_path):
     async with local_service(tmp_path, **QUICK) as service:
         source = await source_of(service)
-        directory = service.directories.started[-1]
+        directories = service.directories
 
         async def before(call: str) -> None:
             if call == "enter_fork":
-                directory.before = _go_on
-                directory.die()
+                directories.before = _go_on
+                directories.fail()
 
-        directory.before = before
+        directories.before = before
         assert await refused(service.fleet.fork_detector(source, "fork")) == 1502
         assert len(service.directories.started) == 2
         await nothing_is_left_but(service, source)
@@ -294,7 +294,7 @@ async def test_a_fork_whose_caller_is_gone_is_completed(tmp_path):
         forking.cancel()
         await asyncio.wait({forking})
         gate.open.set()
-        catalogue = service.directories.started[-1].directory._state.detectors
+        catalogue = service.directories.started[-1]._state.detectors
         await until(lambda: len(catalogue) == 2)
         (fork,) = catalogue.keys() - {source}
         assert await fired(service, fork, 2, user="ada") == ["seen"]

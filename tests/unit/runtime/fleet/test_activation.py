@@ -26,7 +26,7 @@ async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(tmp
         assert fleet.token_known(digest_of(kept.token))
         assert not fleet.token_known(digest_of(revoked.token))
         assert await fleet.detectors() == [(one, "one"), (two, "two")]
-        assert await fleet.detector(two) == (two, "two")
+        assert await fleet.detector(two) == "two"
         assert await fired(fleet, one, 11_000, a=2) == ["recent"]
         assert await fired(fleet, one, 11_001, a=2) == []
         assert await fired(fleet, two, 1, a=1) == []
@@ -68,7 +68,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
             nonlocal most
             for step in range(8):
                 await fleet.call(detector_id, event(1000 + step))
-                most = max(most, fleet.scheduler.active_detectors)
+                most = max(most, service.scheduler.active_detectors)
 
         await asyncio.gather(*(caller(detector_id) for detector_id in ids for _ in range(2)))
         assert most == 2
@@ -100,7 +100,7 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
         calls = [fired(fleet, one, step) for one in ids for step in range(2, 12)]
         assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
         assert len(actors.started) == 2
-        assert fleet.scheduler.active_detectors == 2, "both processes are of use"
+        assert service.scheduler.active_detectors == 2, "both processes are of use"
 
 
 async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
@@ -120,12 +120,13 @@ async def _flood(fleet: Any, detector_id: str) -> None:
 
 
 async def test_an_idle_detector_is_passivated_and_its_queue_is_forgotten(tmp_path):
-    async with local_fleet(tmp_path, passivate_after_s=0.01) as fleet:
+    async with local_service(tmp_path, passivate_after_s=0.01) as service:
+        fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
-        await until(lambda: not fleet.scheduler._placed)
-        assert fleet.scheduler.active_detectors == 0
+        await until(lambda: not service.scheduler._placed)
+        assert service.scheduler.active_detectors == 0
         assert await fired(fleet, detector_id, 2) == ["r"]
 
 
@@ -134,7 +135,7 @@ async def test_many_detectors_are_activated_and_passivated_without_leaving_anyth
         fleet = service.fleet
         ids = [await fleet.create_detector("") for _ in range(60)]
         await asyncio.gather(*(fleet.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
-        await until(lambda: len(fleet.scheduler._placed) <= 5)
+        await until(lambda: len(service.scheduler._placed) <= 5)
         assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
@@ -158,7 +159,8 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
 
 
 async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving(tmp_path):
-    async with local_fleet(tmp_path) as fleet:
+    async with local_service(tmp_path) as service:
+        fleet = service.fleet
         broken, sound = await fleet.create_detector("broken"), await fleet.create_detector("sound")
         await fleet.call(broken, ops.add_rule("r", "a == 1"))
     for path in (tmp_path / "detectors" / broken).iterdir():
@@ -176,7 +178,7 @@ async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving
             assert await refused(fleet.call(broken, event(1))) == 1501
         again = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         assert again - tried <= 2 + (asyncio.get_running_loop().time() - began_s) / 0.05
-        await until(lambda: list(fleet.scheduler._placed) in ([], [sound]))
+        await until(lambda: list(service.scheduler._placed) in ([], [sound]))
 
 
 async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_path):
@@ -193,13 +195,13 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
             actor.before = wait
         service.actors.before = wait
         under_way = asyncio.create_task(fleet.call(busy, event(1)))
-        await until(lambda: fleet.scheduler.active_detectors)
+        await until(lambda: service.scheduler.active_detectors)
         waits = asyncio.create_task(fleet.call(given_up, event(1)))
         await asyncio.sleep(0.01)
         waits.cancel()
         go_on.set()
         await under_way
-        await until(lambda: list(fleet.scheduler._placed) in ([busy], []))
+        await until(lambda: list(service.scheduler._placed) in ([busy], []))
         calls = [call for actor in service.actors.started for call, _ in actor.calls]
         assert calls.count("activate") == 1
 

@@ -12,7 +12,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.service import local_fleet, local_service, until
+from tests.local_runtime.service import local_service, until
 from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock
@@ -28,9 +28,9 @@ async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_pat
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         actor.die()
-        await until(lambda: not fleet.scheduler.active_detectors)
+        await until(lambda: not service.scheduler.active_detectors)
         assert len(await fired(fleet, detector_id, 2)) == 10
-        assert fleet.scheduler.counts["journal_records_read"] == 11
+        assert service.scheduler.counts["journal_records_read"] == 11
 
 
 async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile(tmp_path):
@@ -52,7 +52,7 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
         assert actor.calls.count(("begin_saving", 0)) == 1
         assert ("handle", 1) in actor.calls[actor.calls.index(("finish_saving", 0)) :]
         go_on.set()
-        await until(lambda: fleet.scheduler.counts["snapshots_written"])
+        await until(lambda: service.scheduler.counts["snapshots_written"])
 
 
 async def test_what_an_interval_leaves_is_synced_in_time(tmp_path):
@@ -80,7 +80,7 @@ async def test_a_journal_that_fails_is_told_and_the_detector_comes_back(tmp_path
             assert await refused(fleet.call(detector_id, event(1))) == 1502
         else:
             await fleet.call(detector_id, event(1))
-        await until(lambda: fleet.scheduler.counts["journal_failures"] == 1)
+        await until(lambda: service.scheduler.counts["journal_failures"] == 1)
         assert await fired(fleet, detector_id, 2, a=1) == ["r"]
         assert await fired(fleet, detector_id, 3) == ["r"]
 
@@ -123,21 +123,23 @@ async def test_of_what_was_in_flight_only_what_has_a_key_is_sent_again_and_evalu
 
 
 async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_before_and_the_journal(tmp_path):
-    async with local_fleet(tmp_path, snapshot_interval_s=0.01) as fleet:
+    async with local_service(tmp_path, snapshot_interval_s=0.01) as service:
+        fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         for count, name in enumerate(("first", "second", "third"), start=1):
             await fleet.call(detector_id, ops.add_rule(name, "a == 1"))
-            await until(lambda count=count: fleet.scheduler.counts["snapshots_written"] == count)
+            await until(lambda count=count: service.scheduler.counts["snapshots_written"] == count)
     newest = max((tmp_path / "detectors" / detector_id).glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
-    async with local_fleet(tmp_path) as fleet:
+    async with local_service(tmp_path) as service:
+        fleet = service.fleet
         assert await fired(fleet, detector_id, 1, a=1) == ["first", "second", "third"]
         status = await fleet.status()
         assert status.reasons == []
         (reason,) = status.problems
         assert newest.name in reason
         assert detector_id in reason
-        assert fleet.scheduler.counts["files_set_aside"] == 1
+        assert service.scheduler.counts["files_set_aside"] == 1
 
 
 async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_path):
@@ -152,7 +154,7 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         answer = await fleet.call(one, large)
         assert [entry.code for entry in answer.entries] == [1501]
         assert any("has no room" in reason for reason in (await fleet.status()).problems)
-        assert fleet.scheduler.counts["batches_without_room"] == 1
+        assert service.scheduler.counts["batches_without_room"] == 1
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
         # One that is passive can be read only.
         answer = await fleet.call(two, event(1))
@@ -161,12 +163,12 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:
             await fleet.create_detector("three")
         assert caught.value.code == 1501
-        await until(lambda: fleet.scheduler.counts["snapshots_failed"])
+        await until(lambda: service.scheduler.counts["snapshots_failed"])
         files.fails_at = None
         await fleet.call(one, large)
         assert await fired(fleet, one, 3) == ["r"]
         assert await fired_at_last(fleet, two, 1) == []
-        await until(lambda: not fleet.scheduler._problems.current)
+        await until(lambda: not service.scheduler._problems.current)
 
 
 async def test_a_detector_that_has_a_later_owner_is_given_up_and_activated_from_what_that_one_did(tmp_path):
@@ -181,7 +183,7 @@ async def test_a_detector_that_has_a_later_owner_is_given_up_and_activated_from_
         other.activate(detector_id, 2**40)
         assert await refused(fleet.call(detector_id, event(5, a=1))) == 1502
         await until(lambda: fenced.dead)
-        assert fleet.scheduler.counts["owners_fenced"] == 1
+        assert service.scheduler.counts["owners_fenced"] == 1
         # The directory's epochs are earlier than that of the other, which nobody has ended.
         assert await refused(fleet.call(detector_id, event(6))) == 1501
         assert not json.loads(other.handle([event(7)]).answers[0].result)["actions"]

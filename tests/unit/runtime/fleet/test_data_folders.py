@@ -9,7 +9,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import FolderInUse
+from snapshots.errors import StorageError
 from tests.local_runtime.service import local_fleet, local_service, until
 from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipping_clock
 
 async def test_a_second_service_on_a_folder_is_refused(tmp_path):
     async with local_fleet(tmp_path):
-        with pytest.raises(FolderInUse):
+        with pytest.raises(StorageError, match="is in use"):
             async with local_fleet(tmp_path):
                 pass
     async with local_fleet(tmp_path):
@@ -42,7 +42,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         if instead == "begun":
             begin_folder(data)
         before = held(data)
-        await until(lambda: service.scheduler._catalogue.problem)
+        await until(lambda: service.scheduler.catalogue.problem)
         (reason,) = (await fleet.status()).reasons
         assert "is not the service's data folder" in reason
         assert await refused(fleet.call(warm, event(2))) in (1501, 1502)
@@ -58,7 +58,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         # As when the right file system is mounted again.
         data.rename(other)
         aside.rename(data)
-        await until(lambda: not service.scheduler._catalogue.problem)
+        await until(lambda: not service.scheduler.catalogue.problem)
         assert (await fleet.status()).reasons == []
         assert await fleet.detectors() == [(warm, "warm"), (cold, "cold")]
         assert await fired_at_last(fleet, warm, 3) == ["seen"]

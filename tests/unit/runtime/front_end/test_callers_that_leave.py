@@ -35,7 +35,7 @@ class Scene:
 
     @property
     def directory(self) -> Catalogue:
-        return self.service.directories.started[-1].directory
+        return self.service.directories.started[-1]
 
     @property
     def detectors(self) -> set[str]:
@@ -75,7 +75,7 @@ class Scene:
         await self.fleet._cache.ask()
         assert {detector for detector, _ in await self.fleet.detectors()} == self.detectors
         tokens = {token.id for token in await self.fleet.tokens()}
-        assert {token for _, token in self.fleet._cache._tokens.entries()} == tokens
+        assert {token for _, token in self.fleet._cache.tokens.entries()} == tokens
         await until(lambda: not any(one.activating or one.moving for one in scheduler._placed.values()))
         placed = [one for one in scheduler._placed.values() if one.worker_name is not None]
         assert {one.detector_id for one in placed} <= self.detectors
@@ -214,7 +214,9 @@ async def test_a_directory_that_was_killed_between_the_two_steps_of_a_removal_pu
 async def test_a_caller_that_leaves_while_the_directory_opens_again_holds_up_no_other(tmp_path):
     async with scene(tmp_path, "here") as on:
         for steps in range(STEPS_MAX):
-            on.service.directories.started[-1].die()
+            on.service.directories.fail()
+            with suppress(DetectorUnavailable):
+                await on.service.scheduler.changes(0, 0)
             began = len(on.service.directories.started)
             left = await on.leave(on.service.scheduler.changes(0, 0), steps)
             await on.service.scheduler.changes(0, 0)

@@ -13,7 +13,6 @@ from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.front_end.scheduler_client import methods_for_front_ends
 from engine.runtime.transport.frames import MESSAGES, pieces
 from engine.runtime.transport.messages import Ask, encode, encoder
 from engine.runtime.transport.server_connection import ServerConnection
@@ -56,7 +55,7 @@ def in_flight(apart: FrontEnd, detector_id: str) -> int:
 
 
 def open_asks(apart: FrontEnd) -> tuple[int, int]:
-    return apart.serves.under_way, apart.asks._connection._client.under_way
+    return apart.serves.under_way, apart.asks._client.under_way
 
 
 async def test_two_front_ends_share_the_one_history_of_a_detector(tmp_path):
@@ -162,7 +161,7 @@ async def test_a_front_end_that_dies_takes_its_batch_with_it_and_no_other_notice
         lost = [asyncio.create_task(dying.fleet.call(detector_id, event(9))) for _ in range(20)]
         kept = [asyncio.create_task(other.fleet.call(detector_id, event(3))) for _ in range(20)]
         await until(lambda: actor.waiting == 2)
-        dying.asks._connection._client.link.abort()
+        dying.asks._client.link.abort()
         (client,) = dying.fleet.channels._clients.values()
         client.link.abort()
         await until(lambda: set(dying.lost) == {"front end", "server"})
@@ -266,7 +265,7 @@ async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
             await service.fleet.create_detector(f"{number} " + "x" * 200)
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
-        server = ServerConnection(methods_for_front_ends(service.scheduler))
+        server = ServerConnection(service.fleet.scheduler.relay())
         await server.start(ours)
         loop = asyncio.get_running_loop()
         asked = 0

@@ -31,34 +31,29 @@ def event(timestamp_ms: float) -> Operation:
 def lose_scheduler(service: LocalService) -> None:
     """Act as if its process died: its connections end, and it hears and does nothing any more."""
     service.scheduler._workers.lose = lambda _: None  # type: ignore[method-assign]
-    service.directories.refuse = True
+    for client in service.connected:
+        client.link.abort()
     for worker in service.actors.started:
         worker._scheduler.link.abort()
     for worker in service.scheduler._workers._all:
         for watcher in worker.watchers:
             watcher.cancel()
-    service.directories.started[-1].die()
+    service.directories.fail()
 
 
 @asynccontextmanager
 async def succeeded(service: LocalService, lost_on: str = "") -> AsyncIterator[Scheduler]:
     """A second scheduler, after the first one is lost, perhaps with its node."""
     lose_scheduler(service)
-    actors = LocalActors(service.settings)
-    actors.lost_on = lost_on
-    actors.left = [worker for worker in service.actors.started if not worker.dead]
-    scheduler = Scheduler(service.settings, actors, LocalCatalogues(service.settings))
-    actors.term = lambda: scheduler.term
-    await scheduler.start()
-    service.fleet.scheduler = scheduler
-    service.fleet.channels._locate = scheduler.route
-    for channel in service.fleet.channels._channels.values():
-        channel._locate = scheduler.route
-    service.fleet._cache._source = scheduler
-    try:
-        yield scheduler
-    finally:
-        assert await scheduler.close() == []
+    left = [worker for worker in service.actors.started if not worker.dead]
+    service.actors = LocalActors(service.settings)
+    service.actors.lost_on = lost_on
+    service.actors.left = left
+    service.directories = LocalCatalogues(service.settings)
+    service.begin()
+    await service.fleet.scheduler.status()
+    yield service.scheduler
+    assert await service.fleet.close() == []
 
 
 @asynccontextmanager
@@ -114,11 +109,11 @@ async def test_a_detector_that_was_deleted_or_given_to_another_worker_is_dropped
         former = service.actors.with_detector(moved)
         assert former is not None
         # Another worker got it while the scheduler took this one for dead.
-        epoch = await service.scheduler._catalogue.lease(moved)
+        epoch = await service.scheduler.catalogue.lease(moved)
         assert epoch is not None
         later = await service.actors.start()
         await later.activate(moved, epoch)
-        await service.scheduler._catalogue.delete_detector(deleted)
+        await service.scheduler.catalogue.delete_detector(deleted)
         async with succeeded(service) as scheduler:
             assert scheduler.active_detectors == 1
             assert (await scheduler.route(moved, 0)).epoch == epoch
@@ -133,7 +128,7 @@ async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tm
         for detector in (*kept, deleted):
             await service.fleet.call(detector, event(1))
         (worker,) = service.actors.started
-        await service.scheduler._catalogue.delete_detector(deleted)
+        await service.scheduler.catalogue.delete_detector(deleted)
         async with succeeded(service) as scheduler:
             assert scheduler.active_detectors == 2
             await until(lambda: worker.hosts == set(kept))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.catalogue.catalogue_cache import CatalogueCache
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.catalogue_changes import Changes, TableUpdate
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -15,6 +14,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
+from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
@@ -29,15 +29,13 @@ class Directory:
         self.delay_s = 0.0
         self.away = False
 
-    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+    async def ask(self, method: str, _: object, *seen: int) -> Changes:
+        assert (method, len(seen)) == ("changes", 2)
         if self.away:
             await asyncio.Event().wait()
         changes = Changes(TableUpdate(1, whole={b"digest": "t"}), TableUpdate(1, whole={}))
         await asyncio.sleep(self.delay_s)
         return changes
-
-    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        pass
 
 
 def event(timestamp_ms: float) -> Operation:
@@ -70,7 +68,7 @@ async def test_its_detectors_answer_whoever_needs_no_stored_token_until_they_hav
         detector = await fleet.create_detector("one")
         await fleet.call(detector, event(1))
         service.directories.refuse = True
-        service.directories.started[-1].die()
+        service.directories.fail()
         await asyncio.sleep(2 * TRUSTED_S)
         with pytest.raises(DetectorUnavailable, match="has not answered for 15 seconds"):
             fleet.token_known(digest)

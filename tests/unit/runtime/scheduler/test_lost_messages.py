@@ -60,8 +60,8 @@ class Scene:
         self.settings = settings
         nodes = LocalNodes(n=8, m=8)
         self.actors = LocalActors(settings, nodes=nodes)
-        self.scheduler = Scheduler(settings, self.actors, LocalCatalogues(settings), nodes=nodes)
-        self.actors.term = lambda: self.scheduler.term
+        self.scheduler = Scheduler(settings, self.actors, LocalCatalogues(settings).client(), nodes=nodes)
+        self.actors.term = lambda: self.scheduler.catalogue.term
         self.service = SchedulerService(
             self.scheduler, folder=str(folder), shared_settings={}, abandoned_s=60.0, ended=lambda: None
         )
@@ -389,7 +389,7 @@ async def test_a_call_that_takes_long_is_made_once(monkeypatch: pytest.MonkeyPat
 
 # -- that none is missing ------------------------------------------------------------------------------------
 
-CALLING = {"ask", "ask_soon", "ask_until_answered", "_command", "_remove"}
+CALLING = {"ask", "ask_until_answered", "_command"}
 ON_BEATS = {"beat", "turn"}
 """Calls on connections of their own, as those on a single link above."""
 OF_RAY = {"listen", "listen_for_beats", "pid", "watch"}

@@ -157,9 +157,15 @@ async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp
         return await activate(self, detector, epoch, wanted)
 
     monkeypatch.setattr(LocalWorker, "activate", noted)
-    monkeypatch.setattr(LocalWorker, "make_room", lambda *_: told.append("alone"))
+    monkeypatch.setattr(LocalWorker, "make_room", lambda *_, **__: told.append("alone"))
     async with local_service(tmp_path, max_resident=1) as service:
         ids = [await service.fleet.create_detector(name) for name in "ab"]
+
+        async def until_both_wait(call: str) -> None:
+            if call == "lease":
+                await asyncio.sleep(0.1)
+
+        service.directories.before = until_both_wait
         await asyncio.gather(*(service.fleet.call(detector_id, event(1)) for detector_id in ids))
         # Its end may activate one of them again.
         assert told == [(ids[0], True), (ids[1], False)]

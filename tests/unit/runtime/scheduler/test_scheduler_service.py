@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.catalogue_changes import Changes, StoredToken
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import OtherSetting
+from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
 from engine.runtime.contract.measurements.status import Status
 from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -52,7 +52,7 @@ class Directories:
 
     def begin(self) -> None:
         self.directories = LocalCatalogues(self.settings)
-        self.scheduler = Scheduler(self.settings, self.actors, self.directories)
+        self.scheduler = Scheduler(self.settings, self.actors, self.directories.client())
         self.service = SchedulerService(
             self.scheduler,
             shared_settings={"--max-resident": "50", "--spares": "2"},
@@ -74,8 +74,7 @@ class Directories:
         """Act as if the process died: the next connection is to a successor."""
         for client in self.clients:
             client.link.abort()
-        for directory in self.directories.started:
-            directory.die()
+        self.directories.fail()
         self.begin()
 
     async def end(self) -> None:
@@ -96,11 +95,11 @@ async def service_of(directories: Directories, **more: Any) -> AsyncIterator[Sch
 async def test_the_last_service_that_leaves_has_everything_saved(tmp_path):
     directories = Directories(tmp_path)
     async with service_of(directories) as one:
-        await one.create_detector(ONE, "one")
+        await one.ask("create_detector", int, ONE, "one")
         async with service_of(directories) as other:
-            route = await other.route(ONE, 0)
+            route = await other.ask("route", Route, ONE, 0)
         assert directories.ended == []
-        assert await one.route(ONE, 0) == route
+        assert await one.ask("route", Route, ONE, 0) == route
         assert directories.scheduler.active_detectors == 1
     assert directories.ended == [0]
     assert directories.scheduler.active_detectors == 0
@@ -113,13 +112,13 @@ async def test_settings_that_are_not_in_force_are_told_to_their_service_and_show
         other = await directories.connect()
         same, given = {"--max-resident": "50"}, {"--max-resident": "200", "--spares": "2", "--new": "1"}
         assert await other.ask("compare", list[OtherSetting], 7, "host", same) == []
-        assert (await one.cluster()).other_settings == []
+        assert (await one.ask("cluster", ClusterFigures)).other_settings == []
         found = [OtherSetting(7, "host", "--max-resident", "50", "200")]
         assert await other.ask("compare", list[OtherSetting], 7, "host", given) == found
-        assert (await one.cluster()).other_settings == found
+        assert (await one.ask("cluster", ClusterFigures)).other_settings == found
         other.link.abort()
         await until(lambda: directories.service._other_settings == {})
-        assert (await one.cluster()).other_settings == []
+        assert (await one.ask("cluster", ClusterFigures)).other_settings == []
 
 
 async def test_a_service_that_dies_leaves_nothing_behind_it(tmp_path):
@@ -153,7 +152,7 @@ async def test_a_service_that_leaves_while_the_directory_opens_leaves_nothing_ha
         leaving.link.abort()
         await asyncio.gather(asked, return_exceptions=True)
         async with service_of(directories) as one:
-            await one.create_detector(ONE, "one")
+            await one.ask("create_detector", int, ONE, "one")
             assert list(directories.service._services) != []
         assert directories.ended == [0]
         if over:
@@ -213,12 +212,12 @@ async def test_a_service_that_is_gone_while_it_leaves_does_not_keep_others_from_
 async def test_each_service_gets_the_address_for_its_node(tmp_path):
     directories = Directories(tmp_path)
     async with service_of(directories) as scheduler:
-        await scheduler.create_detector(ONE, "one")
-        await scheduler.route(ONE, 0)
+        await scheduler.ask("create_detector", int, ONE, "one")
+        await scheduler.ask("route", Route, ONE, 0)
         far = Address(("192.0.2.1", 1), b"far")
         for worker in directories.actors.started:
             worker.address = Address("path", b"near", node="here", far=far)
-        assert (await scheduler.route(ONE, 0)).address.place == "path"
+        assert (await scheduler.ask("route", Route, ONE, 0)).address.place == "path"
         elsewhere = await directories.connect("elsewhere")
         assert (await elsewhere.ask("route", Route, ONE, 0)).address == far
 
@@ -245,27 +244,26 @@ async def test_the_first_service_logs(tmp_path):
 async def test_calls_go_on_with_a_successor_and_what_was_removed_stays_so(tmp_path):
     directories = Directories(tmp_path)
     async with service_of(directories) as scheduler:
-        await scheduler.add_token(ONE, StoredToken(b"1", "hint"))
-        await scheduler.create_detector(OTHER, "other")
+        await scheduler.ask("add_token", int, ONE, StoredToken(b"1", "hint"))
+        await scheduler.ask("create_detector", int, OTHER, "other")
         directories.lose()
-        assert (await scheduler.changes(0, 0)).tokens.whole == {b"1": ONE}
-        revoke = Scheduler.revoke_token
+        assert (await scheduler.ask("changes", Changes, 0, 0)).tokens.whole == {b"1": ONE}
+        revoke_token = directories.scheduler.catalogue.revoke_token
 
-        async def lost_after(self: Scheduler, token_id: str) -> int:
-            version = await revoke(self, token_id)
-            directories.scheduler.revoke_token = revoke.__get__(directories.scheduler)
+        async def lost_after(token_id: str) -> int:
+            version = await revoke_token(token_id)
             directories.lose()
             return version
 
-        directories.scheduler.revoke_token = lost_after.__get__(directories.scheduler)
+        directories.scheduler.catalogue.revoke_token = lost_after  # type: ignore[method-assign]
         directories.clients[-1].link.abort()
-        assert await scheduler.revoke_token(ONE) == 0, "an earlier attempt has done it"
-        assert (await scheduler.changes(0, 0)).tokens.whole == {}
+        assert await scheduler.ask("revoke_token", int, ONE) == 0, "an earlier attempt has done it"
+        assert (await scheduler.ask("changes", Changes, 0, 0)).tokens.whole == {}
         with pytest.raises(Refusal):
-            await scheduler.revoke_token(ONE)
+            await scheduler.ask("revoke_token", int, ONE)
         directories.lose()
         with pytest.raises(Refusal):
-            await scheduler.delete_detector(ONE)
+            await scheduler.ask("delete_detector", int, ONE)
 
 
 async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_done(tmp_path):
@@ -277,11 +275,12 @@ async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_d
             await hanging.wait()
             return 0
 
-        directories.scheduler.create_detector = directories.scheduler.route = hang  # type: ignore[method-assign]
+        catalogue = directories.scheduler.catalogue
+        catalogue.create_detector = directories.scheduler.route = hang  # type: ignore[method-assign]
         directories.clients[-1].link.abort()
         asked = [
-            asyncio.create_task(call)
-            for call in (scheduler.create_detector(ONE, "one"), scheduler.route(ONE, 0))
+            asyncio.create_task(scheduler.ask(*call))
+            for call in (("create_detector", int, ONE, "one"), ("route", Route, ONE, 0))
         ]
         await until(lambda: len(directories.clients) == 2 and directories.clients[1].under_way == 2)
         directories.refuse = ActorDied("it is away")
@@ -289,14 +288,14 @@ async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_d
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert [getattr(outcome, "code", outcome) for outcome in outcomes] == [1502, 1501]
         with pytest.raises(DetectorUnavailable) as away:
-            await scheduler.create_detector(ONE, "one")
+            await scheduler.ask("create_detector", int, ONE, "one")
         assert (away.value.code, "it is away" in away.value.message) == (1501, True)
         directories.refuse = StorageError("no such disk")
         with pytest.raises(DetectorUnavailable, match="no such disk"):
-            await scheduler.create_detector(ONE, "one")
+            await scheduler.ask("create_detector", int, ONE, "one")
         scheduler.refuse_all()
         with pytest.raises(DetectorUnavailable) as refused:
-            await scheduler.changes(0, 0)
+            await scheduler.ask("changes", Changes, 0, 0)
         assert refused.value.code == 1503
         directories.refuse = None
 
@@ -309,7 +308,7 @@ async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
         directories.refuse = ActorDied("it is away")
         directories.lose()
         with pytest.raises(DetectorUnavailable):
-            await scheduler.add_counts({("a",): 2.0})
+            await scheduler.add_counts([(("a",), 2.0)])
         status = await scheduler.status()
         assert status.reasons == known.reasons
         assert "it is away" in status.problems[-1]
@@ -321,14 +320,14 @@ async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
         assert status.reasons == known.reasons
         assert "ray is silent, but what is active is served" in status.problems
         directories.refuse = None
-        await scheduler.add_counts({("a",): 1.0})
+        await scheduler.add_counts([(("a",), 1.0)])
         assert (await scheduler.status()).front_end_counts == {("a",): 3.0}
 
 
 async def test_leaving_a_lost_directory_has_its_successor_save(tmp_path):
     directories = Directories(tmp_path)
     async with service_of(directories) as scheduler:
-        await scheduler.create_detector(ONE, "one")
+        await scheduler.ask("create_detector", int, ONE, "one")
         directories.lose()
     assert directories.ended == [0]
 

@@ -36,10 +36,12 @@ async def test_the_term_grows_with_each_opening_of_the_directory(tmp_path):
     terms = []
     for _ in range(3):
         async with local_service(tmp_path) as service:
-            terms.append(service.scheduler.term)
-            service.directories.started[-1].die()
+            terms.append(service.scheduler.catalogue.term)
+            service.directories.fail()
+            with pytest.raises(DetectorUnavailable):
+                await service.scheduler.changes(0, 0)
             await service.scheduler.changes(0, 0)
-            terms.append(service.scheduler.term)
+            terms.append(service.scheduler.catalogue.term)
     assert terms == sorted(set(terms))
 
 
@@ -48,7 +50,7 @@ async def test_a_late_activation_takes_no_worker_over(tmp_path):
         detector, worker, late = await replaced(service)
         other = await service.fleet.create_detector("two")
         with pytest.raises(Superseded, match="a later directory commands this worker"):
-            await late.ask("activate", object, service.scheduler.term - 1, other, 1, False, "")
+            await late.ask("activate", object, service.scheduler.catalogue.term - 1, other, 1, False, "")
         assert worker.hosts == {detector}
         # It still reports to the present directory, which can give its slot away.
         reported = worker.reported
@@ -78,8 +80,8 @@ async def test_every_command_of_an_earlier_directory_is_refused_and_does_nothing
         for command in commands:
             given = arguments.get(command, [epoch])
             with pytest.raises(Superseded):
-                await late.ask(command, object, service.scheduler.term - 1, *given)
-        late.note(MAKE_ROOM, make_room_note(service.scheduler.term - 1, epoch))
+                await late.ask(command, object, service.scheduler.catalogue.term - 1, *given)
+        late.note(MAKE_ROOM, make_room_note(service.scheduler.catalogue.term - 1, epoch))
         await late.ask("figures", object)
         assert not worker.service.queues[epoch].activation.schedule.room_wanted
         assert worker.hosts == {detector}
@@ -94,7 +96,7 @@ async def test_commands_of_a_later_directory_are_obeyed_and_reported_to_it(tmp_p
         epoch = (await service.scheduler.route(detector, 0)).epoch
         ended: list[int] = []
         later.noted = lambda note: ended.extend(ends(note.body) if note.name == REPORT else [])
-        term = service.scheduler.term + 1
+        term = service.scheduler.catalogue.term + 1
         assert [one.epoch for one in await later.ask("held", list[Held], term)] == [epoch]
         with pytest.raises(Superseded):
             await worker.held()
@@ -114,7 +116,7 @@ async def test_a_directory_that_is_refused_gives_the_worker_up(tmp_path):
             ended.append(worker.name)
 
         worker.end = end  # type: ignore[method-assign]
-        await later.ask("held", list[Held], service.scheduler.term + 1)
+        await later.ask("held", list[Held], service.scheduler.catalogue.term + 1)
         with pytest.raises(DetectorUnavailable, match="later directory"):
             await service.fleet.fork_detector(detector, "fork")
         await service.fleet.delete_detector(detector)

@@ -21,7 +21,7 @@ def scene(tmp_path):
                 actor.before = gate.before
             # Not through the fleet, whose deadline may be shorter than a disk is slow.
             detector_id = "1" * 32
-            service.directories.started[-1].directory.create_detectors({detector_id: "one"})
+            service.directories.started[-1].create_detectors({detector_id: "one"})
             yield Scene(service, gate, detector_id)
             gate.open()
 

@@ -119,10 +119,10 @@ async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered
         assert await outcomes(s.asks(2)) == ["done"], "others are answered meanwhile"
         s.gate.held.clear()
         s.actor.die()
-        await until(lambda: not s.fleet.scheduler.active_detectors)
+        await until(lambda: not s.service.scheduler.active_detectors)
         assert await outcomes([s.ask(ops.rules())]) == ["done"]
         assert await clock_of(s) == 2
-        assert s.fleet.scheduler.counts["snapshots_written"] == 0
+        assert s.service.scheduler.counts["snapshots_written"] == 0
 
 
 async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its_batch_are_answered(
@@ -191,7 +191,7 @@ async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scen
         last.add_done_callback(lambda _: actor.die())
         assert await outcomes([last]) == ["done"]
         assert await outcomes(s.asks(3)) == ["done"]
-        assert s.fleet.scheduler.counts["detectors_lost"] == 1
+        assert s.service.scheduler.counts["detectors_lost"] == 1
 
 
 async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(scene):
@@ -202,7 +202,7 @@ async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(
         assert await outcomes(s.asks(1)) == ["done"]
         calls = s.actor.calls
         s.gate.open()
-        await until(lambda: s.fleet.scheduler.counts["snapshots_written"])
+        await until(lambda: s.service.scheduler.counts["snapshots_written"])
         assert await outcomes(s.asks(1)) == ["done"]
         await asyncio.sleep(0.05)
         assert [call for call, _ in calls].count("begin_saving") == 1

@@ -40,7 +40,7 @@ async def test_deletion_during_activation_answers_1200_at_once(scene):
         await s.fleet.delete_detector(s.detector_id)
         assert await outcomes(tasks) == [1200, 1200]
         s.gate.open()
-        assert s.fleet.scheduler.active_detectors == 0
+        assert s.service.scheduler.active_detectors == 0
 
 
 async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):

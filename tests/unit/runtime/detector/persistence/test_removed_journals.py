@@ -103,7 +103,9 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
         await until(lambda: service.scheduler._problems.lasting)
         [said] = await problems(service)
         assert gone.name in said
-        service.directories.started[-1].die()
+        service.directories.fail()
+        with pytest.raises(DetectorUnavailable):
+            await service.fleet.tokens()
         assert await service.fleet.token_lookup(digest_of(second.token))
     async with local_service(tmp_path) as service:
         assert all(service.fleet.token_known(digest_of(one.token)) for one in (first, second))

@@ -47,7 +47,7 @@ async def test_an_activation_that_nobody_granted_is_dropped(tmp_path: Path) -> N
         assert isinstance(await service.fleet.call(detector, EVENT), Done)
         worker = service.actors.with_detector(detector)
         assert worker is not None
-        epoch = await service.scheduler._catalogue.lease(other)
+        epoch = await service.scheduler.catalogue.lease(other)
         assert epoch is not None
         await worker.activate(other, epoch)
         assert worker.hosts == {detector, other}
@@ -98,7 +98,7 @@ async def test_an_activation_that_is_commanded_twice_is_made_once(tmp_path: Path
         detector = await service.fleet.create_detector("one")
         await until(lambda: service.actors.started)
         worker = service.actors.started[0]
-        epoch = await service.scheduler._catalogue.lease(detector)
+        epoch = await service.scheduler.catalogue.lease(detector)
         assert epoch is not None
         together = [worker.activate(detector, epoch) for _ in range(2)]
         activated = [*await asyncio.gather(*together), await worker.activate(detector, epoch)]

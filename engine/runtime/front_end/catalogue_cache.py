@@ -3,34 +3,18 @@
 import asyncio
 import logging
 import time
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from engine.runtime.catalogue.table_updates import TableCopy
 from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.scheduler_client import SchedulerClient
 
 _log = logging.getLogger(__name__)
 
 _USED_S: Final = 60.0
 """The time between two reports of the tokens that were used."""
-
-
-class DetectorEntry(NamedTuple):
-    """A detector in the catalogue."""
-
-    id: str
-    name: str
-
-
-class ChangeSource(Protocol):
-    """Returns the changes of tokens and catalogue."""
-
-    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Return the changes since those versions. Raises DetectorUnavailable."""
-
-    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        """Note that tokens were used. Raises DetectorUnavailable."""
 
 
 class CatalogueCache:
@@ -40,13 +24,13 @@ class CatalogueCache:
     that was pending while a token was revoked must not bring the token back.
     """
 
-    def __init__(self, source: ChangeSource, settings: RuntimeSettings) -> None:
-        self._source = source
+    def __init__(self, scheduler: SchedulerClient, settings: RuntimeSettings) -> None:
+        self._scheduler = scheduler
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._tokens = TableCopy[bytes]()
+        self.tokens = TableCopy[bytes]()
         """Ids by digest."""
-        self._detectors = TableCopy[str]()
+        self.detectors = TableCopy[str]()
         """Names by id."""
         self._used: set[bytes] = set()
         """The digests of the tokens used since the last report."""
@@ -59,8 +43,6 @@ class CatalogueCache:
         self._keeping: asyncio.Task[None] | None = None
         self.waiting_for_slots = 0
         """How many detectors waited for an activation slot at the directory's last answer."""
-
-    # -- reads -----------------------------------------------------------------------------------------------
 
     @property
     def fresh(self) -> bool:
@@ -78,54 +60,16 @@ class CatalogueCache:
             silent_s = self._settings.directory_answer_age_max_s
             message = f"the owner of the tokens has not answered for {silent_s:g} seconds"
             raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
-        known = digest in self._tokens
+        known = digest in self.tokens
         if known:
             self._used.add(digest)
         return known
 
-    @property
-    def any_token(self) -> bool:
-        """Whether any token exists."""
-        return bool(self._tokens)
-
-    def has_detector(self, detector_id: str) -> bool:
-        """Whether a detector is in the catalogue."""
-        return detector_id in self._detectors
-
-    def detector(self, detector_id: str) -> DetectorEntry | None:
-        """Return one detector, None if it does not exist."""
-        name = self._detectors.get(detector_id)
-        return None if name is None else DetectorEntry(detector_id, name)
-
-    def detectors(self) -> list[tuple[str, str]]:
-        """Return the ids and names of all detectors, in order of creation."""
-        return self._detectors.entries()
-
-    def detectors_page(self, after: str | None, most: int) -> list[tuple[str, str]] | None:
-        """Return a page in order, from the start or after an id; None for an unknown id."""
-        return self._detectors.page(after, most)
-
-    # -- changes made here -----------------------------------------------------------------------------------
-
-    def token_added(self, token_id: str, digest: bytes, version: int) -> None:
-        """Note a token that was added here."""
-        self._tokens.note_added(digest, token_id, version)
-
     def token_revoked(self, token_id: str, version: int) -> None:
         """Note a token that was revoked here."""
-        for digest, known in self._tokens.entries():
+        for digest, known in self.tokens.entries():
             if known == token_id:
-                self._tokens.note_removed(digest, version)
-
-    def detector_created(self, detector_id: str, name: str, version: int) -> None:
-        """Note a detector that was created here."""
-        self._detectors.note_added(detector_id, name, version)
-
-    def detector_deleted(self, detector_id: str, version: int) -> None:
-        """Note a detector that was deleted here or elsewhere."""
-        self._detectors.note_removed(detector_id, version)
-
-    # -- polling ---------------------------------------------------------------------------------------------
+                self.tokens.note_removed(digest, version)
 
     async def start(self) -> None:
         """Fetch everything, then poll for changes."""
@@ -156,8 +100,9 @@ class CatalogueCache:
         """Report the tokens used since the last report. Raises DetectorUnavailable."""
         used, self._used = self._used, set()
         self._reported_at_s = self._loop.time()
-        if token_ids := [token_id for digest in used if (token_id := self._tokens.get(digest))]:
-            await self._source.tokens_used(token_ids, time.time_ns() // 1_000_000)
+        if token_ids := [token_id for digest in used if (token_id := self.tokens.get(digest))]:
+            at_ms = time.time_ns() // 1_000_000
+            await self._scheduler.ask("tokens_used", type(None), token_ids, at_ms)
 
     async def ask(self) -> None:
         """Ask the directory once, now or after the minimum interval, and take over its answer.
@@ -179,9 +124,10 @@ class CatalogueCache:
         # From here on nobody may join: a later caller may need an answer newer than this one.
         self._asking = None
         self._asked_at_s = begun_s = self._loop.time()
-        changes = await self._source.changes(self._tokens.seen, self._detectors.seen)
-        self._tokens.take(changes.tokens)
-        self._detectors.take(changes.detectors)
+        seen = self.tokens.seen, self.detectors.seen
+        changes = await self._scheduler.ask("changes", Changes, *seen)
+        self.tokens.take(changes.tokens)
+        self.detectors.take(changes.detectors)
         self.waiting_for_slots = changes.waiting_for_slots
         # The answer is as old as the question: it may lack a revocation made while it was pending.
         self._heard_at_s = max(self._heard_at_s, begun_s)

@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.scheduler_connection import SchedulerConnection, Unreachable
+from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from snapshots.errors import StorageError
 
 pytestmark = pytest.mark.skipping_clock
@@ -26,7 +26,7 @@ class SchedulerProcess:
         self.attempts = 0
         self.lost = 0
         settings = RuntimeSettings(data=folder, deadline_s=DEADLINE_S)
-        self.connection = SchedulerConnection(settings, self._connect, lambda _: None, self._lose)
+        self.connection = SchedulerClient(settings, self._connect, lost=self._lose)
 
     async def _connect(self) -> Any:
         self.attempts += 1
@@ -64,26 +64,24 @@ async def scheduler(tmp_path: Path):
 
 
 async def test_callers_share_one_connection(scheduler: SchedulerProcess) -> None:
-    assert not scheduler.connection.usable
-    assert await asyncio.gather(*(scheduler.connection.ask("status", int) for _ in range(3))) == [1] * 3
-    assert scheduler.connection.usable
+    assert await asyncio.gather(*(scheduler.connection.ask("changes", int) for _ in range(3))) == [1] * 3
     assert scheduler.attempts == 1
 
 
 async def test_a_call_during_which_the_connection_ends_is_made_again(scheduler: SchedulerProcess) -> None:
     scheduler.answers = [ActorDied("it ended"), 2]
     scheduler.connects = [None, OSError("not yet"), None]
-    assert await scheduler.connection.ask("create", int) == 2
+    assert await scheduler.connection.ask("create_detector", int) == 2
     assert (scheduler.attempts, scheduler.lost) == (3, 1)
 
 
-@pytest.mark.parametrize(("harmless", "code"), [(False, 1502), (True, 1501)])
+@pytest.mark.parametrize(("method", "code"), [("create_detector", 1502), ("changes", 1501)])
 async def test_at_the_deadline_the_outcome_of_a_change_that_was_made_is_unknown(
-    scheduler: SchedulerProcess, harmless: bool, code: int
+    scheduler: SchedulerProcess, method: str, code: int
 ) -> None:
     scheduler.answers = [ActorDied("it ended")]
     with pytest.raises(DetectorUnavailable, match="it ended") as failed:
-        await scheduler.connection.ask("create", int, harmless=harmless)
+        await scheduler.connection.ask(method, int)
     assert failed.value.code == code
 
 
@@ -101,7 +99,7 @@ async def test_a_call_that_was_never_made_is_refused_at_once_if_no_later_attempt
     scheduler.connects = [connects]
     began_s = asyncio.get_running_loop().time()
     with pytest.raises(DetectorUnavailable, match=str(connects)) as failed:
-        await scheduler.connection.ask("create", int)
+        await scheduler.connection.ask("create_detector", int)
     assert failed.value.code == 1501
     assert least_s <= asyncio.get_running_loop().time() - began_s <= most_s
 
@@ -112,17 +110,17 @@ async def test_what_is_to_be_answered_soon_does_not_wait_for_the_deadline(
     scheduler.connects = [OSError("refused")]
     began_s = asyncio.get_running_loop().time()
     with pytest.raises(DetectorUnavailable, match="does not answer") as failed:
-        await scheduler.connection.ask_soon("status", int)
+        await scheduler.connection.ask("status", int)
     assert failed.value.code == 1501
     assert asyncio.get_running_loop().time() - began_s < DEADLINE_S / 2
 
 
 async def test_refused_calls_say_that_the_server_is_shutting_down(scheduler: SchedulerProcess) -> None:
     scheduler.connects = [OSError("refused")]
-    pending = asyncio.create_task(scheduler.connection.ask("create", int))
+    pending = asyncio.create_task(scheduler.connection.ask("create_detector", int))
     await asyncio.sleep(1)
     scheduler.connection.refuse_all()
-    for call in (pending, scheduler.connection.ask("create", int)):
+    for call in (pending, scheduler.connection.ask("create_detector", int)):
         with pytest.raises(DetectorUnavailable) as refused:
             await call
         assert refused.value.code == 1503
@@ -131,7 +129,7 @@ async def test_refused_calls_say_that_the_server_is_shutting_down(scheduler: Sch
 async def test_the_start_waits_until_it_can_connect(scheduler: SchedulerProcess) -> None:
     scheduler.connects = [OSError("not yet"), ActorDied("not yet"), None]
     await scheduler.connection.start()
-    assert scheduler.connection.usable
+    assert scheduler.attempts == 3
 
 
 @pytest.mark.parametrize(
