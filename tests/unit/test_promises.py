@@ -14,6 +14,7 @@ import click
 import pytest
 
 from api.cli import main
+from api.cli.rule_files.schema import rules_file_schema
 from api.http.routes import OPERATIONS
 from api.schema.openapi.document import document
 from engine import parse
@@ -80,9 +81,9 @@ def refuted_paths(text: str) -> Iterator[str]:
 
 @cache
 def members() -> frozenset[str]:
-    """The names of the members of all bodies and results."""
+    """The names of the members of all bodies, results and rules files."""
     found: set[str] = set()
-    pending: list[Any] = [document(OPERATIONS)]
+    pending: list[Any] = [document(OPERATIONS), rules_file_schema()]
     while pending:
         match pending.pop():
             case dict(node):

@@ -7,9 +7,16 @@ from typing import Final
 import click
 import msgspec
 
-from api.cli.applying.difference import ChangedRule, Difference, changed_rule
+from api.cli.applying.difference import (
+    ChangedRelation,
+    ChangedRule,
+    Difference,
+    changed_relations,
+    changed_rule,
+)
 from api.cli.applying.wanted import Wanted, wanted_of
 from api.cli.failures import CommandError, warn
+from api.cli.lookup import relations_of
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
 from api.cli.printing.terminal import on_one_line
@@ -34,7 +41,7 @@ Exit status: 0 done, or nothing to do; 1 something was refused; 2 wrong usage.
     "--detector", metavar="ID|NAME", help="Detector to change, instead of the one that the files name."
 )
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
-@click.option("--prune", is_flag=True, help="Remove the rules that no file names.")
+@click.option("--prune", is_flag=True, help="Remove the rules and relations that no file names.")
 @click.option(
     "--keep-history",
     is_flag=True,
@@ -60,7 +67,7 @@ def apply(
     change and remove, and which rules would begin their histories anew. On a terminal it asks; otherwise it
     needs --yes. Then it changes the rules of a detector as one change: all of them, or none.
 
-    Rules that no file names stay, unless --prune is given. A second time, there is nothing to change.
+    What no file names stays, unless --prune is given. A second time, there is nothing to change.
     """
     plans = [
         _Plan(client, wanted, prune=prune, keep_history=keep_history)
@@ -114,13 +121,27 @@ class _Plan:
         """Make the change. Raises ServiceError."""
         if self._id is None:
             self._id = self._client.send(calls.create_detector(self._wanted.detector)).id
-        self._client.send(calls.put_rules(self._id, self._bodies, prune=self._prune))
+        # Rules are not to look in relations that are not there yet, or no more.
+        for relation in self.difference.relations:
+            if not relation.is_removed:
+                tuples = self._wanted.relations[relation.name]
+                self._client.send(calls.put_relation(self._id, relation.name, tuples))
+        if self.difference.has_rules:
+            self._client.send(calls.put_rules(self._id, self._bodies, prune=self._prune))
+        for relation in self.difference.relations:
+            if relation.is_removed:
+                self._client.send(calls.delete_relation(self._id, relation.name))
 
     def _new(self) -> Difference:
         # Nobody else has read the conditions yet.
         for file in self._wanted.files:
             file.conditions()
-        return Difference(self._wanted.detector, is_new=True, created=list(self._wanted.rules))
+        return Difference(
+            self._wanted.detector,
+            is_new=True,
+            created=list(self._wanted.rules),
+            relations=changed_relations(self._wanted.relations, {}, prune=False),
+        )
 
     def _changes(self, detector_id: str) -> Difference:
         try:
@@ -139,7 +160,19 @@ class _Plan:
             removed=found.removed if self._prune else [],
             unchanged=len(found.unchanged),
             left=0 if self._prune else len(found.removed),
+            relations=self._relations(detector_id),
         )
+
+    def _relations(self, detector_id: str) -> list[ChangedRelation]:
+        wanted = self._wanted.relations
+        if not wanted and not self._prune:
+            return []
+        stored = {
+            # Of a relation that no file names, only the number of tuples is shown.
+            one.name: self._client.tuples(detector_id, one.name) if one.name in wanted else one.tuples
+            for one in relations_of(self._client, detector_id)
+        }
+        return changed_relations(wanted, stored, prune=self._prune)
 
     def _changed(self, detector_id: str, names: Sequence[str]) -> list[ChangedRule]:
         """Return how the rules of these names differ. All rules are listed, unless there are no names."""

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from api.cli.counted import counted
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.members import RuleMembers
-from api.cli.rule_files.relations import Tuple, identity
+from api.cli.rule_files.relations import Scalar, Tuple, identity
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
@@ -70,7 +70,12 @@ class Difference(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.is_new or self.created or self.changed or self.removed or self.relations)
+        return not (self.is_new or self.has_rules or self.relations)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules change."""
+        return bool(self.created or self.changed or self.removed)
 
     def lines(self) -> Iterator[str]:
         """Yield the difference in words."""
@@ -130,16 +135,24 @@ def changed_rule(name: str, wanted: RuleMembers, rule: Rule, of: str | None, *, 
 
 
 def changed_relations(
-    wanted: Mapping[str, Iterable[Tuple]], stored: Mapping[str, Iterable[Tuple]], *, prune: bool
+    wanted: Mapping[str, Iterable[Tuple]],
+    stored: Mapping[str, Iterable[Sequence[Scalar]] | int],
+    *,
+    prune: bool,
 ) -> list[ChangedRelation]:
-    """Return the relations that differ; those that no file names are removed if `prune`."""
+    """Return the relations that differ; those that no file names are removed if `prune`.
+
+    Of a stored relation that no file names, the number of tuples is enough.
+    """
     found = []
     for name, tuples in wanted.items():
+        before = stored.get(name, ())
+        assert not isinstance(before, int), "its tuples are there to compare"
         new = {identity(each) for each in tuples}
-        old = {identity(each) for each in stored.get(name, ())}
+        old = {identity(each) for each in before}
         if new != old or name not in stored:
             found.append(ChangedRelation(name, len(new - old), len(old - new), is_new=name not in stored))
-    for name, tuples in stored.items() if prune else ():
-        if name not in wanted:
-            found.append(ChangedRelation(name, 0, len(list(tuples)), is_removed=True))
+    for name, number in stored.items() if prune else ():
+        if isinstance(number, int):
+            found.append(ChangedRelation(name, 0, number, is_removed=True))
     return found

@@ -1,12 +1,12 @@
 """Writes rules files in YAML, so that reading them gives the same, whatever the names and texts are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import indent
 from typing import Any, Final
 
 import yaml
 
-from api.cli.rule_files.relations import Tuple
+from api.cli.rule_files.relations import Scalar
 
 _WIDTH: Final = 1 << 20
 """Longer than any line, so that none is folded."""
@@ -23,7 +23,7 @@ class _OneLine(list[Any]):
 def _style(text: str) -> str | None:
     """Return how a text is written: as a block, if that keeps every character; in quotes; or as it may be."""
     if "\n" not in text:
-        return None
+        return None if text.isprintable() else '"'
     lines = text.removesuffix("\n").split("\n")
     keeps = all(line.isprintable() and line == line.rstrip() for line in lines)
     return "|" if keeps and lines[0][:1].strip() and lines[-1] else '"'
@@ -40,7 +40,7 @@ _Dumper.add_representer(
 def rules_file_text(
     rules: Mapping[str, Mapping[str, Any]],
     detector: str | None = None,
-    relations: Mapping[str, Iterable[Tuple] | str] | None = None,
+    relations: Mapping[str, Iterable[Sequence[Scalar]] | str] | None = None,
 ) -> str:
     """Return the text of a file of rules, each with its members, and of relations.
 
@@ -60,7 +60,7 @@ def _short(rule: Mapping[str, Any]) -> Any:
     return rule["condition"] if is_text else dict(rule)
 
 
-def _relation(given: Iterable[Tuple] | str) -> Any:
+def _relation(given: Iterable[Sequence[Scalar]] | str) -> Any:
     if isinstance(given, str):
         return {"file": given}
     return [each[0] if len(each) == 1 else _OneLine(each) for each in given]
