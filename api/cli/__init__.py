@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import click
 
+from api.cli.applying.command import apply
+from api.cli.applying.export import export
 from api.cli.check import check
 from api.cli.explain import explain
 from api.cli.failures import CommandError
@@ -34,7 +36,9 @@ from snapshots.errors import StorageError
 COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, test, replay, explain, sigma),
-    "Detectors and rules of a running service": (detectors, rules, relations, shadow, tokens, state),
+    "Detectors and rules of a running service": (
+        *(apply, export, detectors, rules, relations, shadow, tokens, state),
+    ),
     "Run a service": (serve, token, cluster, move, drain, undrain, inspect, repair, retry, backup, restore),
 }
 """The commands by their headings in --help."""

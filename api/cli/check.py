@@ -1,5 +1,6 @@
 """`rule-detector check`: parses conditions and prints them in both forms, or their defects."""
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,10 +30,19 @@ SAMPLE_EVENTS: Final = 100_000
 """How many events of a recording are compared with the conditions."""
 
 
+def _show_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from api.cli.rule_files.schema import rules_file_schema  # noqa: PLC0415 -- few need it
+
+        click.echo(json.dumps(rules_file_schema(), indent=2, allow_nan=False))
+        ctx.exit()
+
+
 @click.command(
     epilog="""\b
 Examples:
   rule-detector check rules.yaml
+  rule-detector check --schema > rules.schema.json
   echo 'per user.id (once within 10m ok == false) and amount > 1000' | rule-detector check
 """
 )
@@ -51,6 +61,14 @@ Examples:
     metavar="NAME",
     multiple=True,
     help="Name of a relation that exists, so that conditions may use it without a warning. Can be repeated.",
+)
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_schema,
+    help="Print the JSON Schema of rules files, with which editors complete and check them, and exit.",
 )
 @click.option("--code", is_flag=True, help="Also print the Python code that evaluates each condition.")
 def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *, code: bool) -> None:

@@ -9,12 +9,13 @@ from api.cli.printing.output import tell_messages
 from api.cli.rule_files.reading import NamedCondition
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
-from rule_detector_client import Client, Detector, Entry, Identified, Rule, ServiceError, calls
+from rule_detector_client import Client, Detector, Entry, Identified, Relation, Rule, ServiceError, calls
 from rule_detector_client.calls import Call
 
 N = TypeVar("N", Detector, Rule)
 
 _NAMES_SHOWN: Final = 10
+_NO_SUCH_PATH: Final = 1004
 
 
 def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detector:
@@ -43,6 +44,16 @@ def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
         hint = f"did you mean {quoted(near)}?" if near else _names(rules)
         raise ServiceError(f"no rule has the id or name `{wanted}`: {hint}")
     return found
+
+
+def relations_of(client: Client, detector_id: str) -> list[Relation]:
+    """Return the relations that are stored with a detector; none of a service that stores none."""
+    try:
+        return client.send(calls.list_relations(detector_id))
+    except ServiceError as error:
+        if error.code == _NO_SUCH_PATH:
+            return []
+        raise
 
 
 def _names(things: Sequence[Detector | Rule]) -> str:

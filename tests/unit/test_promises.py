@@ -14,6 +14,7 @@ import click
 import pytest
 
 from api.cli import main
+from api.cli.rule_files.schema import rules_file_schema
 from api.http.routes import OPERATIONS
 from api.schema.openapi.document import document
 from engine import parse
@@ -81,9 +82,9 @@ def refuted_paths(text: str) -> Iterator[str]:
 
 @cache
 def members() -> frozenset[str]:
-    """The names of the members of all bodies and results."""
+    """The names of the members of all bodies, results and rules files."""
     found: set[str] = set()
-    pending: list[Any] = [document(OPERATIONS)]
+    pending: list[Any] = [document(OPERATIONS), rules_file_schema()]
     while pending:
         match pending.pop():
             case dict(node):
@@ -174,7 +175,7 @@ def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
         ("| `GET /ready` |", "/ready"),
         ("`{condition, name, timed?}`", "timed"),
         ("`{events: [{fields, tyme}]}`", "tyme"),
-        ("`rule-detector apply rules.yaml`", "rule-detector apply"),
+        ("`rule-detector appy rules.yaml`", "rule-detector appy"),
         ("```sh\nrule-detector try r.yaml \\\n  --varz v.json e.ndjson\n```", "rule-detector try --varz"),
         ("r:\n  condition: exist user\n", "exist user"),
     ],

@@ -1,23 +1,22 @@
-"""Writes converted rules as a rules file: YAML, with what Sigma says about each rule as comments."""
+"""The rules file that rules are written to: what Sigma says about a rule becomes description and labels."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from textwrap import indent, wrap
-from typing import Final
+from typing import Any, Final
 
+from api.cli.rule_files.writing import rules_file_text
 from api.cli.sigma.conversion import Converted
 from api.cli.sigma.sources import Rule
+from engine.evaluation.rules import DESCRIPTION_CHARS_MAX, LABEL_CHARS_MAX
 
 NAME_CHARS_MAX: Final = 255
 _ID_CHARS: Final = 8
-_WIDTH: Final = 110
 
 
 def rules_file(converted: Sequence[Converted]) -> str:
     """Return the rules file of these rules, in their order."""
     named = zip(distinct_names([each.rule for each in converted]), converted, strict=True)
-    return "\n".join(_entry(name, each) for name, each in named)
+    return rules_file_text({name: _members(each) for name, each in named})
 
 
 def distinct_names(rules: Sequence[Rule]) -> Iterator[str]:
@@ -35,35 +34,21 @@ def distinct_names(rules: Sequence[Rule]) -> Iterator[str]:
         yield name
 
 
-def _entry(name: str, converted: Converted) -> str:
-    """Return the lines of one rule. A block needs no escapes; text that a block cannot hold is quoted."""
-    text = converted.text
-    is_plain = all(line.isprintable() for line in text.splitlines())
-    value = f"|-\n{indent(text, '  ')}" if is_plain else json.dumps(text, allow_nan=False)
-    key = "'" + name.replace("'", "''") + "'" if name.isprintable() else json.dumps(name, allow_nan=False)
-    return f"{''.join(_comments(converted.rule))}{key}: {value}\n"
-
-
-def _comments(rule: Rule) -> Iterator[str]:
+def _members(converted: Converted) -> dict[str, Any]:
+    rule = converted.rule
+    members: dict[str, Any] = {}
     if rule.description:
-        yield _comment(rule.description)
-    members: dict[str, object] = {
-        "level": rule.level,
-        "status": rule.status,
+        members["description"] = _one_line(rule.description)[:DESCRIPTION_CHARS_MAX]
+    said = {
+        "level": str(rule.level or "").lower(),
+        "status": str(rule.status or "").lower(),
         "author": rule.author,
-        "id": rule.id,
+        "id": str(rule.id or ""),
         "tags": ", ".join(map(str, rule.tags)),
+        "references": " ".join(map(str, rule.references)),
     }
-    for name, value in members.items():
-        if value:
-            yield _comment(f"{name}: {str(value).lower() if name in ('level', 'status') else value}")
-    for reference in rule.references:
-        yield _comment(f"reference: {reference}")
-
-
-def _comment(text: str) -> str:
-    lines = wrap(_one_line(text), _WIDTH, break_long_words=False, break_on_hyphens=False)
-    return "".join(f"#{'   ' if place else ' '}{line}\n" for place, line in enumerate(lines))
+    labels = {name: _one_line(value)[:LABEL_CHARS_MAX] for name, value in said.items() if value}
+    return {**members, **({"labels": labels} if labels else {}), "condition": converted.text}
 
 
 def _one_line(text: str) -> str:

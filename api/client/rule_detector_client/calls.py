@@ -26,6 +26,7 @@ from .results import (
     Relations,
     Rule,
     Rules,
+    RulesChanged,
     ShownRule,
     Token,
     Tokens,
@@ -207,6 +208,19 @@ def change_rule(
         asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
     body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
     return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
+
+
+def put_rules(
+    detector_id: str, rules: Sequence[Mapping[str, Any]], *, prune: bool = False, dry_run: bool = False
+) -> Call[RulesChanged]:
+    """Make the rules of these names what is given, as one change: all of them, or none.
+
+    Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`
+    and `labels`; what is left out has its default. With `prune`, all other rules are removed.
+    """
+    document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
+    path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
+    return Call("PUT", path, _with_messages(RulesChanged), body)
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:

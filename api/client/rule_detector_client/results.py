@@ -83,6 +83,16 @@ class ShownRule(Rule, frozen=True, kw_only=True):
     source: str
 
 
+class RulesChanged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The names of the rules that a change of many adds, changes, removes, and leaves as they are."""
+
+    created: list[str]
+    changed: list[str]
+    removed: list[str]
+    unchanged: list[str]
+    messages: list[Entry] = []
+
+
 class Rules(msgspec.Struct, frozen=True):
     """The rules of a detector, by priority."""
 

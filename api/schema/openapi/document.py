@@ -89,7 +89,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     bodies = [operation.body for operation in operations if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
     for name, message in _MESSAGES.items():
-        for field, text in _field_texts(message).items() if name in components else ():
+        for field, text in field_texts(message).items() if name in components else ():
             components[name]["properties"][field]["description"] = text
     components.update(condition_schemas())
     results = dict(zip((operation.name for operation in operations), schemas, strict=False))
@@ -213,7 +213,7 @@ def _sent(operation: Operation, media_type: bytes, body: dict[str, Any]) -> dict
 def _query(operation: Operation) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
-    texts = _field_texts(operation.query)
+    texts = field_texts(operation.query)
     return [
         {
             "name": parameter.encode_name,
@@ -330,7 +330,7 @@ _EXAMPLES: Final = {
 }
 
 
-def _field_texts(message: type[msgspec.Struct]) -> dict[str, str]:
+def field_texts(message: type[msgspec.Struct]) -> dict[str, str]:
     """Return the docstring under each field that has one, by the field's name; fields of bases included."""
     found: dict[str, str] = {}
     for base in reversed(message.__mro__):

@@ -128,7 +128,7 @@ def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now
                 put = msgspec.json.decode(payload, type=PutRelation)
                 entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
                 relation = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
-                return Applied(Done(encoded(_shown(put.name, relation))), entry)
+                return Applied(Done(json_bytes(_shown(put.name, relation))), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
     return Applied(Done(b"{}"))

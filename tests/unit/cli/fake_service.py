@@ -4,6 +4,7 @@ import asyncio
 import json
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import msgspec
@@ -32,6 +33,7 @@ class FakeService:
     def __init__(self) -> None:
         self.detectors: dict[str, Detector] = {}
         self.names: dict[str, str] = {}
+        self.relations: dict[str, dict[str, list[Any]]] = {}
         self.tokens: list[dict[str, Any]] = []
         self.requests: list[tuple[str, str]] = []
         self._messages: list[Entry] = []
@@ -41,6 +43,7 @@ class FakeService:
         """Create a detector and give its id."""
         detector_id = f"{len(self.names) + 1:032x}"
         self.names[detector_id], self.detectors[detector_id] = name, Detector()
+        self.relations[detector_id] = {}
         return detector_id
 
     def client(self) -> Client:
@@ -69,8 +72,9 @@ class FakeService:
         )
 
     def _result(self, request: httpx.Request) -> Any:
-        body = json.loads(request.content) if request.content else {}
-        match request.method, request.url.path.split("/")[2:]:
+        is_json = request.headers.get("Content-Type", "").startswith("application/json")
+        body = json.loads(request.content) if request.content and is_json else {}
+        match request.method, request.url.raw_path.decode().partition("?")[0].split("/")[2:]:
             case "GET", ["tokens"]:
                 return {"tokens": self.tokens}
             case "POST", ["token" | "tokens"]:
@@ -115,6 +119,10 @@ class FakeService:
                 rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of, **said)
                 self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
                 return {"id": rule_id}
+            case method, ["detectors", one, "relations", *names]:
+                return self._relation(method, self.relations[one], names, request)
+            case "PUT", ["detectors", one, "rules"]:
+                return self._put_rules(self.detectors[one], body)
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
                 after = request.url.params.get("after")
                 answer = comparison_of(self.detectors[one], rule_id, None if after is None else int(after))
@@ -137,6 +145,62 @@ class FakeService:
             case "POST", ["detectors", one, "explain"]:
                 return json.loads(explain_body(self.detectors[one], request.content).result)
         raise AssertionError(request)
+
+    @staticmethod
+    def _relation(
+        method: str, relations: dict[str, list[Any]], names: list[str], request: httpx.Request
+    ) -> dict[str, Any]:
+        def shown(name: str) -> dict[str, Any]:
+            tuples = relations[name]
+            arity = len(tuples[0]) if tuples else None
+            return {"name": name, "tuples": len(tuples), "arity": arity, "changed_ms": 0}
+
+        match method, [unquote(name) for name in names]:
+            case "GET", []:
+                return {"relations": [shown(name) for name in sorted(relations)]}
+            case "GET", [name]:
+                start = int(request.url.params.get("after", 0))
+                stop = start + min(int(request.url.params["limit"]), 7)
+                following = None if stop >= len(relations[name]) else stop
+                return {"tuples": relations[name][start:stop], "next": following}
+            case "PUT", [name]:
+                given = [json.loads(line) for line in request.content.splitlines()]
+                relations[name] = [each if isinstance(each, list) else [each] for each in given]
+                return shown(name)
+            case "DELETE", [name]:
+                del relations[name]
+                return {"name": name}
+        raise AssertionError(request)
+
+    @staticmethod
+    def _put_rules(detector: Detector, body: dict[str, Any]) -> dict[str, list[str]]:
+        """Change many rules. A draft comes after its rule in the body, or its rule is there already."""
+        detector = Detector.load(detector.dump(), Detector.STATE_VERSION) if body["dryRun"] else detector
+        named = {rule.name: rule for rule in detector.rules()}
+        result: dict[str, list[str]] = {"created": [], "changed": [], "removed": [], "unchanged": []}
+        ids = {rule.name: rule.id for rule in detector.rules()}
+        for given in sorted(body["rules"], key=lambda rule: "draftOf" in rule):
+            name, of, before = given["name"], given.get("draftOf"), named.get(given["name"])
+            members = {
+                "condition": given["condition"],
+                "notify": given.get("notify", False),
+                "shadow": given.get("shadow", False),
+                "description": given.get("description", ""),
+                "labels": given.get("labels", {}),
+            }
+            if before is None:
+                ids[name] = detector.add_rule(name, draft_of=ids[of] if of else None, **members)
+            else:
+                detector.change_rule(before.id, enabled=given.get("enabled", True), **members)
+            if before is None and not given.get("enabled", True):
+                detector.change_rule(ids[name], enabled=False)
+            same = before is not None and detector.rule(before.id) == before
+            result["created" if before is None else "unchanged" if same else "changed"].append(name)
+        for name in [name for name in named if name not in {rule["name"] for rule in body["rules"]}]:
+            if body["prune"]:
+                detector.remove_rule(named[name].id)
+                result["removed"].append(name)
+        return result
 
     def _rule(self, detector_id: str, rule_id: str) -> dict[str, Any]:
         rule = self.detectors[detector_id].rule(rule_id)

@@ -1,6 +1,5 @@
 import json
 import os
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 import yaml
 from msgspec import UNSET
 
-import api
 from api.cli.rule_files import documents, reading
 from api.cli.rule_files.reading import RuleFileError, conditions_of, read_rules, rules_file_of
 
@@ -18,9 +16,6 @@ from api.cli.rule_files.reading import RuleFileError, conditions_of, read_rules,
 def entries_of(text: str, path: str) -> dict[str, str]:
     """The text of each rule."""
     return {name: rule.text for name, rule in rules_file_of(text, path).rules.items()}
-
-
-PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
 
 
 def test_yaml_and_json_give_the_same_entries() -> None:
@@ -204,12 +199,6 @@ condition: {leaf: {fact: a, op: eq, value: 1}}
         "condition": (UNSET, UNSET, UNSET),
     }
     assert rules[0].condition == rules[1].condition == rules[4].condition
-
-
-def test_the_file_on_the_page_is_one() -> None:
-    [block] = re.findall(r"<!-- a rule file -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
-    live, draft, night = conditions_of(block, "r.yaml")
-    assert (live.members.notify, draft.members.draft_of, night.members.shadow) == (True, live.name, True)
 
 
 @pytest.mark.parametrize(

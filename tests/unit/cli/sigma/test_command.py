@@ -68,9 +68,10 @@ def test_writes_a_rules_file_that_tells_what_sigma_says_about_each_rule(folder: 
     assert (result.exit_code, result.stderr) == (0, "2 rules converted, 0 left out\n")
     assert [*conditions(result)] == ["Dump", "Count"]
     assert result.stdout.startswith(
-        "# A tool that dumps secrets.\n# level: high\n# status: test\n# author: Ada\n"
-        "# id: 1a2b3c4d-0000-4000-8000-000000000001\n# tags: attack.execution\n"
-        "# reference: https://example.org/x\n'Dump': |-\n"
+        "rules:\n  Dump:\n    description: A tool that dumps secrets.\n    labels:\n"
+        "      level: high\n      status: test\n      author: Ada\n"
+        "      id: 1a2b3c4d-0000-4000-8000-000000000001\n      tags: attack.execution\n"
+        "      references: https://example.org/x\n    condition: Image iendswith"
     )
     assert fires(conditions(result)["Dump"], Image="C:\\DUMP.exe")
     assert sigma(str(folder)).stdout == result.stdout

@@ -1,0 +1,199 @@
+"""`rule-detector apply`: makes a running detector equal to rules files, and shows the difference first."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from api.cli.applying.difference import (
+    ChangedRelation,
+    ChangedRule,
+    Difference,
+    changed_relations,
+    changed_rule,
+)
+from api.cli.applying.wanted import Wanted, wanted_of
+from api.cli.failures import CommandError, warn
+from api.cli.lookup import relations_of
+from api.cli.options.service_options import service_and_output_options
+from api.cli.printing.output import yes_option
+from api.cli.printing.terminal import on_one_line
+from api.cli.rule_files.reading import read_rules_file
+from rule_detector_client import Client, Rule, ServiceError, calls
+
+_BEGINS_ANEW: Final = 2005
+"""The code of messages that the difference makes superfluous, unless histories are to be kept."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector apply rules.yaml --dry-run
+  rule-detector apply detections/*.yaml --prune --yes
+
+Exit status: 0 done, or nothing to do; 1 something was refused; 2 wrong usage.
+"""
+)
+@click.argument("paths", nargs=-1, required=True, metavar="FILE…")
+@click.option(
+    "--detector", metavar="ID|NAME", help="Detector to change, instead of the one that the files name."
+)
+@click.option("--dry-run", is_flag=True, help="Only show the difference.")
+@click.option("--prune", is_flag=True, help="Remove the rules and relations that no file names.")
+@click.option(
+    "--keep-history",
+    is_flag=True,
+    help="Of every condition that changes, keep what both conditions remember. `history: keep` in a file "
+    "does so for one rule.",
+)
+@yes_option
+@service_and_output_options
+def apply(
+    *,
+    client: Client,
+    paths: tuple[str, ...],
+    detector: str | None,
+    dry_run: bool,
+    prune: bool,
+    keep_history: bool,
+    yes: bool,
+    output: str,
+) -> None:
+    """Make a detector of a running service equal to rules files.
+
+    The files name the detector, which is created if it is not there. The command shows what it would add,
+    change and remove, and which rules would begin their histories anew. On a terminal it asks; otherwise it
+    needs --yes. Then it changes the rules of a detector as one change: all of them, or none.
+
+    What no file names stays, unless --prune is given. A second time, there is nothing to change.
+    """
+    plans = [
+        _Plan(client, wanted, prune=prune, keep_history=keep_history)
+        for wanted in wanted_of([read_rules_file(path) for path in paths], detector)
+    ]
+    to_do = [plan for plan in plans if not plan.difference.is_empty]
+    if output == "table":
+        for plan in plans:
+            click.echo("\n".join(plan.difference.lines()))
+            for message in plan.messages:
+                warn(on_one_line(message))
+    if to_do and not dry_run:
+        if not yes and not is_terminal():
+            raise CommandError("nothing was changed; give --yes to change it without a terminal")
+        if not yes:
+            click.confirm("Change it?", abort=True, err=True)
+        for plan in to_do:
+            plan.carry_out()
+    if output == "json":
+        shown = [plan.difference for plan in plans]
+        click.echo(msgspec.json.encode({"detectors": shown, "applied": bool(to_do) and not dry_run}))
+    elif not to_do:
+        click.echo("There is nothing to change.")
+    elif not dry_run:
+        for plan in to_do:
+            click.echo(plan.difference.summary())
+
+
+def is_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
+class _Plan:
+    """What is to be done to one detector."""
+
+    def __init__(self, client: Client, wanted: Wanted, *, prune: bool, keep_history: bool) -> None:
+        """Compare; nothing is changed yet. Raises RuleFileError and ServiceError."""
+        self._client = client
+        self._wanted = wanted
+        self._prune = prune
+        self._keep_all = keep_history
+        self._bodies = wanted.bodies(keep_history=keep_history)
+        self._keeps = keep_history or any(rule.history for rule in wanted.rules.values())
+        self.messages: list[str] = []
+        """The service's messages about the rules."""
+        self._id = _detector_id(client, wanted.detector)
+        self.difference = self._new() if self._id is None else self._changes(self._id)
+
+    def carry_out(self) -> None:
+        """Make the change. Raises ServiceError."""
+        if self._id is None:
+            self._id = self._client.send(calls.create_detector(self._wanted.detector)).id
+        # Rules are not to look in relations that are not there yet, or no more.
+        for relation in self.difference.relations:
+            if not relation.is_removed:
+                tuples = self._wanted.relations[relation.name]
+                self._client.send(calls.put_relation(self._id, relation.name, tuples))
+        if self.difference.has_rules:
+            self._client.send(calls.put_rules(self._id, self._bodies, prune=self._prune))
+        for relation in self.difference.relations:
+            if relation.is_removed:
+                self._client.send(calls.delete_relation(self._id, relation.name))
+
+    def _new(self) -> Difference:
+        # Nobody else has read the conditions yet.
+        for file in self._wanted.files:
+            file.conditions()
+        return Difference(
+            self._wanted.detector,
+            is_new=True,
+            created=list(self._wanted.rules),
+            relations=changed_relations(self._wanted.relations, {}, prune=False),
+        )
+
+    def _changes(self, detector_id: str) -> Difference:
+        try:
+            found = self._client.send(calls.put_rules(detector_id, self._bodies, prune=True, dry_run=True))
+        except ServiceError:
+            # The service names places in its own copy of a condition. Reading the files names those there.
+            for file in self._wanted.files:
+                file.conditions()
+            raise
+        told = [message for message in found.messages if message.code != _BEGINS_ANEW or self._keeps]
+        self.messages = [f"{message.code} {message.message}" for message in told]
+        return Difference(
+            self._wanted.detector,
+            created=found.created,
+            changed=self._changed(detector_id, found.changed),
+            removed=found.removed if self._prune else [],
+            unchanged=len(found.unchanged),
+            left=0 if self._prune else len(found.removed),
+            relations=self._relations(detector_id),
+        )
+
+    def _relations(self, detector_id: str) -> list[ChangedRelation]:
+        wanted = self._wanted.relations
+        if not wanted and not self._prune:
+            return []
+        stored = {
+            # Of a relation that no file names, only the number of tuples is shown.
+            one.name: self._client.tuples(detector_id, one.name) if one.name in wanted else one.tuples
+            for one in relations_of(self._client, detector_id)
+        }
+        return changed_relations(wanted, stored, prune=self._prune)
+
+    def _changed(self, detector_id: str, names: Sequence[str]) -> list[ChangedRule]:
+        """Return how the rules of these names differ. All rules are listed, unless there are no names."""
+        stored: dict[str, Rule] = {}
+        of_ids: dict[str, str] = {}
+        for rule in self._client.rules(detector_id) if names else ():
+            stored[rule.name], of_ids[rule.id] = rule, rule.name
+        rules = self._wanted.rules
+        return [
+            changed_rule(
+                name, rules[name], stored[name], of_ids.get(stored[name].draft_of or ""), keeps=self._keep_all
+            )
+            for name in names
+        ]
+
+
+def _detector_id(client: Client, wanted: str) -> str | None:
+    """Return the id of the detector with that id or name, None if there is none. Raises ServiceError."""
+    found = [one.id for one in client.detectors() if wanted in (one.id, one.name)]
+    if len(found) > 1 and wanted not in found:
+        raise ServiceError(
+            f"{len(found)} detectors are named `{wanted}`; give the id of one: {', '.join(found)}"
+        )
+    return wanted if wanted in found else found[0] if found else None

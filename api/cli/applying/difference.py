@@ -1,0 +1,158 @@
+"""How a detector differs from what files want of it, in words."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from api.cli.counted import counted
+from api.cli.printing.terminal import on_one_line
+from api.cli.rule_files.members import RuleMembers
+from api.cli.rule_files.relations import Scalar, Tuple, identity
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as canonical
+from engine.language.validation.document import condition_from_document
+from rule_detector_client import Rule
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "notify": False,
+    "enabled": True,
+    "shadow": False,
+    "draft_of": None,
+    "description": "",
+    "labels": {},
+}
+"""The members besides the condition, and what they are where a file leaves them out."""
+
+KEPT: Final = "its history is kept"
+ANEW: Final = "its history begins anew"
+PARTLY: Final = "what both conditions remember is kept"
+
+
+class ChangedRule(msgspec.Struct, frozen=True):
+    """A rule that changes."""
+
+    name: str
+    members: list[str]
+    """The members that change."""
+    history: str
+    """What becomes of its history, in words."""
+    before: str = ""
+    """The condition before as canonical text, if it changes."""
+    after: str = ""
+
+
+class ChangedRelation(msgspec.Struct, frozen=True):
+    """A relation that changes: how many tuples are added and removed."""
+
+    name: str
+    added: int
+    removed: int
+    is_new: bool = False
+    is_removed: bool = False
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What changes in one detector."""
+
+    detector: str
+    is_new: bool = False
+    created: list[str] = []
+    changed: list[ChangedRule] = []
+    removed: list[str] = []
+    unchanged: int = 0
+    left: int = 0
+    """Rules that no file names, and that stay."""
+    relations: list[ChangedRelation] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes."""
+        return not (self.is_new or self.has_rules or self.relations)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules change."""
+        return bool(self.created or self.changed or self.removed)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the difference in words."""
+        yield f"detector `{on_one_line(self.detector)}`{', which is created' if self.is_new else ''}"
+        for relation in self.relations:
+            sign = "+" if relation.is_new else "-" if relation.is_removed else "~"
+            said = f"{counted(relation.added, 'tuple')} added, {relation.removed} removed"
+            yield f"  {sign} relation {on_one_line(relation.name)}: {said}"
+        for name in self.created:
+            yield f"  + {on_one_line(name)}"
+        for rule in self.changed:
+            yield f"  ~ {on_one_line(rule.name)}: {', '.join(rule.members)}; {rule.history}"
+            if rule.before:
+                yield f"      - {on_one_line(rule.before)}"
+                yield f"      + {on_one_line(rule.after)}"
+        for name in self.removed:
+            yield f"  - {on_one_line(name)}"
+        if self.unchanged:
+            yield f"  {counted(self.unchanged, 'rule')} unchanged"
+        if self.left:
+            yield f"  {counted(self.left, 'rule')} in no file; --prune removes them"
+
+    def summary(self) -> str:
+        """Return how much changes, in one line."""
+        counts: dict[str, Sequence[object]] = {
+            "added": self.created,
+            "changed": self.changed,
+            "removed": self.removed,
+        }
+        said = [f"{counted(len(names), 'rule')} {what}" for what, names in counts.items() if names]
+        if self.relations:
+            said.append(f"{counted(len(self.relations), 'relation')} changed")
+        return f"`{on_one_line(self.detector)}`: {', '.join(said) or 'created'}"
+
+
+def changed_rule(name: str, wanted: RuleMembers, rule: Rule, of: str | None, *, keeps: bool) -> ChangedRule:
+    """Return how a rule differs; `of` is the name of the rule that it is a draft of in the detector."""
+    stored = {"draft_of": of}
+    members: list[str] = []
+    for member, default in _DEFAULTS.items():
+        given = getattr(wanted, member)
+        if stored.get(member, getattr(rule, member)) != (default if given is UNSET else given):
+            members.append("draftOf" if member == "draft_of" else member)
+    before_condition = condition_from_document(rule.condition)
+    condition = parse(wanted.text, DEFAULT_LIMITS)
+    if condition == before_condition:
+        is_enabled_again = not rule.enabled and wanted.enabled is not False
+        return ChangedRule(name, members or ["text"], ANEW if is_enabled_again else KEPT)
+    is_kept = keeps or wanted.history == "keep"
+    return ChangedRule(
+        name,
+        ["condition", *members],
+        PARTLY if is_kept and rule.enabled else ANEW,
+        canonical(before_condition),
+        canonical(condition),
+    )
+
+
+def changed_relations(
+    wanted: Mapping[str, Iterable[Tuple]],
+    stored: Mapping[str, Iterable[Sequence[Scalar]] | int],
+    *,
+    prune: bool,
+) -> list[ChangedRelation]:
+    """Return the relations that differ; those that no file names are removed if `prune`.
+
+    Of a stored relation that no file names, the number of tuples is enough.
+    """
+    found = []
+    for name, tuples in wanted.items():
+        before = stored.get(name, ())
+        assert not isinstance(before, int), "its tuples are there to compare"
+        new = {identity(each) for each in tuples}
+        old = {identity(each) for each in before}
+        if new != old or name not in stored:
+            found.append(ChangedRelation(name, len(new - old), len(old - new), is_new=name not in stored))
+    for name, number in stored.items() if prune else ():
+        if isinstance(number, int):
+            found.append(ChangedRelation(name, 0, number, is_removed=True))
+    return found

@@ -1,0 +1,85 @@
+"""`rule-detector export`: writes a rules file from a running detector."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from api.cli.failures import CommandError
+from api.cli.lookup import find_detector, relations_of
+from api.cli.options.service_options import service_options
+from api.cli.rule_files.relations import Scalar
+from api.cli.rule_files.writing import rules_file_text
+from engine.language.diagnostics import quoted
+from rule_detector_client import Client, Rule, calls
+
+INLINE_MAX: Final = 100
+"""The most tuples of a relation that stand in the rules file if there is a folder for relations."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector export shop > shop.yaml
+  rule-detector export shop --relations lists > shop.yaml
+"""
+)
+@click.argument("detector", metavar="ID|NAME")
+@click.option(
+    "--relations",
+    "folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"Write relations of more than {INLINE_MAX} tuples to files in this folder, which the rules file "
+    "then names. Without it, all tuples are in the rules file.",
+)
+@service_options
+def export(*, client: Client, detector: str, folder: Path | None) -> None:
+    """Write a rules file from a detector of a running service, on standard output.
+
+    It has the relations, the rules with all their members, and their conditions as they were written,
+    comments included. `apply` of the file changes nothing.
+    """
+    found = find_detector(client, detector)
+    rules = list(client.rules(found.id))
+    names = {rule.id: rule.name for rule in rules}
+    if len(set(names.values())) < len(names):
+        [name, *_] = [name for name in names.values() if list(names.values()).count(name) > 1]
+        raise CommandError(f"several rules are named {quoted(name)}; in a file, each has a name of its own")
+    written = {rule.name: _members(client, found.id, rule, names) for rule in rules}
+    relations = {
+        one.name: _relation(one.name, [*client.tuples(found.id, one.name)], folder)
+        for one in relations_of(client, found.id)
+    }
+    click.echo(rules_file_text(written, found.name, relations), nl=False)
+
+
+def _relation(name: str, tuples: list[list[Scalar]], folder: Path | None) -> list[list[Scalar]] | str:
+    """Return the tuples of a relation, or the path of the file that they are written to."""
+    if folder is None or len(tuples) <= INLINE_MAX:
+        return tuples
+    # A name may have slashes in it.
+    path = folder / f"{quote(name, safe='')}.ndjson"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(each, ensure_ascii=False, allow_nan=False) for each in tuples)
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    return str(path)
+
+
+def _members(client: Client, detector_id: str, rule: Rule, names: dict[str, str]) -> dict[str, Any]:
+    """Return a rule as a file has it: without what is as if it were left out."""
+    members: dict[str, Any] = {
+        "description": rule.description,
+        "labels": rule.labels,
+        "condition": client.send(calls.get_rule(detector_id, rule.id)).source,
+        "notify": rule.notify,
+        "shadow": rule.shadow and rule.draft_of is None,
+        "draftOf": names[rule.draft_of] if rule.draft_of else None,
+    }
+    given = {name: value for name, value in members.items() if value}
+    return given if rule.enabled else {**given, "enabled": False}

@@ -1,0 +1,217 @@
+"""`apply` makes a detector equal to rules files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from api.cli.applying import command
+from engine import format  # noqa: A004 -- the engine's name for it
+from tests.unit.cli.fake_service import FakeService
+
+FILE = """
+detector: shop
+define:
+  failed: action == "login" and ok == false
+rules:
+  many failures:
+    condition: per ip (count(use "failed") within 5m >= 10)  # tuned in May
+    labels: {severity: high}
+  many failures, draft:
+    condition: per ip (count(use "failed") within 5m >= 20)
+    draftOf: many failures
+  quiet: {condition: a == 1, enabled: false, notify: true}
+"""
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    service = FakeService()
+    service.put_in_place(monkeypatch)
+    return service
+
+
+def apply(folder: Path, text: str, *arguments: str, status: int = 0, name: str = "r.yaml") -> Result:
+    (folder / name).write_text(text, "utf-8")
+    given = ["apply", str(folder / name), *arguments]
+    ran = CliRunner().invoke(main, given, env={"RULE_DETECTOR_TOKEN": "t"})
+    assert ran.exit_code == status, ran.output
+    return ran
+
+
+def seen(service: FakeService) -> list[Any]:
+    [detector] = service.detectors.values()
+    return [
+        (
+            rule.name,
+            rule.source or format(rule.condition),
+            rule.enabled,
+            rule.notify,
+            rule.shadow,
+            dict(rule.labels),
+        )
+        for rule in detector.rules()
+    ]
+
+
+def changes(service: FakeService) -> list[str]:
+    return [f"{method} {path.split('/')[-1]}" for method, path in service.requests if method != "GET"]
+
+
+def test_a_detector_is_created_and_a_second_time_nothing_changes(
+    service: FakeService, tmp_path: Path
+) -> None:
+    first = apply(tmp_path, FILE, "--yes").output
+    assert first == (
+        "detector `shop`, which is created\n  + many failures\n  + many failures, draft\n  + quiet\n"
+        "`shop`: 3 rules added\n"
+    )
+    failed = '(action == "login" and ok == false)'
+    assert seen(service) == [
+        (
+            "many failures",
+            f"per ip (count({failed}) within 5m >= 10)",
+            True,
+            False,
+            False,
+            {"severity": "high"},
+        ),
+        ("quiet", "a == 1", False, True, False, {}),
+        ("many failures, draft", f"per ip (count({failed}) within 5m >= 20)", True, False, True, {}),
+    ]
+    service.requests.clear()
+    second = apply(tmp_path, FILE, "--yes").output
+    assert second == "detector `shop`\n  3 rules unchanged\nThere is nothing to change.\n"
+    assert changes(service) == ["PUT rules"], "only the dry run"
+
+
+def test_the_difference_is_shown_and_then_made(service: FakeService, tmp_path: Path) -> None:
+    apply(tmp_path, FILE, "--yes")
+    [detector] = service.detectors.values()
+    detector.add_rule("by hand", "b == 1")
+    changed = (
+        FILE.replace(">= 20", ">= 30")
+        .replace("severity: high", "severity: low")
+        .replace("quiet: {condition: a == 1, enabled: false, notify: true}", "new: c == 1")
+    )
+    before = seen(service)
+    shown = apply(tmp_path, changed, "--dry-run").output
+    failed = 'per ip count(action == "login" and ok == false) within 5m'
+    difference = f"""\
+detector `shop`
+  + new
+  ~ many failures: labels; its history is kept
+  ~ many failures, draft: condition; its history begins anew
+      - {failed} >= 20
+      + {failed} >= 30
+"""
+    assert shown == difference + "  2 rules in no file; --prune removes them\n"
+    assert seen(service) == before
+    assert apply(tmp_path, changed, "--dry-run", "--prune").output == difference + "  - quiet\n  - by hand\n"
+    assert apply(tmp_path, changed, "--yes", "--prune").output.endswith(
+        "`shop`: 1 rule added, 2 rules changed, 2 rules removed\n"
+    )
+    assert [rule[0] for rule in seen(service)] == ["many failures", "many failures, draft", "new"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("{condition: a == 1}", "{condition: a == 1, enabled: false}", "enabled; its history is kept"),
+        ("{condition: a == 1, enabled: false}", "a == 1", "enabled; its history begins anew"),
+        (
+            "a == 1",
+            "{condition: a == 1, notify: true, description: x}",
+            "notify, description; its history is kept",
+        ),
+        ("a == 1", '"a == 1  # why"', "text; its history is kept"),
+        ("a == 1", "a == 2", "condition; its history begins anew"),
+        ("a == 1", "{condition: a == 2, history: keep}", "condition; what both conditions remember is kept"),
+        ("a == 1", "{condition: a == 1, shadow: true}", "shadow; its history is kept"),
+    ],
+)
+def test_what_becomes_of_a_history_is_said(
+    service: FakeService, tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    apply(tmp_path, f"detector: d\nrules:\n  r: {before}\n", "--yes")
+    shown = apply(tmp_path, f"detector: d\nrules:\n  r: {after}\n", "--dry-run").output
+    assert f"  ~ r: {said}\n" in shown
+
+
+def test_all_histories_can_be_kept(service: FakeService, tmp_path: Path) -> None:
+    apply(tmp_path, "detector: d\nrules: {r: a == 1}", "--yes")
+    shown = apply(tmp_path, "detector: d\nrules: {r: a == 2}", "--dry-run", "--keep-history").output
+    assert "condition; what both conditions remember is kept\n" in shown
+
+
+def test_without_a_terminal_it_needs_yes_and_on_one_it_asks(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = apply(tmp_path, FILE, status=1)
+    assert "nothing was changed; give --yes" in refused.stderr
+    assert service.detectors == {}
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
+    (tmp_path / "r.yaml").write_text(FILE)
+    for answer, made in (("n", 0), ("y", 1)):
+        given = ["apply", str(tmp_path / "r.yaml")]
+        ran = CliRunner().invoke(main, given, env={"RULE_DETECTOR_TOKEN": "t"}, input=f"{answer}\n")
+        assert "Change it? [y/N]" in ran.stderr
+        assert len(service.detectors) == made
+
+
+def test_files_of_one_detector_are_applied_together(service: FakeService, tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("detector: shop\nrules: {two: b == 1}")
+    apply(tmp_path, "detector: shop\nrules: {one: a == 1}", str(tmp_path / "b.yaml"), "--yes", "--prune")
+    assert [rule[0] for rule in seen(service)] == ["one", "two"]
+    (tmp_path / "b.yaml").write_text("detector: shop\nrules: {one: b == 1}")
+    ran = apply(tmp_path, "detector: shop\nrules: {one: a == 1}", str(tmp_path / "b.yaml"), "--yes", status=1)
+    assert f"{tmp_path}/r.yaml and {tmp_path}/b.yaml both have a rule named `one`" in ran.stderr
+
+
+def test_the_detector_is_named_by_the_file_or_the_option(service: FakeService, tmp_path: Path) -> None:
+    ran = apply(tmp_path, "r: a == 1", "--yes", status=1)
+    assert "r.yaml: it names no detector; add `detector: NAME`, or give --detector NAME" in ran.stderr
+    apply(tmp_path, FILE, "--detector", "other", "--yes")
+    assert list(service.names.values()) == ["other"]
+    for _ in range(2):
+        service.create("twice")
+    assert (
+        "2 detectors are named `twice`"
+        in apply(tmp_path, "r: a == 1", "--detector", "twice", status=1).stderr
+    )
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_refused_condition_changes_nothing_and_is_told_with_its_place(
+    service: FakeService, tmp_path: Path, exists: bool
+) -> None:
+    if exists:
+        service.create("shop")
+    ran = apply(tmp_path, FILE.replace("a == 1", "a == "), "--yes", status=1)
+    assert (
+        f"rule-detector: {tmp_path}/r.yaml: `quiet`: 1300 line 12, column 26: expected a value" in ran.stderr
+    )
+    assert [method for method, _ in service.requests if method not in ("GET", "PUT")] == []
+
+
+def test_unchanged_conditions_are_not_parsed(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = "".join(f"  r{n}: a == {n}\n" for n in range(100))
+    text = f"detector: d\nrules:\n{rules}"
+    apply(tmp_path, text, "--yes")
+    parsed: list[object] = []
+    monkeypatch.setattr("api.cli.rule_files.reading.parse", lambda *given: parsed.append(given))
+    assert "99 rules unchanged" in apply(tmp_path, text.replace("a == 7\n", "a == 8\n"), "--yes").output
+    assert parsed == []
+
+
+def test_the_difference_as_json(service: FakeService, tmp_path: Path) -> None:
+    shown = json.loads(apply(tmp_path, FILE, "--yes", "-o", "json").stdout)
+    [detector] = shown["detectors"]
+    assert (shown["applied"], detector["is_new"], len(detector["created"])) == (True, True, 3)
+    again = json.loads(apply(tmp_path, FILE, "--yes", "-o", "json").stdout)
+    assert (again["applied"], again["detectors"][0]["unchanged"]) == (False, 3)

@@ -1,0 +1,86 @@
+"""`apply` and `export` with relations that are stored with the detector."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.cli.applying.test_export import run
+from tests.unit.cli.fake_service import FakeService
+from tests.unit.cli.rule_files.test_writing import scalars, texts
+
+FILE = """
+detector: shop
+relations:
+  vip: [ada, bob]
+  blocked: {file: blocked.txt}
+rules:
+  r: vip(user) and ip in network blocked
+"""
+tuples = st.integers(0, 3).flatmap(
+    lambda arity: st.lists(st.lists(scalars, min_size=arity, max_size=arity), max_size=20)
+)
+
+
+def apply(service: FakeService, folder: Path, text: str, *arguments: str) -> str:
+    (folder / "r.yaml").write_text(text, "utf-8")
+    return run(service, "apply", str(folder / "r.yaml"), "--yes", *arguments).output
+
+
+def changes(service: FakeService) -> list[str]:
+    found = [f"{method} {path.split('/')[-1]}" for method, path in service.requests if method != "GET"]
+    service.requests.clear()
+    return found
+
+
+def test_relations_are_stored_before_the_rules_and_only_if_they_differ(tmp_path: Path) -> None:
+    service = FakeService()
+    (tmp_path / "blocked.txt").write_text("10.0.0.0/8\n# ours\n172.16.0.0/12\n")
+    first = apply(service, tmp_path, FILE)
+    assert first.startswith(
+        "detector `shop`, which is created\n"
+        "  + relation vip: 2 tuples added, 0 removed\n"
+        "  + relation blocked: 2 tuples added, 0 removed\n  + r\n"
+    )
+    assert first.endswith("`shop`: 1 rule added, 2 relations changed\n")
+    assert changes(service) == ["POST detectors", "PUT vip", "PUT blocked", "PUT rules"]
+    [stored] = service.relations.values()
+    assert stored == {"vip": [["ada"], ["bob"]], "blocked": [["10.0.0.0/8"], ["172.16.0.0/12"]]}
+    assert apply(service, tmp_path, FILE).endswith("There is nothing to change.\n")
+    assert changes(service) == ["PUT rules"], "only the dry run"
+    (tmp_path / "blocked.txt").write_text("10.0.0.0/8\n10.0.0.1\n10.0.0.2\n")
+    assert "  ~ relation blocked: 2 tuples added, 1 removed\n" in apply(service, tmp_path, FILE)
+    assert changes(service) == ["PUT rules", "PUT blocked"]
+    assert len(stored["blocked"]) == 3
+
+
+def test_relations_that_no_file_names_are_removed_if_that_is_asked(tmp_path: Path) -> None:
+    service = FakeService()
+    text = FILE.replace("{file: blocked.txt}", "[10.0.0.0/8]")
+    apply(service, tmp_path, text)
+    without = text.replace("  vip: [ada, bob]\n", "").replace("vip(user) and ", "")
+    [stored] = service.relations.values()
+    assert "relation vip" not in apply(service, tmp_path, without)
+    assert list(stored) == ["vip", "blocked"]
+    assert "  - relation vip: 0 tuples added, 2 removed\n" in apply(service, tmp_path, without, "--prune")
+    assert list(stored) == ["blocked"]
+
+
+@given(st.dictionaries(texts.filter(bool), tuples, max_size=3))
+@pytest.mark.parametrize("to_files", [False, True])
+def test_what_is_exported_is_applied_without_a_change(
+    tmp_path_factory: pytest.TempPathFactory, to_files: bool, relations: dict[str, list[list[object]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("lists")
+    service = FakeService()
+    detector_id = service.create("shop")
+    service.relations[detector_id] = relations
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("api.cli.applying.export.INLINE_MAX", 5)
+        options = ("--relations", str(folder)) if to_files else ()
+        exported = run(service, "export", "shop", *options).stdout
+    (folder / "shop.yaml").write_text(exported, "utf-8")
+    ran = run(service, "apply", str(folder / "shop.yaml"), "--yes", "--prune")
+    assert ran.output.endswith("There is nothing to change.\n")
+    assert len([*folder.glob("*.ndjson")]) == sum(len(each) > 5 for each in relations.values() if to_files)
