@@ -50,7 +50,7 @@ class Operation:
 
     @property
     def method(self) -> str:
-        """GET, POST, PATCH or DELETE."""
+        """GET, POST, PUT, PATCH or DELETE."""
         return self.route.partition(" ")[0]
 
     @property
@@ -65,8 +65,8 @@ class Operation:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the body has many events."""
-        return self.route.endswith("/batch")
+        """Whether the body has many events or rules."""
+        return self.route.endswith("/batch") or self.method == "PUT"
 
     @property
     def is_open(self) -> bool:

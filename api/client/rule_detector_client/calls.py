@@ -22,9 +22,12 @@ from .results import (
     ParsedCondition,
     Rule,
     Rules,
+    RulesChanged,
     ShownRule,
     Token,
     Tokens,
+    Version,
+    Versions,
 )
 
 T = TypeVar("T")
@@ -197,6 +200,24 @@ def change_rule(
         asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
     body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
     return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
+
+
+def put_rules(
+    detector_id: str, rules: Sequence[Mapping[str, Any]], *, prune: bool = False, dry_run: bool = False
+) -> Call[RulesChanged]:
+    """Make the rules of these names what is given, as one change: all of them, or none.
+
+    Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`
+    and `labels`; what is left out has its default. With `prune`, all other rules are removed.
+    """
+    document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
+    path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
+    return Call("PUT", path, _with_messages(RulesChanged), body)
+
+
+def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:
+    """Return the last versions of a rule, newest first."""
+    return Call("GET", _path("detectors", detector_id, "rules", rule_id, "versions"), _listed(Versions))
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:

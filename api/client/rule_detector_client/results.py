@@ -83,6 +83,44 @@ class ShownRule(Rule, frozen=True, kw_only=True):
     source: str
 
 
+class RulesChanged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The names of the rules that a change of many adds, changes, removes, and leaves as they are."""
+
+    created: list[str]
+    changed: list[str]
+    removed: list[str]
+    unchanged: list[str]
+    messages: list[Entry] = []
+
+
+class VersionOfRule(Rule, frozen=True, kw_only=True):
+    """A rule with its condition as it was written."""
+
+    source: str
+
+
+class TokenOfChange(msgspec.Struct, frozen=True):
+    """The token that made a change."""
+
+    id: str
+    name: str
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version of a rule: when it was made, and by whose token; None where that is not known."""
+
+    version: int
+    time_ms: int | None
+    token: TokenOfChange | None
+    rule: VersionOfRule
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """The versions of a rule, newest first."""
+
+    versions: list[Version]
+
+
 class Rules(msgspec.Struct, frozen=True):
     """The rules of a detector, by priority."""
 

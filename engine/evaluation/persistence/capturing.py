@@ -14,6 +14,7 @@ from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.versions import Versions
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice
@@ -31,6 +32,7 @@ class Saved(Protocol):
     live: dict[str, LiveRule]
     verdicts: Verdicts
     shadows: Shadows
+    versions: Versions
 
     def install(self, rule: Rule, birth: int, born: int) -> None:
         """Add a rule whose history began after event `birth`, which has the stamp `born`."""
@@ -69,6 +71,8 @@ class Captured:
     rules: list[LiveRule]
     """In order of priority."""
     slices: list[CapturedSlices]
+    versions: tuple[list[Any], list[Any]] = ([], [])
+    """Those that the rules have, and earlier ones; see `saved.py`."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -100,4 +104,5 @@ def capture(detector: Saved) -> Captured:
             )
             for path, slices in histories.slices.items()
         ],
+        versions=detector.versions.dump(),
     )

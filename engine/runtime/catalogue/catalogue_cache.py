@@ -6,7 +6,7 @@ import time
 from typing import Final, NamedTuple, Protocol
 
 from engine.runtime.catalogue.table_updates import TableCopy
-from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.catalogue_changes import Changes, StoredToken, token_label
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 
@@ -45,7 +45,7 @@ class CatalogueCache:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._tokens = TableCopy[bytes]()
-        """Ids by digest."""
+        """By digest the id, a blank and the name."""
         self._detectors = TableCopy[str]()
         """Names by id."""
         self._used: set[bytes] = set()
@@ -83,6 +83,10 @@ class CatalogueCache:
             self._used.add(digest)
         return known
 
+    def token(self, digest: bytes) -> str:
+        """Return the id of a token, a blank and its name; an empty text if it is not known."""
+        return self._tokens.get(digest) or ""
+
     @property
     def any_token(self) -> bool:
         """Whether any token exists."""
@@ -107,14 +111,14 @@ class CatalogueCache:
 
     # -- changes made here -----------------------------------------------------------------------------------
 
-    def token_added(self, token_id: str, digest: bytes, version: int) -> None:
+    def token_added(self, token_id: str, token: StoredToken, version: int) -> None:
         """Note a token that was added here."""
-        self._tokens.note_added(digest, token_id, version)
+        self._tokens.note_added(token.digest, token_label(token_id, token), version)
 
     def token_revoked(self, token_id: str, version: int) -> None:
         """Note a token that was revoked here."""
         for digest, known in self._tokens.entries():
-            if known == token_id:
+            if known.partition(" ")[0] == token_id:
                 self._tokens.note_removed(digest, version)
 
     def detector_created(self, detector_id: str, name: str, version: int) -> None:
@@ -156,7 +160,7 @@ class CatalogueCache:
         """Report the tokens used since the last report. Raises DetectorUnavailable."""
         used, self._used = self._used, set()
         self._reported_at_s = self._loop.time()
-        if token_ids := [token_id for digest in used if (token_id := self._tokens.get(digest))]:
+        if token_ids := [known.partition(" ")[0] for digest in used if (known := self._tokens.get(digest))]:
             await self._source.tokens_used(token_ids, time.time_ns() // 1_000_000)
 
     async def ask(self) -> None:

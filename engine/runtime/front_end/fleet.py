@@ -150,7 +150,7 @@ class Fleet:
         """Create a token durably."""
         minted = mint(name)
         version = await self.scheduler.add_token(minted.id, minted.stored)
-        self._cache.token_added(minted.id, minted.stored.digest, version)
+        self._cache.token_added(minted.id, minted.stored, version)
         return minted
 
     @finished
@@ -166,6 +166,10 @@ class Fleet:
     def token_known(self, digest: bytes) -> bool:
         """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
         return self._cache.use_token(digest)
+
+    def token(self, digest: bytes) -> str:
+        """Return the id of a known token, a blank and its name."""
+        return self._cache.token(digest)
 
     async def token_lookup(self, digest: bytes) -> bool:
         """Whether the directory has the token, asked now."""

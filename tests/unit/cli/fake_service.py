@@ -9,6 +9,7 @@ import httpx
 import msgspec
 import pytest
 
+from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.rules import RulesQuery
@@ -16,13 +17,16 @@ from api.schema.messages.state import StateQuery
 from engine import Detector, Entry, Refusal
 from engine import format as canonical
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
+from engine.evaluation.rules import rule_as_sent
 from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body
 from engine.evaluation.wire.inspecting.explanations import explain_body
 from engine.evaluation.wire.inspecting.looks import comparison_of
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
-from engine.language.json.writer import condition_to_document
-from engine.runtime.contract.requests.operations import Operation
+from engine.language.limits import DEFAULT_LIMITS
+from engine.runtime.contract.requests.operations import Operation, versions
+from engine.runtime.detector.apply import apply
+from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from rule_detector_client import Client
 
 
@@ -115,6 +119,10 @@ class FakeService:
                 rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of, **said)
                 self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
                 return {"id": rule_id}
+            case "PUT", ["detectors", one, "rules"]:
+                return self._applied(one, put_rules_operation(request.content, DEFAULT_LIMITS))
+            case "GET", ["detectors", one, "rules", rule_id, "versions"]:
+                return self._applied(one, versions(rule_id))
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
                 after = request.url.params.get("after")
                 answer = comparison_of(self.detectors[one], rule_id, None if after is None else int(after))
@@ -138,16 +146,12 @@ class FakeService:
                 return json.loads(explain_body(self.detectors[one], request.content).result)
         raise AssertionError(request)
 
+    def _applied(self, detector_id: str, operation: Operation) -> Any:
+        answers = IdempotencyCache(retention_us=0, bytes_max=0)
+        done = apply(self.detectors[detector_id], detector_id, answers, operation, 1_709_542_800_000_000)
+        if isinstance(done.answer, Refused):
+            raise Refusal(*done.answer.entries)
+        return json.loads(done.answer.result)
+
     def _rule(self, detector_id: str, rule_id: str) -> dict[str, Any]:
-        rule = self.detectors[detector_id].rule(rule_id)
-        return {
-            "id": rule.id,
-            "condition": condition_to_document(rule.condition),
-            "detectorId": detector_id,
-            "enabled": rule.enabled,
-            "name": rule.name,
-            "notify": rule.notify,
-            "priority": rule.priority,
-            **({"shadow": True} if rule.shadow else {}),
-            **({"draftOf": rule.draft_of} if rule.draft_of else {}),
-        }
+        return rule_as_sent(self.detectors[detector_id].rule(rule_id), detector_id)

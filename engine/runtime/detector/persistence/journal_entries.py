@@ -17,13 +17,14 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
+from engine.evaluation.rule_book.versions import Change
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
-from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
+from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, PUT_RULES, Operation
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,
@@ -35,6 +36,7 @@ RECORD_VERSION: Final = 4
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
+_AS_JSON: Final = 4
 _EVENT_BYTES: Final = 512
 """What is reserved for one event without a stored answer. Most such events then fit in the block that a
 segment reserves first."""
@@ -47,6 +49,9 @@ def estimated_bytes(operation: Operation) -> int:
     costs an activation.
     """
     short = operation.kind == EVALUATE and not operation.key
+    if operation.kind == PUT_RULES:
+        # Conditions are longer as JSON.
+        return _AS_JSON * len(operation.payload) + _ENTRY_BYTES
     return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
@@ -103,12 +108,23 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     description: str = ""
     labels: bytes = b"{}"
     """As JSON."""
+    by: str = ""
+    """Who made the change: the id of the token, a blank and its name."""
+
+
+class RulesChanged(msgspec.Struct, frozen=True, array_like=True, tag="rules changed"):
+    """Many rules were added, changed and removed, as one change."""
+
+    put: tuple[RulePut, ...]
+    removed: tuple[str, ...]
+    by: str = ""
 
 
 class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
     """A rule was removed."""
 
     id: str
+    by: str = ""
 
 
 class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft promoted"):
@@ -116,6 +132,7 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
 
     id: str
     """The rule's id."""
+    by: str = ""
 
 
 class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
@@ -127,7 +144,19 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
 """The entries that are events."""
 
-JournalEntry = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | DraftPromoted | LimitsSet
+RULES: Final = (RulePut, RulesChanged, RuleRemoved, DraftPromoted)
+"""The entries that are changes of rules."""
+
+JournalEntry = (
+    Evaluated
+    | EvaluatedBatch
+    | EvaluatedLines
+    | RulePut
+    | RulesChanged
+    | RuleRemoved
+    | DraftPromoted
+    | LimitsSet
+)
 
 
 class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -157,7 +186,7 @@ class Diverged(Exception):
     """The replay reached another state than the original execution."""
 
 
-def rule_put(rule: Rule) -> RulePut:
+def rule_put(rule: Rule, by: str = "") -> RulePut:
     """Return the entry for an added or changed rule."""
     return RulePut(
         rule.id,
@@ -171,12 +200,14 @@ def rule_put(rule: Rule) -> RulePut:
         rule.draft_of,
         rule.description,
         json_bytes(rule.labels),
+        by,
     )
 
 
 def rule_of(put: RulePut) -> Rule:
     """Return the rule of an entry."""
     members = msgspec.structs.asdict(put)
+    del members["by"]
     members |= {"condition": stored_condition(put.condition), "labels": msgspec.json.decode(put.labels)}
     return Rule(**members)
 
@@ -234,6 +265,8 @@ class Replay:
 
     def _take(self, entry: JournalEntry, at_us: int) -> None:
         detector = self.detector
+        if isinstance(entry, RULES):
+            detector.change = Change(at_us, entry.by)
         match entry:
             case Evaluated():
                 self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
@@ -247,6 +280,8 @@ class Replay:
                 self._observe(_events_of(entry, detector.limits))
             case RulePut():
                 detector.put_rule(rule_of(entry))
+            case RulesChanged():
+                detector.change_rules(map(rule_of, entry.put), entry.removed)
             case RuleRemoved():
                 detector.remove_rule(entry.id)
             case DraftPromoted():
