@@ -33,6 +33,8 @@ from .results import (
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
+_DETAILS: Final = "?details=true"
+
 PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
 
@@ -273,21 +275,30 @@ def evaluate(
     variables: Mapping[str, Any] | None = None,
     *,
     key: str = "",
+    details: bool = False,
 ) -> Call[EventResult]:
-    """Evaluate one event. `variables` are its `context.vars`."""
+    """Evaluate one event. `variables` are its `context.vars`. With `details`, actions have `keys` too."""
+    path = _path("detectors", detector_id, "evaluate") + _DETAILS * details
     body = _event_body(fields, timestamp_ms, variables)
-    return Call("POST", _path("detectors", detector_id, "evaluate"), _with_messages(EventResult), body, key)
+    return Call("POST", path, _with_messages(EventResult), body, key)
 
 
 def evaluate_batch(
-    detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None, *, key: str = ""
+    detector_id: str,
+    events: Sequence[bytes],
+    variables: Mapping[str, Any] | None = None,
+    *,
+    key: str = "",
+    details: bool = False,
 ) -> Call[list[EventResult]]:
-    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables."""
+    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables.
+
+    With `details`, actions have `keys` and `found`.
+    """
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
-    return Call(
-        "POST", _path("detectors", detector_id, "evaluate", "batch"), _listed(BatchResults), body, key
-    )
+    path = _path("detectors", detector_id, "evaluate", "batch") + _DETAILS * details
+    return Call("POST", path, _listed(BatchResults), body, key)
 
 
 def explain(

@@ -136,6 +136,10 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int
     notify: bool
     labels: dict[str, Any] = {}
+    keys: dict[str, Any] | None = None
+    """The values of the rule's keys, if details were asked for."""
+    found: dict[str, Any] | None = None
+    """What its counting members and terms found, if details were asked for."""
 
 
 class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -104,10 +104,13 @@ def apply(
                 return Applied(comparison_asked(detector, operation.payload))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
                 explained = kind == operations.DRY_RUN_EXPLAINED
-                return Applied(dry_run_body(detector, operation.payload, explained=explained))
+                how = {"explained": explained, "detailed": operation.details}
+                return Applied(dry_run_body(detector, operation.payload, **how))
             case kind if kind in DRY_BATCH_FORMS:
                 form = DRY_BATCH_FORMS[kind]
-                return Applied(dry_run_batch_body(detector, operation.payload, form, between))
+                details = operation.details
+                answer = dry_run_batch_body(detector, operation.payload, form, between, detailed=details)
+                return Applied(answer)
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation, between)
             case _:
@@ -139,11 +142,14 @@ def _evaluated(
     form = BATCH_FORMS.get(operation.kind)
     answer: Answer
     refused: tuple[int, ...]
-    if form is None:
-        evaluate = evaluate_explained_body if explained else evaluate_body
-        answer, refused = evaluate(detector, operation.payload), ()
+    body, detailed = operation.payload, operation.details
+    if form is not None:
+        answer, refused = evaluate_batch_body(detector, body, form, between, detailed=detailed)
+    elif explained or detailed:
+        answer = evaluate_explained_body(detector, body, explained=explained, detailed=detailed)
+        refused = ()
     else:
-        answer, refused = evaluate_batch_body(detector, operation.payload, form, between)
+        answer, refused = evaluate_body(detector, body), ()
     if isinstance(answer, Refused):
         return Applied(answer)
     given = None

@@ -75,6 +75,8 @@ class Operation(NamedTuple):
     """The id of the HTTP request, for the log: set when it is sent to a worker."""
     by: str = ""
     """Who asks for a change of rules: the id of the token, a blank and its name."""
+    details: bool = False
+    """Whether the actions of an evaluation have `keys` and `found`."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
         """Return what every record says that is logged while it is executed."""

@@ -66,3 +66,20 @@ def test_ten_thousand_rules_with_labels_are_not_too_many_values() -> None:
     rules = [{**each, "labels": {"a": 1, "b": 2, "c": 3}} for each in bodies(*["a == 1"] * 10_000)]
     operation = put_rules_operation(json.dumps({"rules": rules}).encode(), DEFAULT_LIMITS)
     assert len(msgspec.json.decode(operation.payload, type=PutRules).rules) == 10_000
+
+
+async def test_details_are_for_events_and_batches_and_not_for_streams(caller: Caller) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "per k (count(a == 1) >= 1)")
+    path, event = f"/api/detectors/{detector}/evaluate", {"fields": {"a": 1, "k": "x"}, "timestamp_ms": 1}
+    expected = {"keys": {"k": "x"}, "found": {"count(a == 1)": 1}}
+    [action] = (await caller("POST", f"{path}?details=true&dry_run=true", {"event": event})).result["actions"]
+    assert action == action | expected
+    [again] = (await caller("POST", f"{path}?details=true", {"event": event})).result["actions"]
+    assert again == action
+    batch = await caller("POST", f"{path}/batch?details=true", {"events": [event]})
+    [[action]] = [each["actions"] for each in batch.result["results"]]
+    assert action["found"] == {"count(a == 1)": 1}
+    lines = {"content": b"", "headers": {"Content-Type": "application/x-ndjson"}}
+    assert (await caller("POST", f"{path}/batch?details=true", **lines)).codes == [1006]
+    assert (await caller("POST", f"{path}?details=yes", {"event": event})).codes == [1006]
