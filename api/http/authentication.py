@@ -10,6 +10,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.front_end.fleet import Fleet
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
+BOOTSTRAP: Final = " bootstrap token"
+"""How the bootstrap token is noted, which has no id."""
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
@@ -44,6 +46,15 @@ class Authenticator:
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return None
         return None if self._fleet.token_known(digest) else digest
+
+    def caller(self, authorization: bytes | None) -> str:
+        """Return the id of the token of a request that was accepted, a blank and its name."""
+        form = _BEARER.fullmatch(authorization or b"")
+        assert form is not None, "the request was accepted"
+        digest = _digest(form[1])
+        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
+            return BOOTSTRAP
+        return self._fleet.token(digest)
 
     async def check(self, authorization: bytes | None) -> None:
         """Return if this front end or the directory knows the token. Raises RequestRefusal 1100 or 1101."""

@@ -58,8 +58,12 @@ async def check_query() -> None:
     if operation is None or operation.query is None:
         return
     query = read_query(operation.query, request.query_string)
-    if request.media_type == NDJSON and query == BatchQuery("true"):
-        raise RequestRefusal(1006, "dry_run: a stream takes none, since its lines are evaluated in parts")
+    if request.media_type == NDJSON and isinstance(query, BatchQuery):
+        for name, said in (("dry_run", query.dry_run), ("details", query.details)):
+            if said == "true":
+                raise RequestRefusal(
+                    1006, f"{name}: a stream takes none, since its lines are evaluated in parts"
+                )
     _arguments()["query"] = query
 
 

@@ -17,7 +17,7 @@ from api.http.body.memory import BodyMemory, Reservation
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
 from api.http.handling.relation_upload import RelationUpload
 from api.http.handling.timeline_stream import TimelineStream, TimelineStreams
-from api.http.request.head import Head, canonical_path, read_head
+from api.http.request.head import Head, authorization, canonical_path, read_head
 from api.http.request.timeout import RequestTimeout
 from api.observability.readiness import Readiness
 from api.schema.envelope import RequestRefusal, Response, answered, error_response
@@ -159,6 +159,11 @@ class Service(quart.Quart):
     async def call(self, detector_id: str, operation: operations.Operation) -> Response:
         """Have a detector execute an operation, and return the response."""
         return answered(await self.fleet.call(detector_id, operation))
+
+    async def change(self, detector_id: str, operation: operations.Operation) -> Response:
+        """Have a detector execute a change of its rules by the caller, and return the response."""
+        by = self.authenticator.caller(authorization(request.head))
+        return await self.call(detector_id, operation._replace(by=by))
 
     async def decode(self, body: bytes, type_: type[T]) -> T:
         """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""

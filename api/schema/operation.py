@@ -68,8 +68,8 @@ class Operation:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the body has many events."""
-        return self.route.endswith("/batch")
+        """Whether the body has many events or rules."""
+        return self.route.endswith("/batch") or self.method == "PUT"
 
     @property
     def is_open(self) -> bool:

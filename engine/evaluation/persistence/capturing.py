@@ -16,6 +16,7 @@ from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, 
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.versions import Versions
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice
@@ -36,6 +37,7 @@ class Saved(Protocol):
     shadows: Shadows
     stored: dict[str, StoredRelation]
     limits: Limits
+    versions: Versions
 
     def install(self, rule: Rule, birth: int, born: int) -> None:
         """Add a rule whose history began after event `birth`, which has the stamp `born`."""
@@ -76,6 +78,8 @@ class Captured:
     slices: list[CapturedSlices]
     relations: Mapping[str, StoredRelation]
     """By name. They never change."""
+    versions: tuple[list[Any], list[Any]] = ([], [])
+    """Those that the rules have, and earlier ones; see `saved.py`."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -108,4 +112,5 @@ def capture(detector: Saved) -> Captured:
             for path, slices in histories.slices.items()
         ],
         relations=detector.stored.copy(),
+        versions=detector.versions.dump(),
     )

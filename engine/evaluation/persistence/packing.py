@@ -22,6 +22,9 @@ from engine.language.json.writer import json_bytes
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
 
+_VERSIONS: Final = 256
+"""The most versions of rules in a piece."""
+
 _COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
@@ -48,12 +51,17 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield b""
     has_relations = bool(captured.relations)
     optional = (bool(sources), bool(described), has_relations, captured.figures is not None)
-    yield pack.pack_map_header(len(captured.marks) + 2 + sum(optional))
+    yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
     yield pack.pack("rules") + pack.pack_array_header(len(captured.rules))
     for live in captured.rules:
         yield pack.pack(_rule_row(live))
+    yield pack.pack("versions") + pack.pack_array_header(2)
+    for versions in captured.versions:
+        yield pack.pack_array_header(len(versions))
+        for first in range(0, len(versions), _VERSIONS):
+            yield b"".join(map(pack.pack, versions[first : first + _VERSIONS]))
     for name, of_rules in (("sources", sources), ("described", described)):
         if of_rules:
             yield pack.pack(name) + pack.pack_map_header(len(of_rules))

@@ -9,6 +9,9 @@
     sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
               there are none
     described: [description, labels as JSON] by priority, of the rules that have either. Absent if none has
+    versions: [those that rules have: priority, number, time in µs of the change that made it (nil: not
+              known), id and name of the token of who made it; earlier ones: the same, and the rule as JSON].
+              Absent from documents before them
     shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. Absent
               if there are none, as are `comparisons`
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
@@ -91,6 +94,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         )
         rule.know_condition_bytes(len(condition))
         detector.install(rule, birth, UNSET if born_us is None else stamp_of(born_us, birth))
+    detector.versions.restore(*document.get("versions", ((), ())))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:

@@ -17,7 +17,7 @@ from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import PUT_RULES, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.turns import FREE, Turn, Turns
@@ -173,7 +173,8 @@ class DetectorThread(DetectorPort):
 
 
 def _payload_bytes(batch: Sequence[Operation]) -> int:
-    return sum([len(operation.payload) for operation in batch])
+    """Return the size of a batch. A change of many rules is never small: even a short one may remove many."""
+    return sum([len(one.payload) + (one.kind == PUT_RULES) * _SMALL_BYTES for one in batch])
 
 
 class DetectorActor(ServingActor):

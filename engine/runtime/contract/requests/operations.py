@@ -35,6 +35,9 @@ RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
 CHANGE_RULE: Final = "change_rule"
 REMOVE_RULE: Final = "remove_rule"
+PUT_RULES: Final = "put_rules"
+PUT_RULES_DRY: Final = "put_rules_dry"
+VERSIONS: Final = "versions"
 PROMOTE: Final = "promote"
 RELATIONS: Final = "relations"
 RELATION: Final = "relation"
@@ -53,7 +56,7 @@ DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_M
 READS: Final = frozenset(
     {
         *(DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE),
-        *(RELATIONS, RELATION),
+        *(VERSIONS, PUT_RULES_DRY, RELATIONS, RELATION),
     }
 )
 """The kinds that do not change the detector."""
@@ -83,6 +86,10 @@ class Operation(NamedTuple):
     """The caller's idempotency key, if an evaluation has one."""
     request_id: str = ""
     """The id of the HTTP request, for the log: set when it is sent to a worker."""
+    by: str = ""
+    """Who asks for a change of rules: the id of the token, a blank and its name."""
+    details: bool = False
+    """Whether the actions of an evaluation have `keys` and `found`."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
         """Return what every record says that is logged while it is executed."""
@@ -107,6 +114,26 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     description: str = ""
     labels: str = "{}"
     """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
+
+
+class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One rule in the payload of `put_rules`; `draft_of` is a name here."""
+
+    name: str
+    condition: str
+    notify: bool = False
+    enabled: bool = True
+    shadow: bool = False
+    draft_of: str | None = None
+    description: str = ""
+    labels: str = "{}"
+
+
+class PutRules(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `put_rules` and `put_rules_dry`."""
+
+    rules: list[PutRule]
+    prune: bool = False
 
 
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -243,6 +270,17 @@ def change_rule(
 def remove_rule(rule_id: str) -> Operation:
     """Remove a rule: `{"id": ...}`."""
     return Operation(REMOVE_RULE, msgspec.json.encode(NamedRule(rule_id)))
+
+
+def put_rules(rules: list[PutRule], *, prune: bool = False, dry_run: bool = False) -> Operation:
+    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`."""
+    payload = msgspec.json.encode(PutRules(rules, prune))
+    return Operation(PUT_RULES_DRY if dry_run else PUT_RULES, payload)
+
+
+def versions(rule_id: str) -> Operation:
+    """Return the versions of a rule, newest first: `{"versions": [...]}`."""
+    return Operation(VERSIONS, msgspec.json.encode(NamedRule(rule_id)))
 
 
 def comparison(rule_id: str, after: int | None = None) -> Operation:

@@ -17,6 +17,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
+from engine.evaluation.rule_book.versions import Change
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
@@ -27,6 +28,7 @@ from engine.runtime.contract.requests.operations import (
     BATCH_KINDS,
     EVALUATE,
     PUT_RELATION,
+    PUT_RULES,
     Operation,
     PutRelation,
 )
@@ -42,6 +44,7 @@ RECORD_VERSION: Final = 4
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
+_AS_JSON: Final = 4
 _EVENT_BYTES: Final = 512
 """What is reserved for one event without a stored answer. Most such events then fit in the block that a
 segment reserves first."""
@@ -57,6 +60,9 @@ def estimated_bytes(operation: Operation, uploads: Uploads) -> int:
         put = msgspec.json.decode(operation.payload, type=PutRelation)
         return put.parts * _ENTRY_BYTES + uploads.bytes_of(put.upload)
     short = operation.kind == EVALUATE and not operation.key
+    if operation.kind == PUT_RULES:
+        # Conditions are longer as JSON.
+        return _AS_JSON * len(operation.payload) + _ENTRY_BYTES
     return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
@@ -113,12 +119,23 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     description: str = ""
     labels: bytes = b"{}"
     """As JSON."""
+    by: str = ""
+    """Who made the change: the id of the token, a blank and its name."""
+
+
+class RulesChanged(msgspec.Struct, frozen=True, array_like=True, tag="rules changed"):
+    """Many rules were added, changed and removed, as one change."""
+
+    put: tuple[RulePut, ...]
+    removed: tuple[str, ...]
+    by: str = ""
 
 
 class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
     """A rule was removed."""
 
     id: str
+    by: str = ""
 
 
 class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft promoted"):
@@ -126,6 +143,7 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
 
     id: str
     """The rule's id."""
+    by: str = ""
 
 
 class RelationPart(msgspec.Struct, frozen=True, array_like=True, tag="relation part"):
@@ -167,11 +185,15 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
 """The entries that are events."""
 
+RULES: Final = (RulePut, RulesChanged, RuleRemoved, DraftPromoted)
+"""The entries that are changes of rules."""
+
 JournalEntry = (
     Evaluated
     | EvaluatedBatch
     | EvaluatedLines
     | RulePut
+    | RulesChanged
     | RuleRemoved
     | DraftPromoted
     | RelationPart
@@ -209,7 +231,7 @@ class Diverged(Exception):
     """The replay reached another state than the original execution."""
 
 
-def rule_put(rule: Rule) -> RulePut:
+def rule_put(rule: Rule, by: str = "") -> RulePut:
     """Return the entry for an added or changed rule."""
     return RulePut(
         rule.id,
@@ -223,12 +245,14 @@ def rule_put(rule: Rule) -> RulePut:
         rule.draft_of,
         rule.description,
         json_bytes(rule.labels),
+        by,
     )
 
 
 def rule_of(put: RulePut) -> Rule:
     """Return the rule of an entry."""
     members = msgspec.structs.asdict(put)
+    del members["by"]
     members |= {"condition": stored_condition(put.condition), "labels": msgspec.json.decode(put.labels)}
     return Rule(**members)
 
@@ -290,6 +314,8 @@ class Replay:
 
     def _take(self, entry: JournalEntry, at_us: int) -> None:
         detector = self.detector
+        if isinstance(entry, RULES):
+            detector.change = Change(at_us, entry.by)
         match entry:
             case Evaluated():
                 self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
@@ -303,6 +329,8 @@ class Replay:
                 self._observe(_events_of(entry, detector.limits))
             case RulePut():
                 detector.put_rule(rule_of(entry))
+            case RulesChanged():
+                detector.change_rules(map(rule_of, entry.put), entry.removed)
             case RuleRemoved():
                 detector.remove_rule(entry.id)
             case DraftPromoted():

@@ -75,7 +75,8 @@ class Scene:
         await self.fleet._cache.ask()
         assert {detector for detector, _ in await self.fleet.detectors()} == self.detectors
         tokens = {token.id for token in await self.fleet.tokens()}
-        assert {token for _, token in self.fleet._cache.tokens.entries()} == tokens
+        known = self.fleet._cache.tokens.entries()
+        assert {token.partition(" ")[0] for _, token in known} == tokens
         await until(lambda: not any(one.activating or one.moving for one in scheduler._placed.values()))
         placed = [one for one in scheduler._placed.values() if one.worker_name is not None]
         assert {one.detector_id for one in placed} <= self.detectors
