@@ -16,7 +16,7 @@ from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS
 from api.http.service import Service, quart_response
 from api.observability.log.throttle_log import ThrottleLog
 from api.observability.metrics_page import MetricsPage
-from api.observability.request_metrics import RequestMetrics
+from api.observability.request_metrics import EXPIRED, OUT_OF_MEMORY, SPANS, THROTTLED, RequestMetrics
 from api.observability.tracing.tracing import tracing_for
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
@@ -25,8 +25,8 @@ from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 from engine.runtime.contract.measurements.status import Status
+from engine.runtime.front_end import memory_budget
 from engine.runtime.front_end.fleet import Fleet
-from engine.runtime.front_end.memory_budget import EXPIRED, THROTTLED
 
 
 @functools.cache
@@ -43,8 +43,8 @@ class Application:
         self.memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
         self._fleet = fleet
         self._metrics = RequestMetrics()
-        self._throttle_log = ThrottleLog("requests were refused with 1401", THROTTLED)
-        self._expired_log = ThrottleLog("requests got 1501 at their deadline", EXPIRED)
+        self._throttle_log = ThrottleLog("requests were refused with 1401", memory_budget.THROTTLED)
+        self._expired_log = ThrottleLog("requests got 1501 at their deadline", memory_budget.EXPIRED)
         self.metrics_page = MetricsPage(self._look)
         self.quart = service = Service(settings, fleet, self.memory, BY_ENDPOINT)
         self.readiness = service.readiness
@@ -78,16 +78,15 @@ class Application:
 
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
-        for cause, count in self.budget.take_counts().items():
-            self._metrics.count_cause(cause, count)
+        self._metrics.count_causes(OUT_OF_MEMORY, self.budget.take_counts())
         throttled = self.budget.take_throttled()
-        self._metrics.count_throttled(throttled)
+        self._metrics.count_causes(THROTTLED, throttled)
         self._throttle_log.note(throttled)
         expired = self.budget.take_expired()
-        self._metrics.count_expired(expired)
+        self._metrics.count_causes(EXPIRED, expired)
         self._expired_log.note(expired)
         if self._tracing is not None:
-            self._metrics.count_spans(self._tracing.take_counts())
+            self._metrics.count_causes(SPANS, self._tracing.take_counts())
         await self._fleet.add_counts(self._metrics.take())
         await self._fleet.report_figures()
 
