@@ -1,4 +1,4 @@
-"""The ASGI application: puts the parts of the front end together over a fleet."""
+"""The ASGI application: puts the parts of the front end together over a backend."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 from engine.runtime.contract.measurements.status import Status
 from engine.runtime.front_end import memory_budget
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 
 @functools.cache
@@ -36,17 +36,17 @@ def _pages() -> dict[str, Response]:
 
 
 class Application:
-    """The ASGI application. Its owner starts and closes the fleet."""
+    """The ASGI application. Its owner starts and closes the backend."""
 
-    def __init__(self, settings: Settings, fleet: Fleet) -> None:
-        self.budget = fleet.memory
-        self.memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
-        self._fleet = fleet
+    def __init__(self, settings: Settings, backend: Backend) -> None:
+        self.budget = backend.memory
+        self.memory = BodyMemory(settings.bodies_bytes_max, backend.memory)
+        self._backend = backend
         self._metrics = RequestMetrics()
         self._throttle_log = ThrottleLog("requests were refused with 1401", memory_budget.THROTTLED)
         self._expired_log = ThrottleLog("requests got 1501 at their deadline", memory_budget.EXPIRED)
         self.metrics_page = MetricsPage(self._look)
-        self.quart = service = Service(settings, fleet, self.memory, BY_ENDPOINT)
+        self.quart = service = Service(settings, backend, self.memory, BY_ENDPOINT)
         self.readiness = service.readiness
         for check in CHECKS:
             service.before_request(check)
@@ -59,7 +59,7 @@ class Application:
         if self._tracing is not None:
             service.after_serving(self._tracing.close)
         self.pipeline = Pipeline(
-            FastPath(settings, service.authenticator, fleet, self.memory),
+            FastPath(settings, service.authenticator, backend, self.memory),
             service,
             self._metrics,
             RequestTimeouts(settings.deadline_s),
@@ -87,8 +87,8 @@ class Application:
         self._expired_log.note(expired)
         if self._tracing is not None:
             self._metrics.count_causes(SPANS, self._tracing.take_counts())
-        await self._fleet.add_counts(self._metrics.take())
-        await self._fleet.report_figures()
+        await self._backend.add_counts(self._metrics.take())
+        await self._backend.report_figures()
 
     async def _show_metrics(self) -> quart.Response:
         return quart_response(await self.metrics_page.answer())
@@ -97,10 +97,10 @@ class Application:
         """Return what /metrics shows; without the scheduler, this front end and the last known counts."""
         try:
             await self.report()
-            cluster = await self._fleet.cluster()
+            cluster = await self._backend.cluster()
         except DetectorUnavailable:
-            cluster = self._fleet.own_figures()
-        return await self._fleet.status(), cluster
+            cluster = self._backend.own_figures()
+        return await self._backend.status(), cluster
 
     def end_streams(self) -> None:
         """End streams, which callers could keep open for as long as they like."""
@@ -109,7 +109,7 @@ class Application:
 
     def refuse_all(self) -> None:
         """Refuse all requests that wait for a detector, and all that come."""
-        self._fleet.refuse_all()
+        self._backend.refuse_all()
 
 
 def _sending(page: Response) -> Callable[[], Awaitable[quart.Response]]:
