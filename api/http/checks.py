@@ -81,7 +81,7 @@ async def check_detector() -> None:
         return
     if not re.fullmatch(ID_PATTERN, detector_id):
         raise no_such_detector(detector_id)
-    await service.fleet.confirm(detector_id)
+    await service.backend.confirm(detector_id)
 
 
 async def take_body() -> None:

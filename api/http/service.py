@@ -26,7 +26,7 @@ from api.server.asgi import Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.runtime.contract.requests import operations
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Service(quart.Quart):
     url_rule_class = _ExactMethodsRule
 
     def __init__(
-        self, settings: Settings, fleet: Fleet, memory: BodyMemory, operations_: Mapping[str, Operation]
+        self, settings: Settings, backend: Backend, memory: BodyMemory, operations_: Mapping[str, Operation]
     ) -> None:
         """`operations_` are those of the routes, by endpoint."""
         super().__init__("rule_detector", static_folder=None)
@@ -123,12 +123,12 @@ class Service(quart.Quart):
         self.operations = operations_
         self.settings = settings
         self.limits = settings.limits()
-        self.fleet = fleet
+        self.backend = backend
         self.memory = memory
-        self.authenticator = Authenticator(fleet, settings.bootstrap_token)
-        self.readiness = Readiness(fleet.status)
-        self.streams = NdjsonStreams(settings, fleet, self.authenticator, memory)
-        self.timelines = TimelineStreams(fleet, self.authenticator)
+        self.authenticator = Authenticator(backend, settings.bootstrap_token)
+        self.readiness = Readiness(backend.status)
+        self.streams = NdjsonStreams(settings, backend, self.authenticator, memory)
+        self.timelines = TimelineStreams(backend, self.authenticator)
         self.listing = asyncio.Lock()
         """Held while a list of all detectors is made."""
         self.parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
@@ -158,7 +158,7 @@ class Service(quart.Quart):
 
     async def call(self, detector_id: str, operation: operations.Operation) -> Response:
         """Have a detector execute an operation, and return the response."""
-        return answered(await self.fleet.call(detector_id, operation))
+        return answered(await self.backend.call(detector_id, operation))
 
     async def change(self, detector_id: str, operation: operations.Operation) -> Response:
         """Have a detector execute a change of its rules by the caller, and return the response."""

@@ -12,14 +12,14 @@ from api.schema.envelope import DeadlinePassed, Response, answered, error_respon
 from api.server.asgi import CallerGone, Receive, Send
 from engine.evaluation.wire.events import Answer, Refused
 from engine.runtime.contract.requests import operations
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 
 @dataclass(eq=False)
 class RelationUpload:
     """One upload: the worker stages the parts, and the relation is replaced once all of them are there."""
 
-    fleet: Fleet
+    backend: Backend
     authenticator: Authenticator
     authorization: bytes | None
     detector_id: str
@@ -53,11 +53,13 @@ class RelationUpload:
             return answered(await self._call(put))
         finally:
             if count:
-                self.fleet.background.begin(self.fleet.call(self.detector_id, operations.drop_tuples(upload)))
+                self.backend.background.begin(
+                    self.backend.call(self.detector_id, operations.drop_tuples(upload))
+                )
 
     async def _call(self, operation: operations.Operation) -> Answer:
         try:
             async with asyncio.timeout(self.deadline_s + BACKSTOP_S):
-                return await self.fleet.call(self.detector_id, operation)
+                return await self.backend.call(self.detector_id, operation)
         except TimeoutError:
             raise DeadlinePassed from None

@@ -104,4 +104,4 @@ async def explain(detectorId: str, body: bytes) -> Response:
     result_example=examples.STATE,
 )
 async def state(detectorId: str, query: StateQuery) -> Response:
-    return await state_view(partial(service.fleet.call, detectorId), query)
+    return await state_view(partial(service.backend.call, detectorId), query)

@@ -93,7 +93,7 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
         limits=service.limits,
     )
     return RelationUpload(
-        service.fleet,
+        service.backend,
         service.authenticator,
         authorization(request.head),
         detectorId,

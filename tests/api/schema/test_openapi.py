@@ -16,7 +16,7 @@ from api.schema.operation import Operation
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import NODE
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 
 DOCUMENT = json.loads(json.dumps(document(OPERATIONS)))
 WITH_BODY = [operation for operation in OPERATIONS if operation.body is not None]
@@ -38,7 +38,7 @@ def test_it_is_valid_openapi_3_1() -> None:
 
 
 def test_every_operation_of_the_application_is_in_it_and_the_other_way_round() -> None:
-    app = Application(Settings(), ScriptedFleet()).quart
+    app = Application(Settings(), ScriptedBackend()).quart
     served = {
         (method, rule.rule.replace("<", "{").replace(">", "}"))
         for rule in app.url_map.iter_rules()

@@ -230,14 +230,14 @@ async def test_the_caller_of_a_read_that_fails_is_told_and_all_others_are_answer
 
     monkeypatch.setattr("engine.runtime.detector.apply.state_of", fail)
     async with local_service(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, ops.evaluate(EVENT))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, ops.evaluate(EVENT))
         (epoch,) = service.actors.with_detector(detector).service.queues
         *first, failed, last = await asyncio.gather(
-            service.fleet.call(detector, ops.evaluate(EVENT)),
-            service.fleet.call(detector, ops.rules()),
-            service.fleet.call(detector, READS[ops.STATE][0]),
-            service.fleet.call(detector, ops.evaluate(EVENT)),
+            service.backend.call(detector, ops.evaluate(EVENT)),
+            service.backend.call(detector, ops.rules()),
+            service.backend.call(detector, READS[ops.STATE][0]),
+            service.backend.call(detector, ops.evaluate(EVENT)),
         )
         assert all(isinstance(answer, Done) for answer in (*first, last))
         (entry,) = failed.entries

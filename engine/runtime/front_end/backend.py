@@ -31,7 +31,7 @@ from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
 
 
-class Fleet:
+class Backend:
     """A front end's access to tokens, catalogue and detectors. For one event loop.
 
     A change of tokens or the catalogue that has begun is finished, even if its caller is cancelled. Errors of
