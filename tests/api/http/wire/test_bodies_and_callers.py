@@ -23,25 +23,6 @@ async def hasty_wire(scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch)
         yield wire
 
 
-async def test_an_evaluation_is_answered_in_the_envelope(wire: Wire, scripted: ScriptedBackend) -> None:
-    reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN))
-    assert reply.status == 200
-    assert reply.body == b'{"success":true,"errors":[],"messages":[],"result":{"actions":[]}}'
-    assert [operation.payload for operation in scripted.operations] == [EVENT]
-
-
-async def test_a_body_in_chunks_arrives_whole(wire: Wire, scripted: ScriptedBackend) -> None:
-    head = request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",))
-    connection = await wire.connect()
-    await connection.send(head)
-    for byte in EVENT:
-        await connection.send(b"1\r\n" + bytes([byte]) + b"\r\n")
-    reply = await (await connection.send(b"0\r\n\r\n")).receive()
-    assert reply.status == 200
-    assert scripted.operations[0].payload == EVENT
-    assert await good(connection)
-
-
 @pytest.mark.parametrize("path", [EVALUATE, "/api/detectors", "/api/nowhere", "/nowhere"])
 async def test_many_early_refusals_leave_connections_usable_and_no_task_behind(wire: Wire, path: str) -> None:
     head = request("POST", path, headers=("Transfer-Encoding: chunked",))
@@ -229,13 +210,6 @@ async def test_work_that_does_not_end_meets_the_deadline(
     assert (reply.status, reply.codes) == (504, [1502])
     assert (scripted.cancelled, scripted.under_way) == (1, 0)
     assert await good(connection)
-
-
-async def test_requests_sent_one_behind_the_other_are_answered_in_order(wire: Wire) -> None:
-    connection = await wire.connect()
-    one = request("POST", EVALUATE, EVENT, token=TOKEN)
-    await connection.send(one + request("GET", "/nowhere") + request("POST", EVALUATE, EVENT) + one)
-    assert [(await connection.receive()).status for _ in range(4)] == [200, 404, 401, 200]
 
 
 async def test_who_asks_before_sending_the_body_is_told_to_go_on(wire: Wire) -> None:
