@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain
+from engine.evaluation.kernel import rule_set
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.persistence.saved import dump
@@ -41,7 +42,12 @@ def test_types_stay_apart_and_numbers_are_equal_by_value() -> None:
     assert tuples(reloaded(detector)) == tuples(detector) == [[1], ["2"], [True], [0.5], [1 << 70]]
 
 
-def test_what_is_sent_counts_instead_of_what_is_stored() -> None:
+@pytest.mark.parametrize("indexed_from", [1, 1 << 62])
+def test_what_is_sent_counts_instead_of_what_is_stored(
+    indexed_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_set, "INDEXED_FROM", indexed_from)
+    monkeypatch.setattr(rule_set, "FUSED_BELOW", indexed_from)
     detector = Detector()
     detector.add_rule("r", "r(x)")
     detector.put_relation("r", ["a"], 0)
@@ -64,6 +70,15 @@ def test_a_change_reaches_all_events_after_it_and_none_before() -> None:
     assert names(detector, x="a") == ["now", "before"]
     detector.delete_relation("r")
     assert names(detector, x="a") == ["before"]
+
+
+def test_a_change_is_seen_before_cached_look_ups_are_dropped() -> None:
+    detector, sent = Detector(), dict[str, Any]()
+    detector.add_rule("r", "r(x)")
+    detector.put_relation("r", [], 0)
+    assert not detector.submit_clean([({"x": 1}, 0, sent)]).fired[0]
+    detector.put_relation("r", [1], 0)
+    assert detector.submit_clean([({"x": 1}, 0, sent)]).fired[0]
 
 
 def test_message_2003_names_only_what_is_neither_stored_nor_sent() -> None:
