@@ -87,8 +87,8 @@ def trial(
     pipe is read as it comes, after the files before it, unless --max-late says how long its events may wait.
 
     Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
-    the event. At the end, a table shows how often each rule fired. Warnings say where rules do not fit the
-    events, such as a field that no event has.
+    the event. At the end, a table shows how often each rule fired for each key. Warnings say where rules do
+    not fit the events, such as a field that no event has.
 
     With --explain and --line, the output explains one rule at one event: which parts of the condition are
     true, since which event, and until when.
@@ -110,7 +110,8 @@ def trial(
     console = Console(stderr=form != "table" and target is None)
     mismatches = Mismatches(new, variables)
     with _output(form, target, shown_max, compared=old is not None) as tell:
-        run = Trial(new, tell, against=old, variables=variables)
+        detailed = form == "json" and old is None
+        run = Trial(new, tell, against=old, variables=variables, detailed=detailed)
 
         def take(batch: list[RecordedEvent]) -> None:
             for event in batch:
@@ -142,10 +143,14 @@ def trial(
 
 
 def _report(run: Trial, mismatches: Mismatches, console: Console, *, compared: bool) -> None:
-    """Print how often each rule fired, and the warnings."""
-    counts = ("only new", "only old", "both") if compared else ("fired",)
-    rows = [output.summary(tally, compared=compared) for tally in run.tallies.values()]
-    print_table(("rule", *counts, "first at", "last at"), rows, console)
+    """Print how often each rule fired for each key, and the warnings."""
+    tallies = run.tallies.values()
+    if compared:
+        header = ("rule", "only new", "only old", "both", "first at", "last at")
+        print_table(header, [output.summary(tally, compared=True) for tally in tallies], console)
+    else:
+        rows = [row for tally in tallies for row in output.rows_by_key(tally)]
+        print_table(("rule", "key", "fired", "first at", "last at"), rows, console)
     for line in [*mismatches.lines(), *_warnings(run)]:
         warn(line)
 

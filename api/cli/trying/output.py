@@ -13,15 +13,17 @@ from typing import IO, Any, Final, cast
 import click
 
 from api.cli.failures import CommandError
-from api.cli.printing.output import value_text
 from api.cli.printing.terminal import EscapingStream, on_one_line
 from api.cli.recordings.times import iso
 from api.cli.trying.output_file import output_file
-from api.cli.trying.trial import NEW, OLD, Firing, Tally
+from api.cli.trying.trial import NEW, OLD, Firing, Tally, key_text
 
 FORMS: Final = ("table", "json", "csv", "parquet")
 
 _MARKS: Final = {NEW: "+", OLD: "-"}
+
+KEYS_SHOWN: Final = 20
+"""The most keys of a rule in the table at the end."""
 
 Take = Callable[[Firing], None]
 """Writes a firing."""
@@ -51,6 +53,8 @@ def json_output(write: Callable[[str], None]) -> Take:
 
     def take(firing: Firing) -> None:
         row = as_row(firing)
+        if firing.found is not None:
+            row["found"] = dict(firing.found)
         times = {"time_ms": row["time_us"] / 1_000, "time": iso(row.pop("time_us"))}
         write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False, allow_nan=False))
 
@@ -143,14 +147,22 @@ def as_cells(firing: Firing) -> list[Any]:
     )
 
 
-def key_text(firing: Firing) -> str:
-    """Return the key as `ip=192.0.2.7`."""
-    return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in firing.key.items())
-
-
 def short_place(firing: Firing) -> str:
     """Return file and line; the file's folders would fill the line."""
     return f"{on_one_line(PurePath(firing.event.source).name)}, line {firing.event.line}"
+
+
+def rows_by_key(tally: Tally) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a rule, one for each key, those first that fired most."""
+    keys = sorted(tally.by_key.values(), key=lambda each: -each.times)
+    for each in keys[:KEYS_SHOWN]:
+        _, times, first, last = summary(each, compared=False)
+        yield tally.name, each.name, times, first, last
+    if not keys:
+        yield tally.name, "", "0", "", ""
+    if len(keys) > KEYS_SHOWN:
+        left = sum(each.times for each in keys[KEYS_SHOWN:])
+        yield tally.name, f"{len(keys) - KEYS_SHOWN} more keys", str(left), "", ""
 
 
 def summary(tally: Tally, *, compared: bool) -> tuple[str, ...]:

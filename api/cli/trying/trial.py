@@ -10,6 +10,7 @@ import msgspec
 
 from api.cli.counted import counted
 from api.cli.printing.explained_rules import lines_of
+from api.cli.printing.output import value_text
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.rule_files.reading import NamedCondition
@@ -17,9 +18,10 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.documents import rule_document
 from engine.evaluation.explanation.explaining import explain
+from engine.evaluation.explanation.firings import Details, evaluate_explained
 from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.look_up import split_name, value_of
-from engine.evaluation.rules import Fired
+from engine.evaluation.rules import Fired, Rule
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal
 from rule_detector_client import ExplainedRule
@@ -27,6 +29,9 @@ from rule_detector_client import ExplainedRule
 NEW: Final = "new"
 OLD: Final = "old"
 BOTH: Final = "both"
+
+KEYS_MAX: Final = 100_000
+"""The most keys of a rule that are counted apart."""
 
 _TOO_LATE: Final = 1402
 """The code of events that are too late. There is no clock here that one could be ahead of."""
@@ -40,6 +45,8 @@ class Firing:
     key: Mapping[str, Any]
     """The values of the facts that the rule is keyed by."""
     event: RecordedEvent
+    found: Mapping[str, Any] | None = None
+    """What its counting conditions and its terms found, if that was asked for."""
     version: str = NEW
     """Which version of the rules fired, if two are compared: NEW, OLD or BOTH."""
 
@@ -52,11 +59,23 @@ class Tally:
     fired: dict[str, int] = field(default_factory=lambda: {NEW: 0, OLD: 0, BOTH: 0})
     first: RecordedEvent | None = None
     last: RecordedEvent | None = None
+    by_key: dict[str, "Tally"] = field(default_factory=dict)
+    """The firings for each key, which names them, in order of their first."""
+
+    def note(self, firing: Firing) -> None:
+        """Count a firing."""
+        self.fired[firing.version] += 1
+        self.first, self.last = self.first or firing.event, firing.event
 
     @property
     def times(self) -> int:
         """How often the rule fired, in the new version if two are compared."""
         return self.fired[NEW] + self.fired[BOTH]
+
+
+def key_text(firing: Firing) -> str:
+    """Return the key as `ip=192.0.2.7`."""
+    return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in firing.key.items())
 
 
 class _Rules:
@@ -90,8 +109,10 @@ class Trial:
         *,
         against: Sequence[NamedCondition] | None = None,
         variables: Mapping[str, Any] | None = None,
+        detailed: bool = False,
     ) -> None:
-        """`variables` are the `context.vars` of every event."""
+        """`variables` are the `context.vars` of every event. With `detailed`, firings say what was found."""
+        self._detailed = detailed
         self._new = _Rules(rules)
         self._old = None if against is None else _Rules(against)
         self._tell = tell
@@ -143,6 +164,11 @@ class Trial:
         if not batch:
             return
         self._note_times(batch)
+        if self._detailed:
+            for event, fired in zip(batch, self._detailed_fired(batch), strict=True):
+                for rule, (_, found) in fired:
+                    self._note(Firing(rule.name, self._key(self._new, rule.name, event), event, found))
+            return
         new = self._fired(self._new, batch)
         if self._old is None:
             for event, rules in zip(batch, new, strict=True):
@@ -159,15 +185,17 @@ class Trial:
                 version = BOTH if name in new and name in old else NEW if name in new else OLD
                 rules = self._old if version is OLD else self._new
                 assert rules is not None
-                self._note(Firing(name, self._key(rules, name, event), event, version))
+                self._note(Firing(name, self._key(rules, name, event), event, None, version))
 
     def _key(self, rules: _Rules, name: str, event: RecordedEvent) -> dict[str, Any]:
         return rules.key(name, event.fields, self._variables or {})
 
     def _note(self, firing: Firing) -> None:
         tally = self.tallies[firing.rule]
-        tally.fired[firing.version] += 1
-        tally.first, tally.last = tally.first or firing.event, firing.event
+        tally.note(firing)
+        key = key_text(firing)
+        if key in tally.by_key or len(tally.by_key) < KEYS_MAX:
+            tally.by_key.setdefault(key, Tally(key)).note(firing)
         if self._old is None or firing.version is not BOTH:
             self._tell(firing)
 
@@ -193,10 +221,25 @@ class Trial:
             except BatchRefused as refusal:
                 results += [*refusal.results, ()]
                 if rules is self._new:
-                    code, said = refusal.entries[0].code, refusal.entries[0].message
-                    self.refused[code] += 1
-                    self._examples.setdefault(code, f"{batch[len(results) - 1].place}: {said}")
+                    self._refuse(refusal, batch[len(results) - 1])
         return results
+
+    def _detailed_fired(self, batch: Sequence[RecordedEvent]) -> Iterator[Sequence[tuple[Rule, Details]]]:
+        """Yield the rules that fire at each event with their details; none where it is refused."""
+        for event in batch:
+            given = (event.fields, _milliseconds(event.time_us), self._variables)
+            try:
+                fired = evaluate_explained(self._new.detector, *given, explained=False, detailed=True)
+            except Refusal as refusal:
+                self._refuse(refusal, event)
+                yield ()
+            else:
+                yield tuple(zip(fired.rules, fired.details, strict=True))
+
+    def _refuse(self, refusal: Refusal, event: RecordedEvent) -> None:
+        code, said = refusal.entries[0].code, refusal.entries[0].message
+        self.refused[code] += 1
+        self._examples.setdefault(code, f"{event.place}: {said}")
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
@@ -248,16 +249,21 @@ class _Explaining:
                 yield from self.found(condition.where, path)
             return
         if isinstance(condition, language.Compare):
-            values = self._comparing(condition, path).found
-            assert isinstance(values, Mapping), "a comparison of terms finds values by their texts"
-            yield from ((path, text, value) for text, value in values.items())
+            found = Comparing(self._deciding(condition, path), self._truths(condition, path)).found()
+            yield from ((path, _term_text(term), value) for term, value in found.items() if value is not None)
         elif isinstance(condition, _COUNTING):
-            value = self._looking_back(condition, path).found
-            if isinstance(value, int | float) and isfinite(value):
-                compared = replace(condition, op="gt", value=0)
-                yield path, format_condition(compared).removesuffix(" > 0"), value
+            looking = LookingBack(self._deciding(condition, path), self._truths(condition, path))
+            value = looking.operator.found(condition, looking.at)
+            if value is not None and isfinite(value):
+                yield path, _text_before(condition), value
         for child in language.children(condition):
             yield from self.found(child, path)
+
+    def _truths(self, condition: Condition, path: Path) -> tuple[bool, ...]:
+        """Return the truths of the conditions in a condition."""
+        truth = self._predicates.truth
+        children = language.children(condition)
+        return tuple([truth(c) if isinstance(c, Predicate) else self.node(c, path).verdict for c in children])
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
@@ -352,6 +358,16 @@ class _Explaining:
             )
         stamp = stamp_of(event.now_us, event.entries.number)
         return Deciding(node, pasts, value, self._site.born, stamp)
+
+
+# To write a condition takes longer than to find its value.
+_term_text = lru_cache(1_024)(format_term)
+
+
+@lru_cache(1_024)
+def _text_before(condition: Any) -> str:
+    """Return the text of a counting member before its comparison."""
+    return format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0")
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

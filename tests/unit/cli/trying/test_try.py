@@ -61,9 +61,9 @@ def test_each_firing_has_its_time_key_and_line(rules: str, events: str) -> None:
     assert lines_of(run) == [
         "2023-11-14T22:13:20.000Z  again  ip=a  e.ndjson, line 1",
         "2023-11-14T22:13:25.000Z  again  ip=a  e.ndjson, line 3",
-        "rule   fired  first at                  last at",
-        "again  2      2023-11-14T22:13:20.000Z  2023-11-14T22:13:25.000Z",
-        "never  0",
+        "rule   key   fired  first at                  last at",
+        "again  ip=a  2      2023-11-14T22:13:20.000Z  2023-11-14T22:13:25.000Z",
+        "never        0",
     ]
     assert "never: it never fired" in run.stderr
 
@@ -71,7 +71,7 @@ def test_each_firing_has_its_time_key_and_line(rules: str, events: str) -> None:
 def test_more_firings_than_wanted_are_only_counted(rules: str, events: str) -> None:
     lines = lines_of(tried(rules, events, "--show", "1"))
     assert lines[1] == "  `again`: further firings are only counted (--show)"
-    assert lines[3].split()[:2] == ["again", "2"]
+    assert lines[3].split()[:3] == ["again", "ip=a", "2"]
 
 
 def test_programs_get_every_firing(rules: str, events: str) -> None:
@@ -81,10 +81,23 @@ def test_programs_get_every_firing(rules: str, events: str) -> None:
     assert [(one["time"], one["line"]) for one in found] == expected
     assert found[0]["event"] == {"ts": 1_700_000_000, "ip": "a", "ok": False, "n": 1}
     assert [found[0]["keys"], found[0]["time_ms"]] == [{"ip": "a"}, 1_700_000_000_000]
-    assert "again  2" in run.stderr
+    assert "again  ip=a  2" in run.stderr
+    assert found[0]["found"] == {}
     rows = list(csv.DictReader(io.StringIO(tried(rules, events, "-o", "csv").stdout)))
     assert [(row["time"], int(row["line"])) for row in rows] == expected
     assert json.loads(rows[0]["keys"]) == {"ip": "a"}
+
+
+def test_the_table_counts_the_firings_of_each_key_and_shows_those_that_fired_most() -> None:
+    rules = write("rules.yaml", "often: per ip (count(ok == false) within 1h >= 2)")
+    lines = [login(place, f"a{place % 30}") for place in range(90)] + [login(100, "a7")]
+    run = tried(rules, write("e.ndjson", *lines), "--show", "0")
+    rows = [line.split() for line in lines_of(run)[1:]]
+    assert rows[0][:3] == ["often", "ip=a7", "3"]
+    assert len(rows) == 21
+    assert rows[20] == ["often", "10", "more", "keys", "20"]
+    [first, *_] = map(json.loads, tried(rules, "e.ndjson", "-o", "json").stdout.splitlines())
+    assert (first["keys"], first["found"]) == ({"ip": "a0"}, {"count(ok == false) within 1h": 2})
 
 
 def test_firings_can_go_to_a_file_with_the_table_on_standard_output(rules: str, events: str) -> None:
@@ -370,7 +383,7 @@ def test_a_rule_that_fires_at_every_event_is_told(events: str) -> None:
 def test_a_bad_line_ends_the_trial_after_the_events_before_it(rules: str) -> None:
     bad = write("bad.ndjson", login(0, "a", n=1), "{")
     run = tried(rules, bad, "--strict", code=1)
-    assert "again  1" in run.stdout
+    assert "again  ip=a  1" in run.stdout
     assert "bad.ndjson, line 2: not JSON" in run.stderr
     assert tried("none.yaml", bad, code=1).stdout == ""
 
@@ -419,5 +432,5 @@ def test_a_live_pipe_is_shown_as_it_flows(rules: str, interrupted: bool) -> None
             process.send_signal(signal.SIGINT)
         else:
             process.stdin.close()
-        assert "again  1" in process.stdout.read()
+        assert "again  ip=a  1" in process.stdout.read()
         assert process.wait(30) == (130 if interrupted else 0)
