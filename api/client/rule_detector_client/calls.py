@@ -220,7 +220,7 @@ def put_rules(
     """
     document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
-    return Call("PUT", path, _with_messages(RulesChanged), body)
+    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True)
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
