@@ -161,6 +161,10 @@ class Settings:
     )
     max_body_bytes: int = _setting(_MIB, "The maximum size of a request's body, in bytes.")
     max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.")
+    max_relation_body_bytes: int = _setting(
+        DEFAULT_LIMITS.relation_body_bytes_max,
+        "The maximum size of a body that replaces a relation, in bytes. It is read in parts.",
+    )
     max_memory_mb: int = _setting(
         1024,
         "The memory of each front end for bodies, waiting requests and unread answers together, in MiB. "
@@ -352,6 +356,7 @@ class Settings:
             event_values_max=self.max_event_values,
             batch_events_max=self.max_batch_events,
             answer_bytes_max=self.max_answer_bytes,
+            relation_body_bytes_max=self.max_relation_body_bytes,
             rules_max=self.max_rules,
             rules_bytes_max=self.max_rules_bytes,
             keys_max=self.max_keys,

@@ -5,7 +5,7 @@ It keeps every event, derives each answer from them, and shares only the Conditi
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from fractions import Fraction
 from typing import Any, assert_never
 
@@ -24,10 +24,16 @@ class Event:
     time_us: int
     fields: Mapping[str, Any]
     vars: Mapping[str, Any]
+    stored: Mapping[str, Any] = field(default_factory=dict)
+    """The tuples of the relations that the detector had then, by name."""
 
     def __getitem__(self, name: str) -> Any:
         """Give the value of a name, None where it is missing."""
         return look_up(name, self.fields, self.vars)
+
+    def relation(self, name: str) -> list[list[Any]]:
+        """Give the tuples that were sent under a name, or else those that were stored."""
+        return tuples(self.vars[name]) if name in self.vars else self.stored.get(name, [])
 
 
 def compared(fact: Any, op: str, value: Any) -> bool:
@@ -119,17 +125,17 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
             return fits and now[fact] is not None and compared(now[fact], op, now[reference])
         case terms.InRelation(relation, args):
             values = [now[arg.fact] if isinstance(arg, terms.FactArg) else arg for arg in args]
-            return among(values, tuples(now.vars.get(relation)))
+            return among(values, now.relation(relation))
         case terms.InNetwork(fact, networks):
             found = address(now[fact])
             if isinstance(networks, terms.NetworksOf):
-                rows = tuples(now.vars.get(networks.relation))
+                rows = now.relation(networks.relation)
                 networks = tuple(row[0] for row in rows if len(row) == 1 and kind(row[0]) == "string")
             return found is not None and lies_in(found, networks)
         case terms.Some(fact, inner):
             elements = now[fact] if kind(now[fact]) == "array" else []
             each = [e if kind(e) == "object" else {"it": e} for e in elements[: ELEMENTS_MAX + 1]]
-            inside = [[Event(now.time_us, element, now.vars)] for element in each]
+            inside = [[replace(now, fields=element)] for element in each]
             return len(elements) <= ELEMENTS_MAX and any(verdict(inner, one, at_us) for one in inside)
         case terms.Compare(left, op, right):
             one, other = (reference_terms.value(term, history, now_us, was) for term in (left, right))
@@ -218,6 +224,7 @@ class ReferenceDetector:
 
     def __init__(self, now_us: Callable[[], int] | None = None) -> None:
         self.events, self.rules, self.highest, self.now_us = list[Event](), dict[str, Rule](), 0, now_us
+        self.relations = dict[str, list[list[Any]]]()
 
     def add_rule(self, rule_id: str, name: str, condition: terms.Condition, *, notify: bool) -> None:
         self.highest += 1
@@ -228,13 +235,20 @@ class ReferenceDetector:
         kept = equal(as_json(old.condition), as_json(new.condition)) and (old.enabled or not new.enabled)
         self.rules[rule_id] = new if kept else replace(new, birth=len(self.events))
 
+    def put_relation(self, name: str, given: Sequence[Any]) -> None:
+        self.relations[name] = [list(row) if kind(row) == "array" else [row] for row in given]
+
+    def change_relation(self, name: str, add: Sequence[Any], remove: Sequence[Any]) -> None:
+        left = [row for row in self.relations[name] if not among(row, [*remove])]
+        self.relations[name] = left + [row for row in add if not among(row, left)]
+
     def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
         """Give type, id, name, priority, notify of each action in order, or None for a refused event."""
         stamp_us = round(Fraction(repr(timestamp_ms)) * 1_000)
         clock_us = max([stamp_us] + [event.time_us for event in self.events])
         if clock_us - stamp_us > 300_000_000 or (self.now_us and stamp_us - self.now_us() > 60_000_000):
             return None
-        self.events.append(Event(clock_us, fields, sent or {}))
+        self.events.append(Event(clock_us, fields, sent or {}, dict(self.relations)))
         enabled = [(i, rule) for i, rule in self.rules.items() if rule.enabled]
         fired = [(i, r) for i, r in enabled if verdict(r.condition, self.events[r.birth :])]
         return [("notify" if r.notify else "match", i, r.name, r.priority, r.notify) for i, r in fired]

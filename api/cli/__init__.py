@@ -23,6 +23,7 @@ from api.cli.running.token import token
 from api.cli.sigma.command import sigma
 from api.cli.testing.command import test
 from api.cli.things.detectors import detectors
+from api.cli.things.relations import relations
 from api.cli.things.rules import rules
 from api.cli.things.shadow import shadow
 from api.cli.things.state import state
@@ -35,7 +36,9 @@ from snapshots.errors import StorageError
 COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, test, replay, explain, sigma),
-    "Detectors and rules of a running service": (apply, export, detectors, rules, shadow, tokens, state),
+    "Detectors and rules of a running service": (
+        *(apply, export, detectors, rules, relations, shadow, tokens, state),
+    ),
     "Run a service": (serve, token, cluster, move, drain, undrain, inspect, repair, retry, backup, restore),
 }
 """The commands by their headings in --help."""

@@ -1,4 +1,4 @@
-"""The ASGI application: puts the parts of the front end together over a fleet."""
+"""The ASGI application: puts the parts of the front end together over a backend."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS
 from api.http.service import Service, quart_response
 from api.observability.log.throttle_log import ThrottleLog
 from api.observability.metrics_page import MetricsPage
-from api.observability.request_metrics import RequestMetrics
+from api.observability.request_metrics import EXPIRED, OUT_OF_MEMORY, SPANS, THROTTLED, RequestMetrics
 from api.observability.tracing.tracing import tracing_for
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
@@ -25,8 +25,8 @@ from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 from engine.runtime.contract.measurements.status import Status
-from engine.runtime.front_end.fleet import Fleet
-from engine.runtime.front_end.memory_budget import EXPIRED, THROTTLED
+from engine.runtime.front_end import memory_budget
+from engine.runtime.front_end.backend import Backend
 
 
 @functools.cache
@@ -36,17 +36,17 @@ def _pages() -> dict[str, Response]:
 
 
 class Application:
-    """The ASGI application. Its owner starts and closes the fleet."""
+    """The ASGI application. Its owner starts and closes the backend."""
 
-    def __init__(self, settings: Settings, fleet: Fleet) -> None:
-        self.budget = fleet.memory
-        self.memory = BodyMemory(settings.bodies_bytes_max, fleet.memory)
-        self._fleet = fleet
+    def __init__(self, settings: Settings, backend: Backend) -> None:
+        self.budget = backend.memory
+        self.memory = BodyMemory(settings.bodies_bytes_max, backend.memory)
+        self._backend = backend
         self._metrics = RequestMetrics()
-        self._throttle_log = ThrottleLog("requests were refused with 1401", THROTTLED)
-        self._expired_log = ThrottleLog("requests got 1501 at their deadline", EXPIRED)
+        self._throttle_log = ThrottleLog("requests were refused with 1401", memory_budget.THROTTLED)
+        self._expired_log = ThrottleLog("requests got 1501 at their deadline", memory_budget.EXPIRED)
         self.metrics_page = MetricsPage(self._look)
-        self.quart = service = Service(settings, fleet, self.memory, BY_ENDPOINT)
+        self.quart = service = Service(settings, backend, self.memory, BY_ENDPOINT)
         self.readiness = service.readiness
         for check in CHECKS:
             service.before_request(check)
@@ -59,7 +59,7 @@ class Application:
         if self._tracing is not None:
             service.after_serving(self._tracing.close)
         self.pipeline = Pipeline(
-            FastPath(settings, service.authenticator, fleet, self.memory),
+            FastPath(settings, service.authenticator, backend, self.memory),
             service,
             self._metrics,
             RequestTimeouts(settings.deadline_s),
@@ -78,18 +78,17 @@ class Application:
 
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
-        for cause, count in self.budget.take_counts().items():
-            self._metrics.count_cause(cause, count)
+        self._metrics.count_causes(OUT_OF_MEMORY, self.budget.take_counts())
         throttled = self.budget.take_throttled()
-        self._metrics.count_throttled(throttled)
+        self._metrics.count_causes(THROTTLED, throttled)
         self._throttle_log.note(throttled)
         expired = self.budget.take_expired()
-        self._metrics.count_expired(expired)
+        self._metrics.count_causes(EXPIRED, expired)
         self._expired_log.note(expired)
         if self._tracing is not None:
-            self._metrics.count_spans(self._tracing.take_counts())
-        await self._fleet.add_counts(self._metrics.take())
-        await self._fleet.report_figures()
+            self._metrics.count_causes(SPANS, self._tracing.take_counts())
+        await self._backend.add_counts(self._metrics.take())
+        await self._backend.report_figures()
 
     async def _show_metrics(self) -> quart.Response:
         return quart_response(await self.metrics_page.answer())
@@ -98,10 +97,10 @@ class Application:
         """Return what /metrics shows; without the scheduler, this front end and the last known counts."""
         try:
             await self.report()
-            cluster = await self._fleet.cluster()
+            cluster = await self._backend.cluster()
         except DetectorUnavailable:
-            cluster = self._fleet.own_figures()
-        return await self._fleet.status(), cluster
+            cluster = self._backend.own_figures()
+        return await self._backend.status(), cluster
 
     def end_streams(self) -> None:
         """End streams, which callers could keep open for as long as they like."""
@@ -110,7 +109,7 @@ class Application:
 
     def refuse_all(self) -> None:
         """Refuse all requests that wait for a detector, and all that come."""
-        self._fleet.refuse_all()
+        self._backend.refuse_all()
 
 
 def _sending(page: Response) -> Callable[[], Awaitable[quart.Response]]:

@@ -7,9 +7,11 @@ from typing import Final
 
 from api.schema.envelope import RequestRefusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
+BOOTSTRAP: Final = " bootstrap token"
+"""How the bootstrap token is noted, which has no id."""
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
@@ -19,8 +21,8 @@ class Authenticator:
     The bootstrap token is never stored.
     """
 
-    def __init__(self, fleet: Fleet, bootstrap_token: str | None) -> None:
-        self._fleet = fleet
+    def __init__(self, backend: Backend, bootstrap_token: str | None) -> None:
+        self._backend = backend
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
     def unknown_digest(self, authorization: bytes | None) -> bytes | None:
@@ -43,12 +45,21 @@ class Authenticator:
         # chosen by a person, and is compared in constant time.
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return None
-        return None if self._fleet.token_known(digest) else digest
+        return None if self._backend.token_known(digest) else digest
+
+    def caller(self, authorization: bytes | None) -> str:
+        """Return the id of the token of a request that was accepted, a blank and its name."""
+        form = _BEARER.fullmatch(authorization or b"")
+        assert form is not None, "the request was accepted"
+        digest = _digest(form[1])
+        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
+            return BOOTSTRAP
+        return self._backend.token(digest)
 
     async def check(self, authorization: bytes | None) -> None:
         """Return if this front end or the directory knows the token. Raises RequestRefusal 1100 or 1101."""
         digest = self.unknown_digest(authorization)
-        if digest is None or await self._fleet.token_lookup(digest):
+        if digest is None or await self._backend.token_lookup(digest):
             return
         raise _unknown_token()
 

@@ -47,7 +47,7 @@ async def check_head() -> None:
     request.media_type = check_headers(
         head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.is_evaluation
     )
-    if request.media_type == NDJSON and idempotency_key(head):
+    if request.media_type == NDJSON and operation.is_evaluation and idempotency_key(head):
         # A stream is answered while it arrives, so there is no whole answer to repeat.
         raise RequestRefusal(1006, "Idempotency-Key: a stream takes none, since it has no single answer")
 
@@ -58,14 +58,19 @@ async def check_query() -> None:
     if operation is None or operation.query is None:
         return
     query = read_query(operation.query, request.query_string)
-    if request.media_type == NDJSON and query == BatchQuery("true"):
-        raise RequestRefusal(1006, "dry_run: a stream takes none, since its lines are evaluated in parts")
+    if request.media_type == NDJSON and isinstance(query, BatchQuery):
+        for name, said in (("dry_run", query.dry_run), ("details", query.details)):
+            if said == "true":
+                raise RequestRefusal(
+                    1006, f"{name}: a stream takes none, since its lines are evaluated in parts"
+                )
     _arguments()["query"] = query
 
 
 async def check_size() -> None:
     """Raise RequestRefusal 1003 for the announced size. A stream may have any."""
-    if request.media_type != NDJSON:
+    operation = request.operation
+    if request.media_type != NDJSON or (operation is not None and operation.is_upload):
         check_length(request.head, _bytes_max())
 
 
@@ -76,16 +81,16 @@ async def check_detector() -> None:
         return
     if not re.fullmatch(ID_PATTERN, detector_id):
         raise no_such_detector(detector_id)
-    await service.fleet.confirm(detector_id)
+    await service.backend.confirm(detector_id)
 
 
 async def take_body() -> None:
     """Read the body, which becomes an argument of the view. Raises RequestRefusal 1003 or 1401.
 
-    A stream is left to its view. A body that the operation does not take is read and ignored.
+    Streams and uploads are left to their views. A body that the operation does not take is read and ignored.
     """
     operation = request.operation
-    if request.media_type == NDJSON:
+    if request.media_type == NDJSON or (operation is not None and operation.is_upload):
         return
     if operation is None or operation.body is None:
         await skip_body(request.receive, _bytes_max())
@@ -119,4 +124,6 @@ def _bytes_max() -> int:
     operation, settings = request.operation, service.settings
     if operation is None or operation.body is None:
         return settings.max_discard_bytes
+    if operation.is_upload:
+        return settings.max_relation_body_bytes
     return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes

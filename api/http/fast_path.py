@@ -16,7 +16,7 @@ from api.server.asgi import Receive, Scope
 from api.settings import Settings
 from engine.evaluation.wire.batches import BatchForm
 from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 _PATH: Final = re.compile(f"/api/detectors/({ID_PATTERN})/evaluate(/batch)?".encode())
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
@@ -46,7 +46,7 @@ class FastPath:
 
     settings: Settings
     authenticator: Authenticator
-    fleet: Fleet
+    backend: Backend
     memory: BodyMemory
 
     async def answer(self, scope: Scope, receive: Receive, progress: RequestTimeout) -> Response | None:
@@ -60,7 +60,7 @@ class FastPath:
             return None
         progress.mark_authenticated()
         detector_id = found[1].decode()
-        if not self.fleet.exists(detector_id):
+        if not self.backend.exists(detector_id):
             return None
         progress.operation = "evaluate_batch" if is_batch else "evaluate"
         message = await receive()
@@ -72,7 +72,7 @@ class FastPath:
             body = part_of(message)
         progress.body_read()
         call = evaluate_batch(body, head.key, head.form) if is_batch else evaluate(body, head.key)
-        return answered(await self.fleet.call(detector_id, call))
+        return answered(await self.backend.call(detector_id, call))
 
     def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
         """Return what the head says if it is valid, with a known token and a known length, otherwise None.

@@ -15,8 +15,9 @@ from werkzeug.routing import MapAdapter
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory, Reservation
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
+from api.http.handling.relation_upload import RelationUpload
 from api.http.handling.timeline_stream import TimelineStream, TimelineStreams
-from api.http.request.head import Head, canonical_path, read_head
+from api.http.request.head import Head, authorization, canonical_path, read_head
 from api.http.request.timeout import RequestTimeout
 from api.observability.readiness import Readiness
 from api.schema.envelope import RequestRefusal, Response, answered, error_response
@@ -25,7 +26,7 @@ from api.server.asgi import Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.runtime.contract.requests import operations
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 T = TypeVar("T")
 
@@ -98,9 +99,9 @@ class _ExactMethodsRule(QuartRule):
 
 
 class _Streamed(quart.Response):
-    """A response that is sent while it is made, and while the body of its request still arrives."""
+    """A response that is begun, or made, while the body of its request still arrives."""
 
-    def __init__(self, stream: NdjsonStream | TimelineStream) -> None:
+    def __init__(self, stream: NdjsonStream | TimelineStream | RelationUpload) -> None:
         super().__init__()
         self.stream = stream
 
@@ -113,7 +114,7 @@ class Service(quart.Quart):
     url_rule_class = _ExactMethodsRule
 
     def __init__(
-        self, settings: Settings, fleet: Fleet, memory: BodyMemory, operations_: Mapping[str, Operation]
+        self, settings: Settings, backend: Backend, memory: BodyMemory, operations_: Mapping[str, Operation]
     ) -> None:
         """`operations_` are those of the routes, by endpoint."""
         super().__init__("rule_detector", static_folder=None)
@@ -122,12 +123,12 @@ class Service(quart.Quart):
         self.operations = operations_
         self.settings = settings
         self.limits = settings.limits()
-        self.fleet = fleet
+        self.backend = backend
         self.memory = memory
-        self.authenticator = Authenticator(fleet, settings.bootstrap_token)
-        self.readiness = Readiness(fleet.status)
-        self.streams = NdjsonStreams(settings, fleet, self.authenticator, memory)
-        self.timelines = TimelineStreams(fleet, self.authenticator)
+        self.authenticator = Authenticator(backend, settings.bootstrap_token)
+        self.readiness = Readiness(backend.status)
+        self.streams = NdjsonStreams(settings, backend, self.authenticator, memory)
+        self.timelines = TimelineStreams(backend, self.authenticator)
         self.listing = asyncio.Lock()
         """Held while a list of all detectors is made."""
         self.parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
@@ -151,13 +152,18 @@ class Service(quart.Quart):
         """Return a response of Quart for what a view returns."""
         if isinstance(result, Response):
             return quart_response(result)
-        if isinstance(result, (NdjsonStream, TimelineStream)):
+        if isinstance(result, (NdjsonStream, TimelineStream, RelationUpload)):
             return _Streamed(result)
         return await super().make_response(result)
 
     async def call(self, detector_id: str, operation: operations.Operation) -> Response:
         """Have a detector execute an operation, and return the response."""
-        return answered(await self.fleet.call(detector_id, operation))
+        return answered(await self.backend.call(detector_id, operation))
+
+    async def change(self, detector_id: str, operation: operations.Operation) -> Response:
+        """Have a detector execute a change of its rules by the caller, and return the response."""
+        by = self.authenticator.caller(authorization(request.head))
+        return await self.call(detector_id, operation._replace(by=by))
 
     async def decode(self, body: bytes, type_: type[T]) -> T:
         """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""

@@ -11,18 +11,18 @@ from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.figures import ClusterFigures
 from engine.runtime.contract.measurements.status import Status
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 KEPT_S: Final = 1.0
 
 
-async def look_at(fleet: Fleet) -> tuple[Status, ClusterFigures]:
+async def look_at(backend: Backend) -> tuple[Status, ClusterFigures]:
     """Return what the page shows; without the scheduler, this process and the last known counts."""
     try:
-        cluster = await fleet.scheduler.ask("cluster", ClusterFigures)
+        cluster = await backend.scheduler.ask("cluster", ClusterFigures)
     except DetectorUnavailable:
-        cluster = fleet.own_figures()
-    return await fleet.status(), cluster
+        cluster = backend.own_figures()
+    return await backend.status(), cluster
 
 
 class MetricsPage:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 from engine.runtime.contract.measurements.status import Counts
@@ -69,11 +70,7 @@ class RequestMetrics:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
         self._within: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS_S) + 1))
         self._seconds: dict[str, float] = defaultdict(float)
-        self._causes: dict[str, int] = defaultdict(int)
-        self._refusals: dict[tuple[str, int], int] = defaultdict(int)
-        self._throttled: Counter[str] = Counter()
-        self._expired: Counter[str] = Counter()
-        self._spans: Counter[str] = Counter()
+        self._others: Counter[tuple[str, ...]] = Counter()
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         """Count a finished request."""
@@ -83,48 +80,21 @@ class RequestMetrics:
 
     def count_refusal(self, operation: str, code: int) -> None:
         """Count an error of a request, or the one that has ended a stream."""
-        self._refusals[operation, code] += 1
+        self._others[REFUSALS, operation, str(code)] += 1
 
-    def count_throttled(self, causes: Counter[str]) -> None:
-        """Count requests that got 1401, by cause; one of THROTTLED_CAUSES."""
-        self._throttled += causes
-
-    def count_expired(self, causes: Counter[str]) -> None:
-        """Count requests that were not sent by their deadline, by cause; one of EXPIRED_CAUSES."""
-        self._expired += causes
-
-    def count_spans(self, outcomes: Counter[str]) -> None:
-        """Count spans by what became of them; one of SPAN_OUTCOMES."""
-        self._spans += outcomes
-
-    def count_cause(self, cause: str, count: int) -> None:
-        """Count what happened because the memory was used up; one of CAUSES."""
-        self._causes[cause] += count
+    def count_causes(self, name: str, causes: Mapping[str, int]) -> None:
+        """Add to THROTTLED, EXPIRED, SPANS or OUT_OF_MEMORY, by cause or outcome."""
+        for cause, times in causes.items():
+            self._others[name, cause] += times
 
     def take(self) -> Counts:
         """Return the counts since the last call."""
-        taken: dict[tuple[str, ...], float] = {}
+        taken: dict[tuple[str, ...], float] = {**self._others}
         for (operation, status), count in self._requests.items():
             taken[REQUESTS, operation, str(status)] = count
         for operation, within in self._within.items():
             taken |= {(WITHIN, operation, str(bound)): count for bound, count in enumerate(within) if count}
             taken[SECONDS, operation] = self._seconds[operation]
-        for cause, count in self._causes.items():
-            taken[OUT_OF_MEMORY, cause] = count
-        for (operation, code), count in self._refusals.items():
-            taken[REFUSALS, operation, str(code)] = count
-        for cause, count in self._throttled.items():
-            taken[THROTTLED, cause] = count
-        for cause, count in self._expired.items():
-            taken[EXPIRED, cause] = count
-        self._expired.clear()
-        for outcome, count in self._spans.items():
-            taken[SPANS, outcome] = count
-        self._spans.clear()
-        self._refusals.clear()
-        self._throttled.clear()
-        self._causes.clear()
-        self._requests.clear()
-        self._within.clear()
-        self._seconds.clear()
+        for counted in (self._requests, self._within, self._seconds, self._others):
+            counted.clear()
         return taken

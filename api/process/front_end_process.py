@@ -16,7 +16,7 @@ from api.observability.log import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
@@ -50,18 +50,18 @@ class FrontEndProcess:
         runtime = settings.runtime_settings()
         self._link = link
         self._scheduler = SchedulerClient(runtime, self._connect, noted=self._noted, lost=self._on_loss)
-        self._fleet = Fleet(runtime, self._scheduler, shared=True)
+        self._backend = Backend(runtime, self._scheduler, shared=True)
 
     async def run(self) -> None:
         """Serve until SIGTERM, a STOP from the main process, or the end of the link."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopping.set)
         try:
-            await self._fleet.start()
+            await self._backend.start()
         except DetectorUnavailable:
             if self._lost:
                 return
             raise
-        app = Application(self._settings, self._fleet)
+        app = Application(self._settings, self._backend)
         self._scheduler.note(READY)
         await serve_on(
             self._listener,
@@ -73,7 +73,7 @@ class FrontEndProcess:
         )
         with suppress(DetectorUnavailable):
             await app.report()
-        await self._fleet.close()
+        await self._backend.close()
 
     async def _connect(self) -> LinkClient:
         if self._lost:

@@ -1,4 +1,4 @@
-"""The main process: starts and ends the service, with sockets, Ray, fleet, front ends and signals."""
+"""The main process: starts and ends the service, with sockets, Ray, backend, front ends and signals."""
 
 import asyncio
 import logging
@@ -30,11 +30,11 @@ from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.nodes.head_patience import patience_warning
 from engine.runtime.cluster.nodes.node_trial import try_nodes
 from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
-from engine.runtime.cluster.ray_fleet import fleet_on_ray
+from engine.runtime.cluster.ray_backend import backend_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from engine.runtime.process.environment import keep_needed, of_tracing
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
@@ -150,11 +150,11 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         silent = None if ray.embedded else ray.watch.problem()
         return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
 
-    async with _fleet(settings, not_ready, problem, stopping) as fleet:
+    async with _backend(settings, not_ready, problem, stopping) as backend:
         if stopping.is_set():
             return
         try:
-            running = await _running(settings, listeners[0], fleet)
+            running = await _running(settings, listeners[0], backend)
         except DetectorUnavailable as error:
             raise StartError(error.message) from None
 
@@ -164,7 +164,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
                 loss.words.close()
 
         if settings.front_ends == 1:
-            app = Application(settings, fleet)
+            app = Application(settings, backend)
             if answering is not None:
                 answering.show(app.readiness, app.metrics_page)
             await serve_on(
@@ -176,22 +176,22 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
                 grace_s=grace_s,
             )
         else:
-            readiness = Readiness(fleet.status)
+            readiness = Readiness(backend.status)
             if answering is not None:
-                answering.show(readiness, MetricsPage(partial(look_at, fleet)))
-            await _serve_by_front_ends(settings, listeners, fleet, until_stopped, grace_s, readiness)
+                answering.show(readiness, MetricsPage(partial(look_at, backend)))
+            await _serve_by_front_ends(settings, listeners, backend, until_stopped, grace_s, readiness)
 
 
 async def _serve_by_front_ends(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
     listeners: list[socket.socket],
-    fleet: Fleet,
+    backend: Backend,
     until_stopped: Callable[[], Awaitable[None]],
     grace_s: Callable[[], float],
     readiness: Readiness,
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
-    front_ends = FrontEnds(settings, fleet.scheduler, listeners)
+    front_ends = FrontEnds(settings, backend.scheduler, listeners)
     try:
         await front_ends.start()
     except FrontEndFailed as error:
@@ -201,7 +201,7 @@ async def _serve_by_front_ends(  # noqa: PLR0917 -- one caller, in this order
     finally:
         readiness.announce_shutdown()
         refusal = asyncio.get_running_loop().call_later(
-            settings.shutdown_wait_s + grace_s(), fleet.refuse_all
+            settings.shutdown_wait_s + grace_s(), backend.refuse_all
         )
         await front_ends.stop()
         refusal.cancel()
@@ -220,14 +220,14 @@ async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) 
         signalled.cancel()
 
 
-async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) -> Running:
+async def _running(settings: Settings, listener: socket.socket, backend: Backend) -> Running:
     """Return the address and the first token: the one that is set, or a new one if there is none yet."""
     url = url_at(*listener.getsockname()[:2])
     if settings.bootstrap_token is not None:
         return Running(url, settings.bootstrap_token, minted=False)
-    if fleet.any_token:
+    if backend.any_token:
         return Running(url, None, minted=False)
-    return Running(url, (await fleet.mint_token()).token, minted=True)
+    return Running(url, (await backend.mint_token()).token, minted=True)
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -240,31 +240,31 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 @asynccontextmanager
-async def _fleet(
+async def _backend(
     settings: Settings,
     not_ready: Callable[[], str | None],
     problem: Callable[[], str | None],
     stopping: asyncio.Event,
-) -> AsyncIterator[Fleet]:
-    """Start the fleet, unless it is `stopping`; at the end save every active detector.
+) -> AsyncIterator[Backend]:
+    """Start the backend, unless it is `stopping`; at the end save every active detector.
 
     Raises StartError, UnsavedError.
     """
     try:
-        fleet = fleet_on_ray(
+        backend = backend_on_ray(
             settings.runtime_settings(), not_ready, problem, shared_settings=settings.shared_settings()
         )
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
-        await _started(fleet, stopping)
+        await _started(backend, stopping)
     except (StorageError, DetectorUnavailable) as error:
-        await fleet.close()
+        await backend.close()
         raise StartError(str(error)) from None
     try:
-        yield fleet
+        yield backend
     finally:
-        unsaved = await fleet.close()
+        unsaved = await backend.close()
     if unsaved:
         raise UnsavedError("\n".join(unsaved))
 
@@ -276,9 +276,9 @@ def _refuse_tracing(settings: Settings) -> None:
         raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
 
 
-async def _started(fleet: Fleet, stopping: asyncio.Event) -> None:
-    """Start the fleet, until it is started or `stopping`. Raises what `start` raises."""
-    starting = asyncio.ensure_future(fleet.start())
+async def _started(backend: Backend, stopping: asyncio.Event) -> None:
+    """Start the backend, until it is started or `stopping`. Raises what `start` raises."""
+    starting = asyncio.ensure_future(backend.start())
     signalled = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)

@@ -76,7 +76,7 @@ CODES: Final[dict[int, Code]] = {
 MESSAGE_CODES: Final[dict[int, str]] = {
     2001: "The event was late and was evaluated at the clock's time.",
     2002: "Keyed state was evicted because the detector reached its limit on keys or on their memory.",
-    2003: "A condition names a relation that is not known: none is sent with the event, or yet with any.",
+    2003: "A condition names a relation that is neither stored with the detector nor sent with the event.",
     2004: "A text was too long for patterns to be tried on it.",
     2005: "A rule's history begins anew.",
     2006: "A condition is valid, but probably not what was meant; the message says what to write.",
@@ -88,6 +88,7 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 JSON: Final = b"application/json"
 MSGPACK: Final = b"application/msgpack"
 NDJSON: Final = b"application/x-ndjson"
+CSV: Final = b"text/csv"
 
 BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
 """The format of a batch's body, by media type."""

@@ -31,6 +31,12 @@ RULE: Final = {
     "notify": False,
     "priority": 1,
 }
+VERSION: Final = {
+    "version": 1,
+    "time_ms": 1_709_545_260_000,
+    "token": {"id": "5d0c2f4b8e7a4c1d9b3f6a2e1c8d7b60", "name": "ada"},
+    "rule": {**RULE, "source": CONDITION_TEXT},
+}
 EVENT: Final = {
     "fields": {"action": "payment", "amount": 4200, "user": {"id": "u0305"}},
     # A minute after the end of the sample recording, which is the time of the demo's detector.
@@ -184,3 +190,6 @@ CLUSTER: Final[dict[str, Any]] = {
     "busiest": {"by_events": [_BUSY], "by_cpu": [_BUSY]},
     "no_room": "",
 }
+
+TUPLES: Final = [["ada", "10.0.0.7"], ["bob", "10.0.0.9"]]
+RELATION: Final = {"name": "known_hosts", "tuples": 2, "arity": 2, "changed_ms": 1_709_542_800_000}

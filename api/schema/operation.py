@@ -43,6 +43,9 @@ class Operation:
     media_types: tuple[bytes, ...] = (JSON,)
     """The media types of the body; the first is the default."""
 
+    is_upload: bool = False
+    """Whether the view reads the body itself, while it arrives."""
+
     says_more: bool = False
     """Whether it needs no token, but answers more to a caller with one."""
 
@@ -50,7 +53,7 @@ class Operation:
 
     @property
     def method(self) -> str:
-        """GET, POST, PATCH or DELETE."""
+        """GET, POST, PUT, PATCH or DELETE."""
         return self.route.partition(" ")[0]
 
     @property
@@ -65,8 +68,8 @@ class Operation:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the body has many events."""
-        return self.route.endswith("/batch")
+        """Whether the body has many events or rules."""
+        return self.route.endswith("/batch") or self.method == "PUT"
 
     @property
     def is_open(self) -> bool:

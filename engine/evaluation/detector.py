@@ -331,6 +331,7 @@ class Detector(RuleBook):
         The events consist of JSON values. The copy has only their keys, so it cannot evict others.
         """
         copied = type(self)(limits=self.limits, now_us=self._now_us)
+        copied.stored.update(self.stored)
         copied.clock_us, copied.events_seen = self.clock_us, self.events_seen
         for live in self.live.values():
             copied.install(live.rule, live.birth, live.born)

@@ -88,6 +88,19 @@ def is_temporal(node: Condition) -> bool:
     return bool(parts_of(node))
 
 
+def keys_of(condition: Condition) -> tuple[str, ...]:
+    """Return the keys of a rule: the names of the `per` that stand under no temporal node, in order."""
+    return tuple(dict.fromkeys(_keys(condition)))
+
+
+def _keys(condition: Condition) -> Iterator[str]:
+    if isinstance(condition, Keyed):
+        yield condition.key
+    if not is_temporal(condition):
+        for child in children(condition):
+            yield from _keys(child)
+
+
 def temporal_depth(node: Condition) -> int:
     """Return how many temporal nodes are nested in one another at most, this one included."""
     if isinstance(node, Keyed) and node.where is not None:

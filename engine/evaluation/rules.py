@@ -102,6 +102,10 @@ class Rule:
         """Hash the id alone: rules are looked up at many events, and their conditions may be large."""
         return hash(self.id)
 
+    def is_same(self, other: "Rule") -> bool:
+        """Whether two rules agree in everything. Python takes a label of 1 for one of true."""
+        return self == other and repr(dict(self.labels)) == repr(dict(other.labels))
+
     def action(self) -> dict[str, Any]:
         """Return the action that the rule yields when its condition is true."""
         return {
@@ -147,6 +151,28 @@ class Rule:
             made = json_bytes(self.action())
             object.__setattr__(self, "_json", made)
         return made
+
+
+def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
+    """Return a rule as plain data, as callers get it."""
+    document = {
+        "id": rule.id,
+        "condition": condition_to_document(rule.condition),
+        "detectorId": detector_id,
+        "enabled": rule.enabled,
+        "name": rule.name,
+        "notify": rule.notify,
+        "priority": rule.priority,
+    }
+    if rule.shadow:
+        document["shadow"] = True
+    if rule.draft_of is not None:
+        document["draftOf"] = rule.draft_of
+    if rule.description:
+        document["description"] = rule.description
+    if rule.labels:
+        document["labels"] = dict(rule.labels)
+    return document
 
 
 Fired = tuple[Rule, ...]

@@ -28,12 +28,18 @@ class Limits(PatternLimits):
     answer_bytes_max: int = 64 * 1024 * 1024
     """The size of the answer to a batch. Events for which it has no room are not evaluated."""
 
+    relation_body_bytes_max: int = 256 * 1024 * 1024
+    """The size of a body that replaces a relation. What is being uploaded to a detector may be twice that."""
     rules_max: int = 100_000
     rules_bytes_max: int = 256 * 1024 * 1024
     """The size of all rules of a detector as JSON: conditions, sources and names."""
     keys_max: int = 1_000_000
     state_bytes_max: int = 1 << 30
     """The estimated memory of the live keys and of everything remembered for them."""
+    relation_tuples_max: int = 1_000_000
+    """Tuples in one stored relation."""
+    relations_bytes_max: int = 1 << 30
+    """The estimated memory of all stored relations."""
     late_ms_max: int = 300_000
     ahead_ms_max: int = 60_000
 

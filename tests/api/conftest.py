@@ -1,4 +1,4 @@
-"""The application over a real fleet without Ray, and a client that calls it."""
+"""The application over a real backend without Ray, and a client that calls it."""
 
 import copy
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ from api.schema.examples import CLUSTER
 from api.settings import Settings
 from engine.runtime.scheduler import census
 from tests.api.caller import Caller
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import Wire, served
 from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.service import LocalService, front_end, local_service
@@ -82,28 +82,28 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
             return
         async with front_end(service) as apart:
             service_apart = copy.copy(service)
-            service_apart.fleet = apart.fleet
+            service_apart.backend = apart.backend
             yield service_apart
 
 
 @pytest.fixture
 async def caller(settings: Settings, service: LocalService) -> Caller:
-    return Caller(Application(settings, service.fleet), BOOTSTRAP)
+    return Caller(Application(settings, service.backend), BOOTSTRAP)
 
 
 @pytest.fixture
-def scripted() -> ScriptedFleet:
-    return ScriptedFleet()
+def scripted() -> ScriptedBackend:
+    return ScriptedBackend()
 
 
 @pytest.fixture
-async def wire(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
-    """Real sockets to an application over the scripted fleet."""
+async def wire(scripted: ScriptedBackend) -> AsyncIterator[Wire]:
+    """Real sockets to an application over the scripted backend."""
     settings = Settings(max_body_bytes=100_000, max_batch_body_bytes=200_000, max_discard_bytes=400_000)
     async with served(Application(settings, scripted), settings) as wire:
         yield wire
 
 
 @pytest.fixture
-def scripted_caller(scripted: ScriptedFleet) -> Caller:
+def scripted_caller(scripted: ScriptedBackend) -> Caller:
     return Caller(Application(Settings(deadline_s=0.2), scripted), TOKEN)

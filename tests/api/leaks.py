@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 @dataclass
 class World:
-    """A service over a real fleet without Ray, with one detector that is active."""
+    """A service over a real backend without Ray, with one detector that is active."""
 
     app: Application
     limit: ConnectionLimit
@@ -76,7 +76,7 @@ class World:
         return found
 
     def held(self) -> Held:
-        waiting = self.service.fleet.channels._channels[self.detector]._mailbox
+        waiting = self.service.backend.channels._channels[self.detector]._mailbox
         timeouts = self.app.pipeline.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
@@ -89,7 +89,7 @@ class World:
         )
 
     async def at_rest(self) -> Held:
-        """Give what is held where nobody calls; the fleet itself has a short task now and then."""
+        """Give what is held where nobody calls; the backend itself has a short task now and then."""
         found = []
         for _ in range(20):
             found.append(self.held())
@@ -121,8 +121,8 @@ async def world(
         rest["deadline_s"] = 1_000.0
     limit = ConnectionLimit(5_000) if limit is None else limit
     async with local_service(settings.data, **rest) as service:
-        app = Application(settings, service.fleet)
-        detector = await service.fleet.create_detector("d")
+        app = Application(settings, service.backend)
+        detector = await service.backend.create_detector("d")
         async with served(app, settings, limit) as wire:
             path = f"/api/detectors/{detector}/evaluate"
             assert (await wire.once(request(path=path, body=EVENT, token=BOOTSTRAP))).status == 200

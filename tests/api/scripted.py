@@ -1,4 +1,4 @@
-"""A fleet that answers as a test tells it to, for what the real one does only when the world breaks."""
+"""A backend that answers as a test tells it to, for what the real one does only when the world breaks."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ Answering = Callable[[str, Operation], Awaitable[Answer]]
 NO_ACTIONS = Done(b'{"actions":[]}')
 
 
-class ScriptedFleet:
+class ScriptedBackend:
     """Knows one token and one detector. `answers` is called for each operation; what it raises is raised."""
 
     def __init__(self) -> None:

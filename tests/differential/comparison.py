@@ -8,6 +8,7 @@ from engine import Detector
 from engine.language.diagnostics import Refusal
 from tests.reference import ReferenceDetector, as_json
 from tests.reference_values import equal
+from tests.worlds.relations import Amend, Delete, Put, RelationStep, Reload
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
 Action = tuple[Any, ...]
@@ -20,7 +21,7 @@ class Pair:
         self.engine = Detector()
         self.reference = ReferenceDetector()
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: Step | RelationStep) -> None:
         """Let one thing happen to both; what they answer must be the same."""
         ids = list(self.reference.rules)
         match step:
@@ -33,6 +34,17 @@ class Pair:
             case Remove(place):
                 self.engine.remove_rule(ids[place])
                 del self.reference.rules[ids[place]]
+            case Put(name, tuples):
+                self.engine.put_relation(name, tuples, 0)
+                self.reference.put_relation(name, tuples)
+            case Amend(name, add, remove):
+                self.engine.change_relation(name, add, remove, time_ms=0)
+                self.reference.change_relation(name, add, remove)
+            case Delete(name):
+                self.engine.delete_relation(name)
+                del self.reference.relations[name]
+            case Reload():
+                self.reload()
             case Submit(fields, timestamp_ms, sent):
                 expected = self.reference.evaluate(fields, timestamp_ms, sent)
                 given = evaluated(self.engine, step)
@@ -74,7 +86,7 @@ def in_order(action: dict[str, Any]) -> Action:
     return tuple(action[name] for name in members)
 
 
-def run(script: Iterable[Step]) -> Pair:
+def run(script: Iterable[Step | RelationStep]) -> Pair:
     """Let a whole script happen."""
     pair = Pair()
     for step in script:
@@ -83,7 +95,7 @@ def run(script: Iterable[Step]) -> Pair:
     return pair
 
 
-def disagreement(script: Sequence[Step]) -> str | None:
+def disagreement(script: Sequence[Step | RelationStep]) -> str | None:
     """Tell where engine and reference differ, or None."""
     try:
         run(script)
@@ -92,17 +104,17 @@ def disagreement(script: Sequence[Step]) -> str | None:
     return None
 
 
-def shortened(script: Sequence[Step]) -> list[Step]:
+def shortened(script: Sequence[Step | RelationStep]) -> list[Step | RelationStep]:
     """Give a script on which the two still differ, though none of its steps can be left out."""
     for number in range(len(script)):
         shorter = [*script[:number], *script[number + 1 :]]
-        with contextlib.suppress(IndexError):  # a step of a rule that is no longer there
+        with contextlib.suppress(LookupError, Refusal):  # a step of what is no longer there
             if disagreement(shorter):
                 return shortened(shorter)
     return list(script)
 
 
-def explained(script: Sequence[Step]) -> str:
+def explained(script: Sequence[Step | RelationStep]) -> str:
     """Give the shortened script and its disagreement, for people."""
     shorter = shortened(script)
     return "\n".join([str(disagreement(shorter)), *map(repr, shorter)])

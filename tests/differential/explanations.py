@@ -122,7 +122,7 @@ def judge_element(node: Node, event: Event) -> None:
         for count, meets in ((int(named[1]), False), (int(named[1]) + 1, True)):
             some = {fact.removeprefix("$"): event[fact][:count]}
             sent, fields = (some, {}) if fact.startswith("$") else ({}, some)
-            cut = Event(event.time_us, {**event.fields, **fields}, {**event.vars, **sent})
+            cut = replace(event, fields={**event.fields, **fields}, vars={**event.vars, **sent})
             assert verdict(node.condition, [cut]) is meets, (node, count)
 
 
@@ -289,7 +289,7 @@ def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
     condition, given = explained.rule.condition, explained.why_not
     predicates = list(dict.fromkeys(predicates_in(condition)))
     event = history[-1]
-    marked = [*history[:-1], Event(event.time_us, event.fields, {**event.vars, NOW.fact[1:]: 1})]
+    marked = [*history[:-1], replace(event, vars={**event.vars, NOW.fact[1:]: 1})]
 
     def turns(several: Iterable[Condition]) -> bool:
         return verdict(turned(condition, frozenset(several)), marked) is not explained.verdict
@@ -370,7 +370,8 @@ class Possible:
         for values in islice(product(self.values, repeat=len(names)), EVENTS_MAX):
             sent = {name[1:]: value for name, value in zip(names, values, strict=True) if name[0] == "$"}
             flat = {name: value for name, value in zip(names, values, strict=True) if name[0] != "$"}
-            other = Event(self.event.time_us, {**self.event.fields, **flat}, {**self.event.vars, **sent})
+            fields, sent = {**self.event.fields, **flat}, {**self.event.vars, **sent}
+            other = replace(self.event, fields=fields, vars=sent)
             changed = free | {
                 one
                 for one in self.predicates

@@ -8,6 +8,7 @@ import pytest
 
 from engine.evaluation.facts import lookups
 from engine.evaluation.kernel import combinations, rule_set, stream
+from engine.evaluation.kernel.buckets import related
 from engine.evaluation.kernel.code import predicates, uses
 from engine.evaluation.kernel.indexing import families, indexed_stream, slices_finder
 from engine.evaluation.kernel.selection import ranges
@@ -36,7 +37,7 @@ _choose = rule_set.RuleSet.choose
 
 FAMILIES = ((families, "LARGE_FROM", 2),)
 INDEXED = (*up_to(-1), (ranges, "FEW_MAX", 0), *FAMILIES)
-IN_TURNS = ((rule_set.RuleSet, "choose", in_turns), *FAMILIES)
+IN_TURNS = ((related, "FEW_MAX", 2), (rule_set.RuleSet, "choose", in_turns), *FAMILIES)
 
 LOOKED_UP = (
     (predicates, "WALKED_MAX", -1),

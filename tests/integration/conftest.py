@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from tests import service_process
 from tests.service_process import DEADLINE_S
 
-RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
+RayBackend = Callable[..., AbstractAsyncContextManager[Backend]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,18 +36,18 @@ def ray_cluster() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def ray_fleet(ray_cluster: str) -> RayFleet:
-    """Gives a started Fleet on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
-    from engine.runtime.cluster.ray_fleet import fleet_on_ray  # noqa: PLC0415
+def ray_backend(ray_cluster: str) -> RayBackend:
+    """A started Backend on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
+    from engine.runtime.cluster.ray_backend import backend_on_ray  # noqa: PLC0415
     from engine.runtime.contract.settings import RuntimeSettings  # noqa: PLC0415
 
     @asynccontextmanager
-    async def ray_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
-        fleet = fleet_on_ray(RuntimeSettings(data=folder, **{"deadline_s": DEADLINE_S, **settings}))
-        await fleet.start()
+    async def ray_backend(folder: Path, **settings: Any) -> AsyncIterator[Backend]:
+        backend = backend_on_ray(RuntimeSettings(data=folder, **{"deadline_s": DEADLINE_S, **settings}))
+        await backend.start()
         try:
-            yield fleet
+            yield backend
         finally:
-            await fleet.close()
+            await backend.close()
 
-    return ray_fleet
+    return ray_backend

@@ -1,6 +1,6 @@
 """The runtime without Ray, in one process.
 
-`local_fleet` gives a real Fleet over the real actors, directory, queues and workers, all in this process.
+`local_backend` gives a real Backend over the real actors, directory, queues and workers, all in this process.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient, Unreachable
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
@@ -29,7 +29,7 @@ from tests.local_runtime.connections import Pipe
 
 
 class LocalService:
-    """A Fleet with all that it stands on, connected as processes are, within reach of a test."""
+    """A Backend with all that it stands on, connected as processes are, within reach of a test."""
 
     def __init__(
         self, settings: RuntimeSettings, *, files: Files | None = None, nodes: LocalNodes | None = None
@@ -40,10 +40,10 @@ class LocalService:
         self.directories = LocalCatalogues(settings, files=files)
         self.begin()
         asks = SchedulerClient(settings, self._connect, end=self._end)
-        self.fleet = Fleet(settings, asks, connect=self._connect_to_worker)
+        self.backend = Backend(settings, asks, connect=self._connect_to_worker)
 
     def begin(self) -> None:
-        """Begin a scheduler, to which the next connection of the fleet is."""
+        """Begin a scheduler, to which the next connection of the backend is."""
         self.scheduler = Scheduler(self.settings, self.actors, self.directories.client(), nodes=self.nodes)
         self.actors.term = lambda: self.scheduler.catalogue.term
         self._served = SchedulerService(
@@ -80,18 +80,18 @@ async def local_service(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
     )
     service = LocalService(chosen, files=files, nodes=nodes)
-    await service.fleet.start()
+    await service.backend.start()
     try:
         yield service
     finally:
-        await service.fleet.close()
+        await service.backend.close()
 
 
 @dataclasses.dataclass(slots=True)
 class FrontEnd:
-    """A Fleet that asks a scheduler in another process, here in the same one."""
+    """A Backend that asks a scheduler in another process, here in the same one."""
 
-    fleet: Fleet
+    backend: Backend
     asks: SchedulerClient
     serves: ServerConnection
     notes: list[Note] = dataclasses.field(default_factory=list)
@@ -111,7 +111,7 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     told: list[Note] = []
     lost: list[str] = []
     serves = ServerConnection(
-        service.fleet.scheduler.relay(),
+        service.backend.scheduler.relay(),
         abandonable=ABANDONABLE,
         noted=notes.append,
         lost=lambda: lost.append("server"),
@@ -126,20 +126,20 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
         return connected[0]
 
     asks = SchedulerClient(chosen, connect, noted=told.append, lost=lambda: lost.append("front end"))
-    fleet = Fleet(chosen, asks, shared=True, connect=service.actors.connect)
-    await fleet.start()
+    backend = Backend(chosen, asks, shared=True, connect=service.actors.connect)
+    await backend.start()
     try:
-        yield FrontEnd(fleet, asks, serves, notes, told, lost)
+        yield FrontEnd(backend, asks, serves, notes, told, lost)
     finally:
-        await fleet.close()
+        await backend.close()
         serves.close()
 
 
 @asynccontextmanager
-async def local_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
-    """Give a started Fleet over `folder`, and close it. `settings` are RuntimeSettings' own."""
+async def local_backend(folder: Path, **settings: Any) -> AsyncIterator[Backend]:
+    """Give a started Backend over `folder`, and close it. `settings` are RuntimeSettings' own."""
     async with local_service(folder, **settings) as service:
-        yield service.fleet
+        yield service.backend
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -48,7 +48,8 @@ def operations() -> dict[str, dict[str, Any]]:
 def operation_of(path: str) -> dict[str, Any] | None:
     """The methods of a path, in which a placeholder or an id may stand for a parameter."""
     for known in operations():
-        pattern = re.sub(r"\\\{\w+\\\}", r"(?:[{]\\w+[}]|\\$[A-Z_]+|[0-9a-f]{32}|[A-Z]+)", re.escape(known))
+        named = re.escape(known).replace(r"\{name\}", "[^/]+")
+        pattern = re.sub(r"\\\{\w+\\\}", r"(?:[{]\\w+[}]|\\$[A-Z_]+|[0-9a-f]{32}|[A-Z]+)", named)
         if re.fullmatch(pattern, path):
             return operations()[known]
     return None
@@ -165,8 +166,8 @@ def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
     ("text", "refuted"),
     [
         (
-            "`PUT /api/detectors/{detectorId}/relations/{name}`",
-            "PUT /api/detectors/{detectorId}/relations/{name}",
+            "`PUT /api/detectors/{detectorId}/relation/{name}`",
+            "PUT /api/detectors/{detectorId}/relation/{name}",
         ),
         ("PUT /api/detectors/$DETECTOR", "PUT /api/detectors/$DETECTOR"),
         ("`GET /api/detectors?limt=5`", "/api/detectors?limt"),

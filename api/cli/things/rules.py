@@ -12,10 +12,11 @@ from api.cli.options.key_options import named_values
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
 from api.cli.printing.terminal import on_one_line
+from api.cli.recordings.times import iso
 from api.cli.rule_files.reading import conditions_of, is_rule_file, read_rules, read_text
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
-from rule_detector_client import Client, Rule, calls
+from rule_detector_client import Client, Rule, ServiceError, calls
 
 detector_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--detector", required=True, metavar="ID|NAME", help="Detector that has the rules."
@@ -44,7 +45,10 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Show a rule's description, its labels, and its condition as it was written, comments included."""
+    """Show a rule as it was written.
+
+    Prints its description and its labels as comments, then its condition with its own comments.
+    """
     detector_id = find_detector(client, detector).id
     shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
     said = [f"# {on_one_line(line)}" for line in shown.description.splitlines()]
@@ -126,7 +130,7 @@ def change(
     no_labels: bool,
     output: str,
 ) -> None:
-    """Change a rule: its name, its condition, how it acts, or what is said of it."""
+    """Change a rule: its name, condition, labels, or how it acts."""
     if labels and no_labels:
         raise click.UsageError("`--label` and `--no-labels` exclude each other.")
     if condition is not None and condition_file is not None:
@@ -170,6 +174,62 @@ def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: b
     detector_id = find_detector(client, detector).id
     rule_id = find_rule(client, detector_id, rule).id
     changed = client.send(calls.change_rule(detector_id, rule_id, enabled=enabled))
+    _show_changed(output, changed)
+
+
+@rules.command()
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@service_and_output_options
+def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
+    """Show what a rule was, since when, and whose token changed it."""
+    detector_id = find_detector(client, detector).id
+    found = client.send(calls.rule_versions(detector_id, find_rule(client, detector_id, rule).id))
+    rows = [
+        (
+            str(each.version),
+            "" if each.time_ms is None else iso(each.time_ms * 1_000),
+            "" if each.token is None else on_one_line(each.token.name or each.token.id),
+            each.rule.name,
+            _yes(each.rule.enabled),
+            on_one_line(each.rule.source),
+        )
+        for each in found
+    ]
+    show(output, {"versions": found}, ("version", "since", "by", "name", "enabled", "condition"), rows)
+
+
+@rules.command()
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@click.option("--version", type=click.IntRange(min=1), help="The version.  [default: the one before]")
+@service_and_output_options
+def revert(*, client: Client, rule: str, detector: str, version: int | None, output: str) -> None:
+    """Make a rule what it was in an earlier version. This is a change, and a new version."""
+    detector_id = find_detector(client, detector).id
+    rule_id = find_rule(client, detector_id, rule).id
+    present, *earlier = client.send(calls.rule_versions(detector_id, rule_id))
+    wanted = present.version - 1 if version is None else version
+    found = [each.rule for each in (present, *earlier) if each.version == wanted]
+    if not found:
+        kept = f"{earlier[-1].version} to {present.version}" if earlier else f"only {present.version}"
+        raise ServiceError(f"there is no version {wanted} of the rule; there is {kept}")
+    [was] = found
+    now = present.rule
+    same = was.condition == now.condition and was.source == now.source
+    changed = client.send(
+        calls.change_rule(
+            detector_id,
+            rule_id,
+            name=was.name,
+            condition=None if same else was.source,
+            enabled=was.enabled,
+            notify=was.notify,
+            shadow=was.shadow if was.shadow != now.shadow else None,
+            description=was.description,
+            labels=was.labels,
+        )
+    )
     _show_changed(output, changed)
 
 

@@ -30,6 +30,8 @@ from .results import (
     ShownRule,
     Token,
     Tokens,
+    Version,
+    Versions,
 )
 
 T = TypeVar("T")
@@ -37,6 +39,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 Value = str | int | float | bool
 Tuple = Sequence[Value] | Value
+
+_DETAILS: Final = "?details=true"
 
 PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
@@ -223,6 +227,11 @@ def put_rules(
     return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True)
 
 
+def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:
+    """Return the last versions of a rule, newest first."""
+    return Call("GET", _path("detectors", detector_id, "rules", rule_id, "versions"), _listed(Versions))
+
+
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     """Delete a rule."""
     return Call("DELETE", _path("detectors", detector_id, "rules", rule_id), _typed(Identified))
@@ -322,21 +331,30 @@ def evaluate(
     variables: Mapping[str, Any] | None = None,
     *,
     key: str = "",
+    details: bool = False,
 ) -> Call[EventResult]:
-    """Evaluate one event. `variables` are its `context.vars`."""
+    """Evaluate one event. `variables` are its `context.vars`. With `details`, actions have `keys` too."""
+    path = _path("detectors", detector_id, "evaluate") + _DETAILS * details
     body = _event_body(fields, timestamp_ms, variables)
-    return Call("POST", _path("detectors", detector_id, "evaluate"), _with_messages(EventResult), body, key)
+    return Call("POST", path, _with_messages(EventResult), body, key)
 
 
 def evaluate_batch(
-    detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None, *, key: str = ""
+    detector_id: str,
+    events: Sequence[bytes],
+    variables: Mapping[str, Any] | None = None,
+    *,
+    key: str = "",
+    details: bool = False,
 ) -> Call[list[EventResult]]:
-    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables."""
+    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables.
+
+    With `details`, actions have `keys` and `found`.
+    """
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
-    return Call(
-        "POST", _path("detectors", detector_id, "evaluate", "batch"), _listed(BatchResults), body, key
-    )
+    path = _path("detectors", detector_id, "evaluate", "batch") + _DETAILS * details
+    return Call("POST", path, _listed(BatchResults), body, key)
 
 
 def explain(

@@ -81,9 +81,14 @@ class _Service:
             yield result
 
     async def evaluate_batch(
-        self, detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None
+        self,
+        detector_id: str,
+        events: Sequence[bytes],
+        variables: Mapping[str, Any] | None = None,
+        *,
+        details: bool = False,
     ) -> list[EventResult]:
-        return await send_events(self._sender, detector_id, events, variables)
+        return await send_events(self._sender, detector_id, events, variables, details=details)
 
     def stream(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
@@ -184,13 +189,19 @@ class Client:
         return _results_of(self._service.evaluate_many(detector_id, events))
 
     def evaluate_batch(
-        self, detector_id: str, events: Sequence[bytes], variables: Mapping[str, Any] | None = None
+        self,
+        detector_id: str,
+        events: Sequence[bytes],
+        variables: Mapping[str, Any] | None = None,
+        *,
+        details: bool = False,
     ) -> list[EventResult]:
         """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and give one result for each.
 
-        `variables` are the `context.vars` of all of them. Raises ServiceError.
+        `variables` are the `context.vars` of all of them. With `details`, actions have `keys` and `found`.
+        Raises ServiceError.
         """
-        return _result_of(self._service.evaluate_batch(detector_id, events, variables))
+        return _result_of(self._service.evaluate_batch(detector_id, events, variables, details=details))
 
     def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Send events as they come, and yield one result for each while others are still being sent.

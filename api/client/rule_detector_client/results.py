@@ -93,6 +93,34 @@ class RulesChanged(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: list[Entry] = []
 
 
+class VersionOfRule(Rule, frozen=True, kw_only=True):
+    """A rule with its condition as it was written."""
+
+    source: str
+
+
+class TokenOfChange(msgspec.Struct, frozen=True):
+    """The token that made a change."""
+
+    id: str
+    name: str
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version of a rule: when it was made, and by whose token; None where that is not known."""
+
+    version: int
+    time_ms: int | None
+    token: TokenOfChange | None
+    rule: VersionOfRule
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """The versions of a rule, newest first."""
+
+    versions: list[Version]
+
+
 class Rules(msgspec.Struct, frozen=True):
     """The rules of a detector, by priority."""
 
@@ -136,6 +164,10 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int
     notify: bool
     labels: dict[str, Any] = {}
+    keys: dict[str, Any] | None = None
+    """The values of the rule's keys, if details were asked for."""
+    found: dict[str, Any] | None = None
+    """What its counting members and terms found, if details were asked for."""
 
 
 class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -69,6 +69,8 @@ async def send_events(
     detector_id: str,
     events: Sequence[bytes],
     variables: Mapping[str, Any] | None = None,
+    *,
+    details: bool = False,
 ) -> list[EventResult]:
     """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`; give one result for each.
 
@@ -81,7 +83,8 @@ async def send_events(
         batch = waiting.pop()
         try:
             # The key makes the request safe to retry.
-            call = evaluate_batch(detector_id, batch, variables, key=secrets.token_hex(16))
+            key = secrets.token_hex(16)
+            call = evaluate_batch(detector_id, batch, variables, key=key, details=details)
             given = await sender.carry_out(call)
         except ServiceError as error:
             if error.code not in _OF_THE_BODY:

@@ -5,12 +5,14 @@ import { call, session, signedIn, signIn, signOut } from "./shared/service.js";
 import { clusterView } from "./views/cluster.js";
 import { detectorsView } from "./views/detectors.js";
 import { eventView } from "./views/event.js";
+import { relationsView } from "./views/relations.js";
 import { rulesView } from "./views/rules/rules.js";
 import { stateView } from "./views/state.js";
 import { timelineView } from "./views/timeline.js";
 
 const VIEWS = {
   rules: ["Rules", rulesView],
+  relations: ["Relations", relationsView],
   event: ["Try an event", eventView],
   state: ["State", stateView],
   timeline: ["Timeline", timelineView],

@@ -19,7 +19,7 @@ from engine.evaluation.wire.results import encode_entries, refused_result
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.requests.operations import evaluate_lines
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 TOKEN_CHECK_S: Final = 0.2
 """The interval between two checks of the tokens of open streams. A revocation takes up to 0.5 s to arrive."""
@@ -39,7 +39,7 @@ class NdjsonStreams:
     """The open streams."""
 
     settings: Settings
-    fleet: Fleet
+    backend: Backend
     authenticator: Authenticator
     memory: BodyMemory
     _ending: bool = False
@@ -156,7 +156,7 @@ class NdjsonStream:
             return b"\n".join([self._too_long()] * len(batch)), len(batch)
         try:
             async with asyncio.timeout(self.streams.settings.deadline_s + BACKSTOP_S):
-                answer = await self.streams.fleet.call(self.detector_id, evaluate_lines(b"\n".join(whole)))
+                answer = await self.streams.backend.call(self.detector_id, evaluate_lines(b"\n".join(whole)))
         except TimeoutError:
             raise DeadlinePassed from None
         if isinstance(answer, Refused):

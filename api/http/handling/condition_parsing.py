@@ -58,7 +58,7 @@ def parse_condition(body: bytes, limits: Limits) -> tuple[bytes, bytes]:
             "estimate": estimate,
         }
     )
-    return result, encode_entries(condition_messages(condition))
+    return result, encode_entries(condition_messages(condition, ()))
 
 
 def _condition_in(body: bytes, limits: Limits) -> bytes:

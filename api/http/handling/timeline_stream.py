@@ -15,7 +15,7 @@ from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.requests.operations import timeline
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 
 EVENT_STREAM: Final = b"text/event-stream"
 LOOK_S: Final = 0.5
@@ -48,7 +48,7 @@ class Continuation(msgspec.Struct):
 class TimelineStreams:
     """The open streams of a front end."""
 
-    fleet: Fleet
+    backend: Backend
     authenticator: Authenticator
     open: "set[TimelineStream]" = field(default_factory=set)
     ending: bool = False
@@ -116,7 +116,7 @@ class TimelineStream:
         """Return what the timeline has after an event. Raises the error that ends the stream."""
         if (objection := self.streams.authenticator.objection(self.authorization)) is not None:
             raise objection
-        answer = await self.streams.fleet.call(self.detector_id, timeline(self.rule_id, self.key, after))
+        answer = await self.streams.backend.call(self.detector_id, timeline(self.rule_id, self.key, after))
         if isinstance(answer, Refused):
             raise Refusal(*answer.entries)
         return answer.result

@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from api.http.routes import cluster, detectors, evaluations, rules, tokens
+from api.http.routes import cluster, detectors, evaluations, relations, rules, tokens
 
-BLUEPRINTS: Final = tuple(file.blueprint for file in (tokens, detectors, evaluations, rules, cluster))
+BLUEPRINTS: Final = tuple(
+    file.blueprint for file in (tokens, detectors, evaluations, rules, relations, cluster)
+)
 
 OPERATIONS: Final = tuple(operation for blueprint in BLUEPRINTS for operation in blueprint.operations)
 """All operations: those of the interface and the additions."""

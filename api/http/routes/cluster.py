@@ -24,7 +24,7 @@ blueprint = Operations("cluster")
     result_example=examples.CLUSTER,
 )
 async def show_cluster(query: messages.ClusterQuery) -> Response:
-    found = await service.fleet.cluster()
+    found = await service.backend.cluster()
     workers = sorted(found.workers, key=lambda worker: worker.name)
     if query != messages.ClusterQuery():
         after, most = given(query.after) or "", given(query.limit) or PAGE_MAX
@@ -45,7 +45,7 @@ async def show_cluster(query: messages.ClusterQuery) -> Response:
     result_example={**examples.CLUSTER["nodes"][0], "draining": "operator"},
 )
 async def drain_node(id: str) -> Response:
-    return success_of(await service.fleet.drain_node(id, draining=True))
+    return success_of(await service.backend.drain_node(id, draining=True))
 
 
 @blueprint.delete("/api/cluster/nodes/<id>/drain")
@@ -57,7 +57,7 @@ async def drain_node(id: str) -> Response:
     result_example=examples.CLUSTER["nodes"][0],
 )
 async def undrain_node(id: str) -> Response:
-    return success_of(await service.fleet.drain_node(id, draining=False))
+    return success_of(await service.backend.drain_node(id, draining=False))
 
 
 @blueprint.get("/healthz")

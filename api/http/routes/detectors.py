@@ -42,9 +42,9 @@ async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
     if query == catalogue.DetectorsQuery():
         # One after another: each of many at once would take a part of every turn of the loop.
         async with service.listing:
-            return await _listed(await service.fleet.detectors())
+            return await _listed(await service.backend.detectors())
     after, most = given(query.after), given(query.limit) or catalogue.PAGE_MAX
-    page = await service.fleet.detectors_page(after, most)
+    page = await service.backend.detectors_page(after, most)
     if page is None:
         raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
     return await _listed(page)
@@ -61,7 +61,7 @@ async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
 )
 async def create_detector(body: bytes) -> Response:
     wanted = await service.decode(body, catalogue.NewDetector)
-    return success_of(catalogue.Identified(await service.fleet.create_detector(wanted.name)))
+    return success_of(catalogue.Identified(await service.backend.create_detector(wanted.name)))
 
 
 @blueprint.get("/api/detectors/<detectorId>")
@@ -71,7 +71,7 @@ async def create_detector(body: bytes) -> Response:
     result_example={"id": examples.ID, "name": "logins"},
 )
 async def get_detector(detectorId: str) -> Response:
-    return success_of(catalogue.Detector(detectorId, await service.fleet.detector(detectorId)))
+    return success_of(catalogue.Detector(detectorId, await service.backend.detector(detectorId)))
 
 
 @blueprint.delete("/api/detectors/<detectorId>")
@@ -81,7 +81,7 @@ async def get_detector(detectorId: str) -> Response:
     is_addition=False,
 )
 async def delete_detector(detectorId: str) -> Response:
-    await service.fleet.delete_detector(detectorId)
+    await service.backend.delete_detector(detectorId)
     return success_of(catalogue.Identified(detectorId))
 
 
@@ -96,7 +96,7 @@ async def delete_detector(detectorId: str) -> Response:
 )
 async def fork_detector(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, catalogue.NewDetector)
-    return success_of(catalogue.Identified(await service.fleet.fork_detector(detectorId, wanted.name)))
+    return success_of(catalogue.Identified(await service.backend.fork_detector(detectorId, wanted.name)))
 
 
 @blueprint.post("/api/detectors/<detectorId>/move")
@@ -112,7 +112,7 @@ async def fork_detector(detectorId: str, body: bytes) -> Response:
 )
 async def move_detector(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, cluster.Move)
-    route = await service.fleet.move_detector(detectorId, given(wanted.node) or "")
+    route = await service.backend.move_detector(detectorId, given(wanted.node) or "")
     return success_of(cluster.Moved(route.address.node, route.worker))
 
 
@@ -121,7 +121,7 @@ async def _listed(entries: Sequence[tuple[str, str]]) -> Response:
 
     Raises Refusal 1400 if it is too long, and DetectorUnavailable 1401 if there is no memory for it.
     """
-    room = service.fleet.memory.render()
+    room = service.backend.memory.render()
     pieces, size = [b"["], 0
     try:
         for begin in range(0, len(entries), _PIECE):

@@ -40,9 +40,10 @@ blueprint = Operations("evaluations")
 async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) -> Response:
     explained = query.explain == "true"
     if query.dry_run == "true":
-        return await service.call(detectorId, operations.dry_run(body, explained=explained))
-    key = idempotency_key(request.head)
-    return await service.call(detectorId, operations.evaluate(body, key, explained=explained))
+        operation = operations.dry_run(body, explained=explained)
+    else:
+        operation = operations.evaluate(body, idempotency_key(request.head), explained=explained)
+    return await service.call(detectorId, operation._replace(details=query.details == "true"))
 
 
 @blueprint.post("/api/detectors/<detectorId>/evaluate/batch")
@@ -68,9 +69,10 @@ async def evaluate_batch(
         return service.streams.open(detectorId, authorization(request.head))
     form = BATCH_FORMS[request.media_type]
     if query.dry_run == "true":
-        return await service.call(detectorId, operations.dry_run_batch(body, form))
-    key = idempotency_key(request.head)
-    return await service.call(detectorId, operations.evaluate_batch(body, key, form))
+        operation = operations.dry_run_batch(body, form)
+    else:
+        operation = operations.evaluate_batch(body, idempotency_key(request.head), form)
+    return await service.call(detectorId, operation._replace(details=query.details == "true"))
 
 
 @blueprint.post("/api/detectors/<detectorId>/explain")
@@ -102,4 +104,4 @@ async def explain(detectorId: str, body: bytes) -> Response:
     result_example=examples.STATE,
 )
 async def state(detectorId: str, query: StateQuery) -> Response:
-    return await state_view(partial(service.fleet.call, detectorId), query)
+    return await state_view(partial(service.backend.call, detectorId), query)

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from api.http.handling.condition_parsing import parse_condition as parsed
+from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.timeline_stream import EVENT_STREAM, TimelineStream
 from api.http.request.head import accepts, authorization
 from api.http.request.query import read_key
@@ -67,7 +68,25 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
         description=wanted.description,
         labels=wanted.labels,
     )
-    return await service.call(detectorId, operation)
+    return await service.change(detectorId, operation)
+
+
+@blueprint.put("/api/detectors/<detectorId>/rules")
+@describe(
+    summary="Make rules what a list says",
+    text="Makes the rules with the names in the body what the body says, as one change: all of them, or "
+    "none if anything is wrong. A member that is left out has its default. A rule whose condition stays "
+    "keeps its history. With `prune`, all other rules are removed; with `dryRun`, nothing is changed.",
+    body=messages.RulesToPut,
+    body_example={"rules": [{"name": "a failed login", "condition": examples.CONDITION_TEXT}]},
+    own_codes=(*_CONDITION, 1400),
+    result=messages.RulesChanged,
+    result_example={"created": ["a failed login"], "changed": [], "removed": [], "unchanged": []},
+)
+async def put_rules(detectorId: str, body: bytes) -> Response:
+    loop = asyncio.get_running_loop()
+    operation = await loop.run_in_executor(service.parsers, put_rules_operation, body, service.limits)
+    return await service.change(detectorId, operation)
 
 
 @blueprint.get("/api/detectors/<detectorId>/rules/<id>")
@@ -102,7 +121,7 @@ async def get_rule(detectorId: str, id: str) -> Response:
 async def change_rule(detectorId: str, id: str, body: bytes) -> Response:
     wanted = await service.decode(body, messages.RuleChange)
     changes = {member: given(value) for member, value in msgspec.structs.asdict(wanted).items()}
-    return await service.call(detectorId, operations.change_rule(id, **changes))
+    return await service.change(detectorId, operations.change_rule(id, **changes))
 
 
 @blueprint.delete("/api/detectors/<detectorId>/rules/<id>")
@@ -113,7 +132,20 @@ async def change_rule(detectorId: str, id: str, body: bytes) -> Response:
     is_addition=False,
 )
 async def delete_rule(detectorId: str, id: str) -> Response:
-    return await service.call(detectorId, operations.remove_rule(id))
+    return await service.change(detectorId, operations.remove_rule(id))
+
+
+@blueprint.get("/api/detectors/<detectorId>/rules/<id>/versions")
+@describe(
+    summary="Show the versions of a rule",
+    text="The last 100, newest first: what the rule was, since when, and whose token made it so. To go back "
+    "to a version, change the rule to what it was.",
+    result=messages.Versions,
+    own_codes=(1201, 1401),
+    result_example={"versions": [examples.VERSION]},
+)
+async def versions(detectorId: str, id: str) -> Response:
+    return await service.call(detectorId, operations.versions(id))
 
 
 @blueprint.get("/api/detectors/<detectorId>/rules/<id>/timeline")
@@ -163,7 +195,7 @@ async def comparison(detectorId: str, id: str, query: ComparisonQuery) -> Respon
     result_example=examples.RULE,
 )
 async def promote(detectorId: str, id: str) -> Response:
-    return await service.call(detectorId, operations.promote(id))
+    return await service.change(detectorId, operations.promote(id))
 
 
 @blueprint.post("/api/conditions/parse")

@@ -23,7 +23,7 @@ blueprint = Operations("tokens")
     is_addition=False,
 )
 async def mint_token() -> Response:
-    minted = await service.fleet.mint_token()
+    minted = await service.backend.mint_token()
     return success_of(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 
 
@@ -37,7 +37,7 @@ async def mint_token() -> Response:
 async def revoke_token(id: str) -> Response:
     if not re.fullmatch(ID_PATTERN, id):
         raise no_such_token(id)
-    await service.fleet.revoke_token(id)
+    await service.backend.revoke_token(id)
     return success_of(catalogue.Identified(id))
 
 
@@ -62,7 +62,7 @@ async def revoke_token(id: str) -> Response:
 async def list_tokens() -> Response:
     listed = [
         catalogue.ListedToken(token.id, token.hint, token.name, token.created_at_ms, token.used_at_ms)
-        for token in await service.fleet.tokens()
+        for token in await service.backend.tokens()
     ]
     return success_of(catalogue.Tokens(listed))
 
@@ -79,5 +79,5 @@ async def list_tokens() -> Response:
 )
 async def create_named_token(body: bytes) -> Response:
     wanted = await service.decode(body, catalogue.NewToken)
-    minted = await service.fleet.mint_token(wanted.name)
+    minted = await service.backend.mint_token(wanted.name)
     return success_of(catalogue.Token(minted.id, minted.token, minted.stored.hint))

@@ -1,8 +1,10 @@
-"""The messages about tokens and detectors."""
+"""The messages about tokens, detectors and relations."""
 
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+
+from engine.language.condition import Scalar
 
 T = TypeVar("T")
 
@@ -84,3 +86,81 @@ class DetectorsQuery(Struct):
         Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "the id of a detector"})] | UnsetType
     ) = UNSET
     """Only detectors created after this one, the last of the previous page."""
+
+
+Tuple = Annotated[
+    list[Scalar] | str | int | float | bool,
+    Meta(description="A tuple: an array of strings, numbers and booleans. A bare value is a tuple of one."),
+]
+
+
+class NewRelation(Struct, forbid_unknown_fields=True):
+    """The body that replaces a relation. All tuples have the same length."""
+
+    tuples: list[Tuple]
+
+
+class RelationChange(Struct, forbid_unknown_fields=True):
+    """The body that changes a relation: first `remove`, then `add`."""
+
+    add: list[Tuple] | UnsetType = UNSET
+    remove: list[Tuple] | UnsetType = UNSET
+
+
+class Relation(Struct):
+    """A relation without its tuples: how many there are, their length, and when it was changed last."""
+
+    name: str
+    tuples: int
+    arity: int | None
+    """The length of its tuples; null if it has none."""
+    changed_ms: int
+
+
+class Relations(Struct):
+    """The relations of a detector, by name."""
+
+    relations: list[Relation]
+
+
+class RelationPage(Struct):
+    """A page of the tuples of a relation."""
+
+    tuples: list[list[Scalar]]
+    next: int | None
+    """What to send as `after` for the next page; null at the end."""
+
+
+class NamedRelation(Struct):
+    """The name of what was deleted."""
+
+    name: str
+
+
+_Types = Annotated[
+    str,
+    Meta(
+        pattern="^(string|number|boolean)(,(string|number|boolean))*$",
+        extra={"expected": "`string`, `number` or `boolean` for each column, with commas between them"},
+    ),
+]
+
+
+class RelationQuery(Struct):
+    """How CSV is read."""
+
+    header: Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})] = "false"
+    """Whether the first line of CSV names the columns."""
+    types: _Types | UnsetType = UNSET
+    """The types of the columns of CSV, all strings by default, as in `string,number`."""
+
+
+class TuplesQuery(Struct):
+    """The page of a relation."""
+
+    limit: PageSize | UnsetType = UNSET
+    """The maximum number of tuples, 1000 by default."""
+    after: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "the `next` of a page"})] | UnsetType
+    ) = UNSET
+    """The `next` of the page before."""

@@ -1,6 +1,6 @@
 """The messages of evaluations: their query parameters and their results."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -12,12 +12,14 @@ YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or
 
 
 class BatchQuery(Struct):
-    """Whether a batch is a dry run."""
+    """Whether a batch is a dry run, and how much its actions say."""
 
     dry_run: YesOrNo | UnsetType = UNSET
     """`true` returns what the answer would be, and records nothing. Evictions are not predicted, and an
     Idempotency-Key is ignored.
     """
+    details: YesOrNo | UnsetType = UNSET
+    """`true` adds `keys` and `found` to each action."""
 
 
 class EvaluateQuery(BatchQuery):
@@ -37,6 +39,10 @@ class Action(Struct):
     notify: bool
     labels: Labels | UnsetType = UNSET
     """Those of the rule, if it has any."""
+    keys: dict[str, Any] | UnsetType = UNSET
+    """The values of the rule's keys, with `details=true`; long ones are cut."""
+    found: dict[str, Any] | UnsetType = UNSET
+    """What its counting members and terms found, by their texts, with `details=true`."""
     node: ExplainedNode | UnsetType = UNSET
     """Why the rule fires, with `explain=true`."""
 

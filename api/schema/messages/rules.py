@@ -62,6 +62,39 @@ class NewRule(Struct, forbid_unknown_fields=True):
     labels: Labels = {}
 
 
+class RuleToPut(Struct, forbid_unknown_fields=True):
+    """What the rule of a name is to be. Members that are left out have their defaults."""
+
+    condition: ConditionSource
+    name: Name
+    notify: bool = False
+    enabled: bool = True
+    shadow: Shadow = False
+    draftOf: str | UnsetType = UNSET
+    """The name of the rule that this is a draft of."""
+    description: Description = ""
+    labels: Labels = {}
+
+
+class RulesToPut(Struct, forbid_unknown_fields=True):
+    """The body that changes many rules as one change. No two have one name."""
+
+    rules: list[RuleToPut]
+    prune: bool = False
+    """Whether rules with other names are removed."""
+    dryRun: bool = False
+    """Whether only the result is returned, and nothing changed."""
+
+
+class RulesChanged(Struct):
+    """The names of the rules that a change of many adds, changes, removes, and leaves as they are."""
+
+    created: list[str]
+    changed: list[str]
+    removed: list[str]
+    unchanged: list[str]
+
+
 class RulesQuery(Struct):
     """The page of a list of rules. Without either parameter, the list is whole."""
 
@@ -108,6 +141,36 @@ class ShownRule(Rule, kw_only=True):
 
     text: str
     source: str
+
+
+class VersionOfRule(Rule, kw_only=True):
+    """A rule with its condition as it was written. It does not say what the rule was a draft of."""
+
+    source: str
+
+
+class TokenOfChange(Struct):
+    """The token that made a change; the id of the bootstrap token is empty."""
+
+    id: str
+    name: str
+
+
+class Version(Struct):
+    """A version of a rule, numbered from 1."""
+
+    version: Annotated[int, Meta(ge=1)]
+    time_ms: int | None
+    """When it was made; null if an earlier release made it."""
+    token: TokenOfChange | None
+    """Whose token made it; null if it is not known."""
+    rule: VersionOfRule
+
+
+class Versions(Struct):
+    """The versions of a rule, newest first."""
+
+    versions: list[Version]
 
 
 class Rules(Struct):

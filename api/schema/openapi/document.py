@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON, Failure
-from api.schema.examples import EVENT
+from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, Failure
+from api.schema.examples import EVENT, TUPLES
 from api.schema.messages import (
     catalogue,
     cluster,
@@ -71,6 +71,17 @@ _LINES_ANSWERED: Final = {
     "example": '{"actions":[]}\n{"done":1}\n',
 }
 
+_TUPLES_SENT: Final = {
+    NDJSON: {
+        "schema": {"type": "string", "description": "A tuple in each line, as JSON."},
+        "example": "".join(msgspec.json.encode(one).decode() + "\n" for one in TUPLES),
+    },
+    CSV: {
+        "schema": {"type": "string", "description": "A tuple in each row."},
+        "example": "".join(",".join(one) + "\n" for one in TUPLES),
+    },
+}
+
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the document of some operations as plain data."""
@@ -101,6 +112,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             {"name": "tokens", "description": "Credentials of callers."},
             {"name": "detectors", "description": "Each has rules and a history."},
             {"name": "rules", "description": "Each has a condition over that history."},
+            {"name": "relations", "description": "Tuples that conditions look up."},
             {"name": "evaluation", "description": "Events in, actions out."},
             {"name": "conditions", "description": "The language of conditions, without a detector."},
             {"name": "cluster", "description": "Nodes, workers, and which detectors they have."},
@@ -150,7 +162,7 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
                 "name": name,
                 "in": "path",
                 "required": True,
-                "description": f"The {_meant(operation, name)}'s id.",
+                "description": f"The {_meant(operation, name)}'s {'name' if name == 'name' else 'id'}.",
                 "schema": {"type": "string"},
             }
             for name in _PARAMETER.findall(operation.path)
@@ -175,7 +187,7 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
             **_failures(operation.codes),
         },
     }
-    if NDJSON in operation.media_types:
+    if NDJSON in operation.media_types and not operation.is_upload:
         described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
     if operation.is_open:
         described["security"] = [{}, {"token": []}] if operation.says_more else []
@@ -183,13 +195,19 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
         described["requestBody"] = {
             "required": True,
             "content": {
-                media_type.decode(): _LINES_SENT
-                if media_type == NDJSON
-                else {"schema": body, "example": operation.body_example}
+                media_type.decode(): _sent(operation, media_type, body)
                 for media_type in operation.media_types
             },
         }
     return described
+
+
+def _sent(operation: Operation, media_type: bytes, body: dict[str, Any]) -> dict[str, Any]:
+    if operation.is_upload and media_type in _TUPLES_SENT:
+        return _TUPLES_SENT[media_type]
+    if media_type == NDJSON:
+        return _LINES_SENT
+    return {"schema": body, "example": operation.body_example}
 
 
 def _query(operation: Operation) -> list[dict[str, Any]]:
@@ -213,6 +231,8 @@ def _meant(operation: Operation, parameter: str) -> str:
         return "detector"
     if "/rules/" in operation.path:
         return "rule"
+    if "/relations/" in operation.path:
+        return "relation"
     return "node" if "/nodes/" in operation.path else "token"
 
 
@@ -224,8 +244,8 @@ def _tag(operation: Operation) -> str:
             return "cluster"
         case ["api", "conditions", *_]:
             return "conditions"
-        case ["api", "detectors", _, "rules", *_]:
-            return "rules"
+        case ["api", "detectors", _, "rules" | "relations" as tag, *_]:
+            return tag
         case ["api", "detectors", _, "evaluate" | "explain", *_]:
             return "evaluation"
         case ["api", "detectors", *_]:
@@ -294,6 +314,7 @@ _EXAMPLES: Final = {
     1200: "there is no detector `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
     1201: "there is no rule `0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b` in this detector",
     1202: "there is no token `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
+    1203: "there is no relation `known_hosts`",
     1204: "there is no living node `9f3c1d9f3c1d` that takes detectors",
     1300: "line 1, column 6: expected a value\n  a == \n       ^",
     1301: "all[1].leaf.op: expected an operator, got `equals`",

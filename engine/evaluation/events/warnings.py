@@ -18,7 +18,7 @@ def warnings_on(
     fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet, limits: Limits
 ) -> Iterator[Entry]:
     """Yield the messages 2003 and 2004 about an event."""
-    if rule_set.relations:
+    if rule_set.unstored:
         yield from _missing_relations(sent, rule_set)
     if rule_set.texts:
         yield from _long_texts(fields, sent, rule_set, limits)
@@ -38,7 +38,7 @@ def warnings_on_many(
     read: Mapping[str, Any] | None = None
     for place, (fields, _, sent) in enumerate(events):
         context = sent or _NOTHING
-        if rule_set.relations and context is not read:
+        if rule_set.unstored and context is not read:
             # The events of a batch have one context.
             missing, read = [*_missing_relations(context, rule_set)], context
         entries = missing
@@ -77,8 +77,9 @@ def _long_arrays(fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: R
 
 
 def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:
-    missing = len(rule_set.relations) - sum(name in rule_set.relations for name in sent)
-    named = islice((name for name in rule_set.relation_names if name not in sent), RELATIONS_NAMED_MAX)
+    unstored = rule_set.unstored
+    missing = len(unstored) - sum(name in rule_set.relations and name not in rule_set.stored for name in sent)
+    named = islice((name for name in unstored if name not in sent), RELATIONS_NAMED_MAX)
     for name in named:
         yield Entry(2003, f"the relation `{_shown(name)}` is neither stored nor sent, and holds nothing")
     if missing > RELATIONS_NAMED_MAX:

@@ -31,10 +31,14 @@ from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
 from engine.language.microseconds import microseconds
+from engine.language.text.printer import format as format_condition
 from engine.language.text.printer import format_term
 
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
+
+_COUNTING: Final = (language.Count, language.CountSince, language.Distinct, language.Sum, language.Avg)
+"""Members that compare what they find with a number."""
 
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
@@ -125,6 +129,16 @@ class Reading(NamedTuple):
     rule_set: RuleSet
     tells_since: bool = False
     """Whether nodes say since when they have their verdicts, which takes as long again."""
+
+    def found(self, live: LiveRule) -> dict[str, Any]:
+        """Return what the counting members and the terms of an enabled rule find, by their texts."""
+        explaining = _Explaining(self, self.rule_set.enabled[live.rule.priority])
+        found: dict[str, Any] = {}
+        for path, text, value in explaining.found(live.rule.condition, ()):
+            # The same text may stand under other keys.
+            keys = "".join(f"per {fact_of(step)} " for step in path) if text in found else ""
+            found[keys + text] = value
+        return found
 
     def node(self, live: LiveRule) -> Node:
         """Explain the condition of a rule."""
@@ -224,6 +238,26 @@ class _Explaining:
                 return self._predicate(condition)
             case _:
                 return self._looking_back(condition, path)
+
+    def found(self, condition: Condition, path: Path) -> Iterator[tuple[Path, str, Any]]:
+        """Yield what each counting member and term finds, with its path and its text."""
+        if isinstance(condition, language.Keyed):
+            if key_of(self._predicates.value(condition.key)) is not None:
+                yield from self.found(condition.inner, (*path, step_of(condition, self._site.birth)))
+            if condition.where is not None:
+                yield from self.found(condition.where, path)
+            return
+        if isinstance(condition, language.Compare):
+            values = self._comparing(condition, path).found
+            assert isinstance(values, Mapping), "a comparison of terms finds values by their texts"
+            yield from ((path, text, value) for text, value in values.items())
+        elif isinstance(condition, _COUNTING):
+            value = self._looking_back(condition, path).found
+            if isinstance(value, int | float) and isfinite(value):
+                compared = replace(condition, op="gt", value=0)
+                yield path, format_condition(compared).removesuffix(" > 0"), value
+        for child in language.children(condition):
+            yield from self.found(child, path)
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates

@@ -7,12 +7,22 @@ from typing import Any, NamedTuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import NODES_MAX, Reading, reading
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.facts.values import key_of
+from engine.evaluation.requirements import keys_of, requirements_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.stamps import stamp_of
 from engine.language.diagnostics import Entry, Refusal
 
 _log = logging.getLogger(__name__)
+
+
+class Details(NamedTuple):
+    """For whom a rule fires, and what it found."""
+
+    keys: Mapping[str, Any]
+    """The values of the rule's keys, cut where they are long."""
+    found: Mapping[str, Any]
+    """What its counting members and terms found, by their texts."""
 
 
 class Firings(NamedTuple):
@@ -22,22 +32,31 @@ class Firings(NamedTuple):
     messages: tuple[Entry, ...]
     nodes: tuple[Node, ...]
     """The explanations of the first of these rules, as many as are small enough together."""
+    details: tuple[Details, ...] = ()
+    """Those of each rule, if they were asked for. What is found is left out after as many."""
 
 
 def evaluate_explained(
-    detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
+    detector: Detector,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    sent: Mapping[str, Any] | None,
+    *,
+    explained: bool = True,
+    detailed: bool = False,
 ) -> Firings:
     """Evaluate an event that consists of JSON values, and explain what fires. Raises Refusal 1402.
 
     A failure to explain what fires is logged: then there are no explanations.
     """
+    how = {"explained": explained, "detailed": detailed}
     try:
-        foreseen = dry_run(detector, fields, timestamp_ms, sent)
+        foreseen = dry_run(detector, fields, timestamp_ms, sent or {}, **how)
         outcome = detector.submit_clean_one(fields, timestamp_ms, sent)
     finally:
         detector.forget_lookups()
     assert outcome.fired == foreseen.rules, "what was decided is what was evaluated"
-    return Firings(outcome.fired, tuple(outcome.messages), foreseen.nodes)
+    return foreseen._replace(rules=outcome.fired, messages=tuple(outcome.messages))
 
 
 def dry_run(
@@ -47,6 +66,7 @@ def dry_run(
     sent: Mapping[str, Any],
     *,
     explained: bool = True,
+    detailed: bool = False,
 ) -> Firings:
     """Return which rules would fire at an event that consists of JSON values. Nothing is changed.
 
@@ -58,10 +78,22 @@ def dry_run(
         acting = tuple([rule for rule in fired if not rule.shadow])
         try:
             nodes = tuple(_explained(detector, event, acting)) if explained else ()
+            details = tuple(_detailed(detector, event, acting)) if detailed else ()
         except Exception:  # noqa: BLE001 -- the event can be evaluated
             _log.exception("what fires could not be explained")
-            nodes = ()
-    return Firings(acting, event.messages, nodes)
+            nodes, details = (), ()
+    return Firings(acting, event.messages, nodes, details)
+
+
+def _detailed(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
+    """Yield the keys of each rule, and what it found as long as the rules are small enough together."""
+    left = NODES_MAX
+    for place, rule in enumerate(fired):
+        left -= requirements_of(rule.condition).size
+        names = [name for name in keys_of(rule.condition) if key_of(event.predicates.value(name)) is not None]
+        shown = event.predicates.shown(names)
+        found = event.found(detector.live[rule.id]) if left >= 0 or not place else {}
+        yield Details({name: shown[name].value for name in names}, found)
 
 
 def _explained(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Node]:

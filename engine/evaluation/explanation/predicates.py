@@ -106,7 +106,7 @@ class Predicates:
                 value, notes = self.value(fact), list[str]()
                 if value is not None and address(value) is None:
                     notes.append(f"{_is(fact, value)}, which is no IP address")
-                if isinstance(networks, language.NetworksOf) and networks.relation not in self._sent:
+                if isinstance(networks, language.NetworksOf) and self._is_nowhere(networks.relation):
                     notes.append(_no_relation(networks.relation))
                 return notes
             case language.Some(fact):
@@ -118,11 +118,14 @@ class Predicates:
                     for name, value in found.items()
                     if value is not None and key_of(value) is None
                 ]
-                if relation not in self._sent:
+                if self._is_nowhere(relation):
                     notes.append(_no_relation(relation))
                 return notes
             case _:
                 assert_never(predicate)
+
+    def _is_nowhere(self, relation: str) -> bool:
+        return relation not in self._sent and relation not in self._needs.stored
 
     def _about_elements(self, some: language.Some, array: Any) -> list[str]:
         """Say which element meets the condition, or why none can."""

@@ -28,6 +28,7 @@ _SEARCH_CHARS: Final = 64
 SETS_MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 """RE2's memory for one set of literals. Every state that a set can have fits in it."""
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN: Final = "number or boolean"
 _NESTED: Final = "nested"
 _PLAINS: Final = frozenset({int, float, bool})
@@ -43,9 +44,10 @@ _KINDS: Final[Mapping[type, object]] = {
 
 
 class Lookups:
-    """The look-ups of one detector by fact, and the relations of the current context."""
+    """The look-ups of one detector by fact, and the relations of the current context and of the detector."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Mapping[str, Any] = _NOTHING) -> None:
+        self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
         self._relations: Relations | None = None
@@ -85,12 +87,16 @@ class Lookups:
         """Return the relations of a context: the same object as long as the context is the same."""
         relations = self._relations
         if relations is None or relations.sent is not sent:
-            relations = self._relations = Relations(sent)
+            relations = self._relations = Relations(sent, self._stored)
         return relations
+
+    def relations_changed(self) -> None:
+        """Drop what was read of relations."""
+        self._relations = None
 
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""
-        self._relations = None
+        self.relations_changed()
         if self.used:
             for lookup in self.used:
                 lookup.forget()

@@ -1,15 +1,16 @@
 """Relations, the addresses of facts, and networks: those of rules, and those of relations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from engine.evaluation.facts.values import key_of, part_of_key
 from engine.language.validation.networks import ADDRESS_CHARS_MAX, address_number, network_of
 
 ADDRESSES_KEPT: Final = 4_096
 NETWORKS_KEPT: Final = 256
+_NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN_MAX: Final = 1 << 60
 """Larger numbers are not used as keys: those that a caller computes could all have the same hash."""
 
@@ -24,6 +25,11 @@ def address(value: Any) -> int | None:
 def network_key(number: int) -> Any:
     """Return the hashable form of the number of a network."""
     return number if number < _PLAIN_MAX else key_of(number)
+
+
+class _HasAddresses(Protocol):
+    def have(self, address: int) -> bool:
+        """Return whether an address lies in a network of these."""
 
 
 class Networks:
@@ -53,27 +59,49 @@ def networks_of(texts: tuple[str, ...]) -> Networks:
     return Networks(texts)
 
 
+class _Stored(Protocol):
+    """A relation as a detector stores it."""
+
+    @property
+    def rows(self) -> Collection[Any]:
+        """Its tuples."""
+
+    @property
+    def networks(self) -> _HasAddresses:
+        """Those of them that are networks."""
+
+
 class Relations:
-    """The relations of a context. Each is read at most once."""
+    """The relations that an event sees: those of its context, and the stored ones that are not among them.
 
-    __slots__ = ("_networks", "_read", "sent")
+    Each is read at most once.
+    """
 
-    def __init__(self, sent: Mapping[str, Any]) -> None:
-        self.sent = sent
-        self._read: dict[str, frozenset[Any]] = {}
-        self._networks: dict[str, Networks] = {}
+    __slots__ = ("_networks", "_read", "_stored", "sent")
+
+    def __init__(self, sent: Mapping[str, Any], stored: Mapping[str, _Stored] = _NOTHING) -> None:
+        self.sent, self._stored = sent, stored
+        self._read: dict[str, Collection[Any]] = {}
+        self._networks: dict[str, _HasAddresses] = {}
 
     def lies_in(self, relation: str, address: int) -> bool:
         """Return whether an address lies in a network of the relation: in a tuple of one text."""
         if relation not in self._networks:
-            rows = self._tuples(relation)
-            texts = [row[0] for row in rows if len(row) == 1 and type(row[0]) is str]
-            self._networks[relation] = Networks(texts)
+            self._networks[relation] = self._networks_of(relation)
         return self._networks[relation].have(address)
 
-    def _tuples(self, relation: str) -> frozenset[Any]:
+    def _networks_of(self, relation: str) -> _HasAddresses:
+        if relation not in self.sent and relation in self._stored:
+            return self._stored[relation].networks
+        rows = _tuples(self.sent.get(relation))
+        return Networks([row[0] for row in rows if len(row) == 1 and type(row[0]) is str])
+
+    def _tuples(self, relation: str) -> Collection[Any]:
         if relation not in self._read:
-            self._read[relation] = _tuples(self.sent.get(relation))
+            if relation not in self.sent and relation in self._stored:
+                self._read[relation] = self._stored[relation].rows
+            else:
+                self._read[relation] = _tuples(self.sent.get(relation))
         return self._read[relation]
 
     def holds(self, relation: str, *values: Any) -> bool:

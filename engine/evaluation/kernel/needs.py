@@ -1,6 +1,7 @@
 """What the enabled rules of a detector need besides memories: patterns, look-ups, relations."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from engine.evaluation.facts.lookups import Lookups
@@ -15,17 +16,19 @@ from engine.patterns.compiled_pattern import compile_pattern
 class Needs:
     """The needs of some rules, each counted."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, stored: Mapping[str, Any]) -> None:
+        """Take the bounds, and the relations that are stored, by name; others change these."""
         self.limits = limits
+        self.stored = stored
         self.patterns = PatternWork(limits)
-        self.lookups = Lookups()
+        self.lookups = Lookups(stored)
         self.relations: Counter[str] = Counter()
         """The relations, each with the number of rules that use it."""
         self._arrays: Counter[str] = Counter()
         self._found_arrays: Arrays | None = None
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
-        self._relation_names: list[str] | None = None
+        self._unstored: list[str] | None = None
 
     @property
     def texts(self) -> Texts:
@@ -42,11 +45,11 @@ class Needs:
         return self._found_arrays
 
     @property
-    def relation_names(self) -> list[str]:
-        """The names of all relations in rules, sorted."""
-        if self._relation_names is None:
-            self._relation_names = sorted(self.relations)
-        return self._relation_names
+    def unstored(self) -> list[str]:
+        """The names of the relations in rules that are not stored, sorted."""
+        if self._unstored is None:
+            self._unstored = sorted(name for name in self.relations if name not in self.stored)
+        return self._unstored
 
     @property
     def warning_bytes_worst(self) -> int:
@@ -57,7 +60,7 @@ class Needs:
     @property
     def may_warn(self) -> bool:
         """Whether there may be messages about an event."""
-        return bool(self.relations or self.texts or self._arrays)
+        return bool(self.unstored or self.texts or self._arrays)
 
     def need(self, parts: Requirements) -> None:
         """Add what a rule needs."""
@@ -68,7 +71,7 @@ class Needs:
             self.patterns.add(fact, pattern)
         for fact, pattern in parts.patterns | parts.text_tests:
             self._bounds[fact, compile_pattern(pattern, self.limits).text_bytes_max] += 1
-        self._texts = self._relation_names = self._found_arrays = None
+        self._texts = self._unstored = self._found_arrays = None
 
     def need_no_more(self, parts: Requirements) -> None:
         """Undo `need`."""
@@ -81,7 +84,7 @@ class Needs:
             self.patterns.remove(fact, pattern)
         for fact, pattern in parts.patterns | parts.text_tests:
             uncount(self._bounds, (fact, compile_pattern(pattern, self.limits).text_bytes_max))
-        self._texts = self._relation_names = self._found_arrays = None
+        self._texts = self._unstored = self._found_arrays = None
 
     def compile_new(self) -> None:
         """Compile the texts that added rules search for, so that no event has to."""

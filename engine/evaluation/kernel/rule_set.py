@@ -52,8 +52,8 @@ class EnabledRule(NamedTuple):
 class RuleSet(Needs):
     """The enabled rules by priority."""
 
-    def __init__(self, limits: Limits, histories: Histories) -> None:
-        super().__init__(limits)
+    def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
+        super().__init__(limits, stored)
         self._histories = histories
         self._enabled: dict[int, EnabledRule] = {}
         self._rules: dict[int, Rule] = {}
@@ -177,6 +177,13 @@ class RuleSet(Needs):
         if self._members is not None:
             rule, site, _ = self._enabled[priority]
             self._members.remove_rule(priority, rule.condition, site)
+
+    def relation_changed(self, name: str) -> None:
+        """Have events see a relation that was stored, changed or deleted."""
+        self._unstored = None
+        self.lookups.relations_changed()
+        if self._members is not None:
+            self._members.index.relation_changed(name)
 
     # -- what rules cost ------------------------------------------------------------------------------------
 

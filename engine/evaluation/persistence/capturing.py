@@ -1,6 +1,7 @@
 """Captures a detector between two events, so that a thread can pack it while the detector goes on.
 
-Immutable objects (rules, conditions, names) are shared. Slices are copied later; see `guarding.py`.
+Immutable objects (rules, conditions, names, relations) are shared. Slices are copied later; see
+`guarding.py`.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,14 @@ from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
+from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.versions import Versions
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice
+from engine.language.limits import Limits
 from engine.language.nodes import Node
 
 
@@ -31,6 +35,9 @@ class Saved(Protocol):
     live: dict[str, LiveRule]
     verdicts: Verdicts
     shadows: Shadows
+    stored: dict[str, StoredRelation]
+    limits: Limits
+    versions: Versions
 
     def install(self, rule: Rule, birth: int, born: int) -> None:
         """Add a rule whose history began after event `birth`, which has the stamp `born`."""
@@ -69,6 +76,10 @@ class Captured:
     rules: list[LiveRule]
     """In order of priority."""
     slices: list[CapturedSlices]
+    relations: Mapping[str, StoredRelation]
+    """By name. They never change."""
+    versions: tuple[list[Any], list[Any]] = ([], [])
+    """Those that the rules have, and earlier ones; see `saved.py`."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -100,4 +111,6 @@ def capture(detector: Saved) -> Captured:
             )
             for path, slices in histories.slices.items()
         ],
+        relations=detector.stored.copy(),
+        versions=detector.versions.dump(),
     )

@@ -13,6 +13,7 @@ from engine.evaluation.persistence.columns import EntryColumns, keys, numbers_pa
 from engine.evaluation.persistence.conditions import condition_bytes, part_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
+from engine.evaluation.relations.saving import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import UNSET, time_of
@@ -20,6 +21,9 @@ from engine.language.json.writer import json_bytes
 
 _RULES: Final = 4096
 """The most rules that are looked at in a piece."""
+
+_VERSIONS: Final = 256
+"""The most versions of rules in a piece."""
 
 _COPIED: Final = 256
 """After copying this many slices, a piece ends."""
@@ -45,18 +49,27 @@ def packed(captured: Captured) -> Iterator[bytes]:
             if rule.description or rule.labels
         ]
         yield b""
-    optional = (bool(sources), bool(described), captured.figures is not None)
-    yield pack.pack_map_header(len(captured.marks) + 2 + sum(optional))
+    has_relations = bool(captured.relations)
+    optional = (bool(sources), bool(described), has_relations, captured.figures is not None)
+    yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
     yield pack.pack("rules") + pack.pack_array_header(len(captured.rules))
     for live in captured.rules:
         yield pack.pack(_rule_row(live))
+    yield pack.pack("versions") + pack.pack_array_header(2)
+    for versions in captured.versions:
+        yield pack.pack_array_header(len(versions))
+        for first in range(0, len(versions), _VERSIONS):
+            yield b"".join(map(pack.pack, versions[first : first + _VERSIONS]))
     for name, of_rules in (("sources", sources), ("described", described)):
         if of_rules:
             yield pack.pack(name) + pack.pack_map_header(len(of_rules))
             for rule, said in of_rules:
                 yield pack.pack(rule) + pack.pack(said)
+    if has_relations:
+        yield pack.pack("relations")
+        yield from relations_packed(captured.relations, pack)
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)

@@ -9,11 +9,15 @@
     sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
               there are none
     described: [description, labels as JSON] by priority, of the rules that have either. Absent if none has
+    versions: [those that rules have: priority, number, time in µs of the change that made it (nil: not
+              known), id and name of the token of who made it; earlier ones: the same, and the rule as JSON].
+              Absent from documents before them
     shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. Absent
               if there are none, as are `comparisons`
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
+    relations: the stored relations; see `relations/saving.py`. Absent if there are none
     slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
               [name, condition as JSON, birth] if it has a `where`
         memories: [a node that reads it, as JSON, a term as a comparison with 0; birth; place; how much of a
@@ -42,6 +46,7 @@ from engine.evaluation.persistence.conditions import stored_condition, stored_pa
 from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
 from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
+from engine.evaluation.relations.saving import relations_unpacked
 from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
@@ -68,6 +73,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
     detector.priority_highest = document["priority_highest"]
+    detector.stored.update(relations_unpacked(document.get("relations", ()), detector.limits))
     sources, shadows = document.get("sources", {}), document.get("shadows", {})
     described = document.get("described", {})
     ids = {priority: rule_id for rule_id, *_, priority, _, _ in document["rules"]}
@@ -88,6 +94,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         )
         rule.know_condition_bytes(len(condition))
         detector.install(rule, birth, UNSET if born_us is None else stamp_of(born_us, birth))
+    detector.versions.restore(*document.get("versions", ((), ())))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:

@@ -41,6 +41,18 @@ class Room(Generic[T]):
         if more > less and taken > self._most:
             raise Refusal(Entry(_FULL, self._said.format(taken=taken, most=self._most)))
 
+    def check_all(self, coming: Iterable[Iterable[T]], going: Iterable[Iterable[T]]) -> None:
+        """Raise Refusal 1400 if there is no room for what several rules need, once others are gone."""
+        changes = Counter(one for things in coming for one in things)
+        changes.subtract(one for things in going for one in things)
+        growth = 0
+        for one, change in changes.items():
+            before = self._uses[one]
+            if bool(before) != bool(before + change):
+                growth += -self._size_of(one) if before else self._size_of(one)
+        if growth > 0 and self.taken + growth > self._most:
+            raise Refusal(Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most)))
+
     def add(self, things: Iterable[T]) -> None:
         """Count what a rule needs."""
         for one in things:

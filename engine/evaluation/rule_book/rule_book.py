@@ -1,11 +1,13 @@
 """The rules of a detector, and how they are added, changed, exchanged and removed."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from engine.evaluation.kernel.rule_set import RuleSet
+from engine.evaluation.relations.relation_book import RelationBook
+from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.rooms import (
     Room,
     patterns_of,
@@ -16,6 +18,7 @@ from engine.evaluation.rule_book.rooms import (
 )
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.versions import Change, Versions
 from engine.evaluation.rules import (
     Labels,
     LiveRule,
@@ -33,7 +36,7 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 
-class RuleBook:
+class RuleBook(RelationBook):
     """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
@@ -46,11 +49,15 @@ class RuleBook:
         self.live: dict[str, LiveRule] = {}
         """The rules by id, in order of priority."""
         self.shadows = Shadows(self.live)
+        self.versions = Versions(limits.rules_bytes_max)
+        self.change = Change()
+        """When changes are made, and by whom: what they are noted with."""
         self.verdicts = Verdicts()
         """The checksum of the events of `submit` and `submit_clean`."""
-        self.rule_set = RuleSet(limits, self.histories)
+        self.stored = {}
+        self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
         self.records = room_for_records(limits)
-        self._new_id = new_id or (lambda: secrets.token_hex(16))
+        self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._rooms: tuple[Room[str], Room[Rule]] | None = None
         """For the patterns of all rules, and for the rules. None until a rule is added or changed: evaluation
         does not need them."""
@@ -83,10 +90,10 @@ class RuleBook:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         if draft_of is not None:
             self.shadows.check_room(draft_of)
-        patterns, rules = self._filled_rooms()
+        patterns, rules = self.filled_rooms()
         patterns.check(patterns_of(read))
         self.records.check(records_of(read, self.events_seen))
-        rule_id = rule_id or self._new_id()
+        rule_id = rule_id or self.new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
         rule = replace(rule, description=description, labels=labels or {})
@@ -119,7 +126,7 @@ class RuleBook:
         check_description(description or "")
         check_labels(labels or {})
         read = before.condition if condition is None else read_condition(condition, self.limits)
-        patterns, rules = self._filled_rooms()
+        patterns, rules = self.filled_rooms()
         patterns.check(patterns_of(read), patterns_of(before.condition))
         after = replace(
             before,
@@ -140,21 +147,47 @@ class RuleBook:
         self.put_rule(after)
         return after
 
+    def rules_change(
+        self, wanted: Sequence[WantedRule], *, prune: bool = False, between: Callable[[], None] = lambda: None
+    ) -> RulesChange:
+        """Return what would make the named rules what is wanted; see `many_rules`. Nothing is changed."""
+        return rules_change(self, wanted, prune=prune, between=between)
+
+    def change_rules(
+        self, put: Iterable[Rule], removed: Iterable[str], between: Callable[[], None] = lambda: None
+    ) -> None:
+        """Add, replace and remove rules as one change, which was validated before."""
+        for rule_id in removed:
+            self._remove(rule_id)
+            between()
+        for rule in put:
+            self._put(rule)
+            between()
+        self.settle_rules()
+
     def put_rule(self, rule: Rule) -> None:
         """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
+        self._put(rule)
+        self.settle_rules()
+
+    def _put(self, rule: Rule) -> None:
         live = self.live.get(rule.id)
         unchanged = (
             live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
         )
         self.priority_highest = max(self.priority_highest, rule.priority)
+        self.versions.put(None if live is None else live.rule, rule, self.change)
         if live is not None and unchanged:
             self.install(rule, live.birth, live.born)
         else:
             self.install(rule, self.events_seen, self._now)
-        self.settle_rules()
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
+        self._remove(rule_id)
+        self.settle_rules()
+
+    def _remove(self, rule_id: str) -> None:
         live = self._named(rule_id)
         draft = self.shadows.draft_of(rule_id)
         if draft is not None:
@@ -164,12 +197,12 @@ class RuleBook:
         if self._rooms is not None:
             self._rooms[0].remove(patterns_of(live.rule.condition))
             self._rooms[1].remove([live.rule])
+        self.versions.forget(live.rule.priority)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
             self.records.remove(records_of(live.rule.condition, live.birth))
-            self.settle_rules()
 
     def rule(self, rule_id: str) -> Rule:
         """Return one rule. Raises Refusal 1201."""
@@ -196,6 +229,8 @@ class RuleBook:
         if self._rooms is not None:
             self._rooms[1].remove([live.rule, draft.rule])
             self._rooms[1].add([rule, other])
+        for before, after in ((live.rule, rule), (draft.rule, other)):
+            self.versions.put(before, after, self.change)
         self.rule_set.exchange(rule, other)
         self.live[rule.id] = replace(draft, rule=rule)
         self.live[other.id] = replace(live, rule=other)
@@ -241,7 +276,8 @@ class RuleBook:
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 
-    def _filled_rooms(self) -> tuple[Room[str], Room[Rule]]:
+    def filled_rooms(self) -> tuple[Room[str], Room[Rule]]:
+        """Return the rooms for patterns and for rules, as they are filled now."""
         if self._rooms is None:
             self._rooms = patterns, rules = room_for_patterns(self.limits), room_for_rules(self.limits)
             rules.add(self.rules())

@@ -1,5 +1,6 @@
 """Messages about a new or changed rule: unknown relations, doubtful conditions, histories that begin anew."""
 
+from collections.abc import Collection
 from typing import Final
 
 from engine.evaluation.requirements import is_temporal
@@ -14,18 +15,20 @@ BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
 
 
-def condition_messages(condition: Condition) -> list[Entry]:
-    """Return the messages 2003 and 2006 about a condition. Detectors store no relations: each is unknown."""
-    unknown = condition_warnings(condition, relations=())
+def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
+    """Return the messages 2003 and 2006 about a condition; `stored` names the relations of the detector."""
+    unknown = condition_warnings(condition, relations=stored)
     return [
         *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
         *(Entry(NOT_MEANT, hint) for hint in hints(condition)),
     ]
 
 
-def change_messages(rule: Rule, before: Rule, *, condition_given: bool) -> list[Entry]:
+def change_messages(
+    rule: Rule, before: Rule, *, condition_given: bool, stored: Collection[str] = ()
+) -> list[Entry]:
     """Return the messages about a changed rule, those about its condition if the change gave one."""
-    said = condition_messages(rule.condition) if condition_given else []
+    said = condition_messages(rule.condition, stored) if condition_given else []
     if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
         return said
     if rule.condition != before.condition and before.enabled:

@@ -241,16 +241,18 @@ class Shadows:
         """Take note of a rule that was added or changed. A new history begins its comparison anew."""
         self._sorted_out.clear()
         rule = after.rule
-        if before is not None and before.rule.draft_of is not None and rule.draft_of is None:
-            self._forget(before.rule.draft_of)
-            del self._drafts[before.rule.draft_of]
+        of = None if before is None else before.rule.draft_of
+        # Rules that are changed together may exchange what they are drafts of.
+        if of is not None and of != rule.draft_of and self._drafts.get(of) == rule.id:
+            self._forget(of)
+            del self._drafts[of]
         if rule.shadow:
             self._ids.add(rule.id)
         else:
             self._ids.discard(rule.id)
         if rule.draft_of is not None:
             self._drafts[rule.draft_of] = rule.id
-        if before is None or _history(before) != _history(after):
+        if before is None or _history(before) != _history(after) or (rule.draft_of and of != rule.draft_of):
             self._compare(rule.draft_of or rule.id, events_seen, clock_us)
 
     def exchange(self, comparison: Comparison) -> None:

@@ -44,7 +44,12 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
 
 
 def evaluate_batch_body(
-    detector: Detector, body: bytes, form: BatchForm = "json", between: Callable[[], None] = lambda: None
+    detector: Detector,
+    body: bytes,
+    form: BatchForm = "json",
+    between: Callable[[], None] = lambda: None,
+    *,
+    detailed: bool = False,
 ) -> tuple[Answer, tuple[int, ...]]:
     """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
@@ -57,19 +62,23 @@ def evaluate_batch_body(
             events = events_in(decode_batch(body, detector.limits, form, between))
         except Refusal as refusal:
             return Refused(refusal.entries), ()
-        answered = evaluate_batch(detector, events, between)
+        answered = evaluate_batch(detector, events, between, detailed=detailed)
         _drop(events)
     return answered
 
 
 def evaluate_batch(
-    detector: Detector, events: Sequence[Event], between: Callable[[], None] = lambda: None
+    detector: Detector,
+    events: Sequence[Event],
+    between: Callable[[], None] = lambda: None,
+    *,
+    detailed: bool = False,
 ) -> tuple[Answer, tuple[int, ...]]:
     """Evaluate events that consist of JSON values in order; see `evaluate_batch_body`."""
     count, most = len(events), detector.limits.batch_events_max
     if count > most:
         return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),)), ()
-    results, refused = results_within(detector, events, between)
+    results, refused = results_within(detector, events, between, detailed=detailed)
     if len(results) < count:
         refused = (*refused, *range(len(results), count))
         detector.refused[1400] += count - len(results)

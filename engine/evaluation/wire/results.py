@@ -13,9 +13,11 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import Outcomes
+from engine.evaluation.explanation.firings import Firings, evaluate_explained
 from engine.evaluation.facts.values import Event
 from engine.evaluation.rules import Fired
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
 
 _FIRST_EVENTS: Final = 128
 _PART_S: Final = 0.01
@@ -23,6 +25,12 @@ _PART_S: Final = 0.01
 
 _RESULT_BYTES_MAX: Final = 1024
 """The most bytes of a result besides actions and warnings."""
+
+
+DETAILS_BYTES_MAX: Final = 1024 * 1024
+"""The most bytes of `keys` and `found` in the result of one event; the actions after them have neither."""
+_DETAILS_BYTES: Final = 20
+"""The bytes that the names of the two take in an action."""
 
 
 class ReportedEntry(msgspec.Struct, frozen=True):
@@ -42,6 +50,41 @@ def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
 def encode_actions(fired: Fired) -> bytes:
     """Return the actions of the rules that fired as a JSON array."""
     return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
+
+
+def detailed_actions(firings: Firings) -> list[bytes]:
+    """Return the actions of the rules that fired, with `keys` and `found` as long as there is room."""
+    actions = [rule.action_json() for rule in firings.rules]
+    left = DETAILS_BYTES_MAX
+    for place, details in enumerate(firings.details):
+        keys, found = json_bytes(dict(details.keys)), json_bytes(dict(details.found))
+        left -= len(keys) + len(found)
+        if left < 0:
+            break
+        actions[place] = actions[place][:-1] + b',"keys":' + keys + b',"found":' + found + b"}"
+    return actions
+
+
+def _detailed(
+    detector: Detector, events: Sequence[Event | Refusal]
+) -> tuple[list[bytes], dict[int, Refusal]]:
+    """Evaluate events one by one; return their results with details, and the refusals by place."""
+    results: list[bytes] = []
+    refused: dict[int, Refusal] = {}
+    for place, event in enumerate(events):
+        try:
+            if isinstance(event, Refusal):
+                raise event
+            firings = evaluate_explained(detector, *event, explained=False, detailed=True)
+        except Refusal as refusal:
+            refused[place] = refusal
+            results.append(refused_result(refusal))
+            continue
+        result = b'{"actions":[' + b",".join(detailed_actions(firings)) + b"]"
+        if firings.messages:
+            result += b',"messages":' + encode_entries(firings.messages)
+        results.append(result + b"}")
+    return results, refused
 
 
 def refused_result(refusal: Refusal) -> bytes:
@@ -75,7 +118,11 @@ def no_room(limit_bytes: int) -> bytes:
 
 
 def results_within(
-    detector: Detector, events: Sequence[Event | Refusal], between: Callable[[], None] = lambda: None
+    detector: Detector,
+    events: Sequence[Event | Refusal],
+    between: Callable[[], None] = lambda: None,
+    *,
+    detailed: bool = False,
 ) -> tuple[list[bytes], tuple[int, ...]]:
     """Evaluate events in order while the answer has room, at least one of them.
 
@@ -84,6 +131,8 @@ def results_within(
     """
     bytes_max = detector.limits.answer_bytes_max
     worst = detector.answer_bytes_worst + _RESULT_BYTES_MAX
+    if detailed:
+        worst += DETAILS_BYTES_MAX + _DETAILS_BYTES * len(detector.live)
     # If one result can exceed half of the limit, only half of the limit has to be free.
     wanted = min(worst, bytes_max // 2)
     results: list[bytes] = []
@@ -96,11 +145,14 @@ def results_within(
                 break
             part = events[first : first + max(1, min(count, (bytes_max - size) // worst))]
             began_s = perf_counter()
-            outcomes = detector.submit_clean(part)
-            of_part = _results_of(outcomes)
+            if detailed:
+                of_part, refusals = _detailed(detector, part)
+            else:
+                outcomes = detector.submit_clean(part)
+                of_part, refusals = _results_of(outcomes), outcomes.refused
             size += sum(map(len, of_part)) + len(of_part)
             results += of_part
-            for place, refusal in outcomes.refused.items():
+            for place, refusal in refusals.items():
                 refused.append(first + place)
                 detector.refused[refusal.entries[0].code] += 1
             count = 2 * count if perf_counter() - began_s < _PART_S else max(1, count // 2)

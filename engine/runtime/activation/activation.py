@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.schedule import Schedule
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.counters import (
@@ -15,7 +16,6 @@ from engine.runtime.contract.measurements.counters import (
     WITHOUT_ROOM,
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
@@ -42,7 +42,7 @@ class Activation:
         self,
         detector_id: str,
         epoch: int,
-        port: DetectorPort,
+        port: DetectorThread,
         settings: RuntimeSettings,
         *,
         report: Callable[[Report], None],

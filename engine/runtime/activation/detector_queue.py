@@ -9,12 +9,12 @@ from collections.abc import Callable
 import msgspec
 
 from engine.runtime.activation.activation import Activation
+from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.rates import Rates
 from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
@@ -39,7 +39,7 @@ class DetectorQueue:
         self,
         detector_id: str,
         epoch: int,
-        port: DetectorPort,
+        port: DetectorThread,
         settings: RuntimeSettings,
         report: Callable[[Report], None],
         *,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.runtime.activation.detector_queue import DetectorQueue
+from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import Load, leaver
 from engine.runtime.activation.rates import MEASURED_S, RateMeter, Totals
 from engine.runtime.activation.waiting_batches import Submission
@@ -20,7 +21,6 @@ from engine.runtime.contract.errors import ActorDied, Superseded
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
-from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.usage import resident_bytes, usage
@@ -60,7 +60,7 @@ class DetectorService:
     def __init__(
         self,
         settings: RuntimeSettings,
-        make_port: Callable[[], DetectorPort],
+        make_port: Callable[[], DetectorThread],
         measures: Measures,
         node: Node = Node(),  # noqa: B008 -- it is immutable
         *,
@@ -227,7 +227,7 @@ class DetectorService:
             )
             self.queues[found.epoch].move(alone=found.alone)
 
-    def _report(self, epoch: int, port: DetectorPort, report: Report) -> None:
+    def _report(self, epoch: int, port: DetectorThread, report: Report) -> None:
         encoded = encode_report(report)
         if report.used:
             # Waking the directory costs as much as an event, so several detectors are reported at once.
@@ -254,7 +254,7 @@ class DetectorService:
         if self._scheduler is not None:
             self._scheduler.note(REPORT, report)
 
-    def _over(self, epoch: int, port: DetectorPort, ended: Ended) -> None:
+    def _over(self, epoch: int, port: DetectorThread, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
         self._used.pop(epoch, None)
@@ -316,7 +316,7 @@ def make_room_note(term: int, epoch: int, *, wanted: bool = True) -> bytes:
     return f"{term} {epoch} {wanted:d}".encode()
 
 
-async def _discard(port: DetectorPort) -> None:
+async def _discard(port: DetectorThread) -> None:
     # In a process that dies meanwhile, nothing is left to drop.
     with suppress(ActorDied):
         await port.discard()

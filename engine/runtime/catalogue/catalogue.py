@@ -22,7 +22,13 @@ from engine.runtime.catalogue.catalogue_state import (
     recovered_state,
 )
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import (
+    Changes,
+    Opened,
+    StoredToken,
+    TokenEntry,
+    token_label,
+)
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -209,7 +215,9 @@ class Catalogue:
         return Changes(
             self._tokens.since(
                 tokens_seen,
-                lambda: {token.digest: token_id for token_id, token in state.tokens.items()},
+                lambda: {
+                    token.digest: token_label(token_id, token) for token_id, token in state.tokens.items()
+                },
             ),
             self._detectors.since(detectors_seen, state.detectors.copy),
             tuple(self._warnings),
@@ -222,7 +230,7 @@ class Catalogue:
             if len(self._state.tokens) >= self._settings.tokens_max:
                 return None
             self._change(TokenAdded(token_id, *astuple(token)))
-            self._tokens.note(token.digest, token_id)
+            self._tokens.note(token.digest, token_label(token_id, token))
         return self._tokens.version
 
     def revoke_token(self, token_id: str) -> int | None:

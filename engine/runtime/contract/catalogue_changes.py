@@ -26,6 +26,11 @@ class StoredToken(msgspec.Struct, frozen=True):
     """None for a token of an older program."""
 
 
+def token_label(token_id: str, token: StoredToken) -> str:
+    """Return the id of a token and, behind a blank, its name if it has one."""
+    return f"{token_id} {token.name}".rstrip()
+
+
 class TokenEntry(msgspec.Struct, frozen=True):
     """A token as lists show it; what is not known is None."""
 
@@ -49,7 +54,7 @@ class Changes(msgspec.Struct, frozen=True):
     """What a front end has not seen yet."""
 
     tokens: TableUpdate[bytes]
-    """Ids by digest."""
+    """By digest the id, a blank and the name."""
     detectors: TableUpdate[str]
     """Names by id."""
     warnings: tuple[str, ...] = ()

@@ -1,58 +1,11 @@
-"""Detectors, workers and nodes as others call them: few methods, implemented with Ray or by a fake."""
+"""Workers and nodes as others call them: few methods, implemented with Ray or by a fake."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
+from engine.runtime.contract.measurements.figures import NodeFigures, WorkerAnswer
 from engine.runtime.contract.requests.calls import Activated, Held, Report
-from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.requests.routes import Address
-
-
-class DetectorPort(Protocol):
-    """A detector inside a worker, as the worker's own event loop calls it.
-
-    Calls are made one at a time, except `finish_saving` and `finish_fork`.
-    """
-
-    cpu_s: float
-    """The processor time of those of its batches that were executed beside other detectors."""
-
-    async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector. Raises StorageError."""
-
-    def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
-        """Execute a batch now if it is small; None if nothing was done. Raises as `handle` does."""
-
-    async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Execute a batch. Raises StorageError if its answers would not be durable."""
-
-    async def sync(self) -> None:
-        """Sync the journal to the disk. Raises StorageError."""
-
-    async def begin_saving(self) -> bool:
-        """Copy the state for a snapshot; return whether there is anything for `finish_saving` to write.
-
-        Raises StorageError.
-        """
-
-    async def finish_saving(self) -> None:
-        """Write the snapshot that was begun, while batches continue. Raises StorageError."""
-
-    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        """Copy the state for another detector; return what makes the folder of that. Raises StorageError."""
-
-    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
-        """Make the folder of the other detector, while batches continue. Raises StorageError."""
-
-    async def passivate(self) -> int:
-        """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
-
-    async def discard(self) -> None:
-        """Drop the detector without saving it."""
-
-    def figures(self) -> DetectorFigures | None:
-        """Return what the active detector holds, even while a call is under way; None if there is none."""
 
 
 class WorkerPort(Protocol):

@@ -1,6 +1,6 @@
 """An active detector, with its store and its pending snapshot."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.evaluation.detector import Detector
@@ -9,7 +9,8 @@ from engine.runtime.contract.measurements.measures import Counted
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache, PendingPage
-from engine.runtime.detector.persistence.journal_entries import JournalEntry, JournalRecord
+from engine.runtime.detector.persistence.journal_entries import JournalEntry, JournalRecord, RelationPart
+from engine.runtime.detector.persistence.uploads import Uploads
 from snapshots.store import Store
 
 Position = tuple[int | None, int, int]
@@ -37,6 +38,8 @@ class ActiveDetector:
     unsaved: bool = False
     """Whether some data is in neither the newest snapshot nor the journal."""
     saving: "PendingSnapshot | None" = None
+    uploads: Uploads = field(default_factory=Uploads)
+    """The relations that are being uploaded."""
 
     @property
     def must_be_saved(self) -> bool:
@@ -62,7 +65,14 @@ class ActiveDetector:
         detector.verdicts.take()
         program, zones = journal_entries.program_version(), journal_entries.zones_version()
         checksum = verdicts if complete else None
-        record = JournalRecord(clock_us, events_seen, complete, entries, now_us, program, checksum, zones)
+        for staged in self.uploads.take_installed():
+            part = (RelationPart(staged),)
+            self._append(JournalRecord(clock_us, events_seen, False, part, now_us, program, None, zones))
+        self._append(
+            JournalRecord(clock_us, events_seen, complete, entries, now_us, program, checksum, zones)
+        )
+
+    def _append(self, record: JournalRecord) -> None:
         self.store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
 
     def figures(self) -> DetectorFigures:

@@ -1,12 +1,17 @@
 """Execution of one operation on a detector: gives its answer and its journal entry."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.relations.stored import StoredRelation
+from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
+from engine.evaluation.rule_book.versions import Change
+from engine.evaluation.rules import rule_as_sent
 from engine.evaluation.wire.events import (
     Answer,
     Done,
@@ -22,10 +27,10 @@ from engine.evaluation.wire.inspecting.explanations import (
     explain_body,
 )
 from engine.evaluation.wire.inspecting.looks import comparison_asked, timeline
-from engine.evaluation.wire.inspecting.rule_lists import rule_as_sent, rules_of
+from engine.evaluation.wire.inspecting.rule_lists import rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.results import encode_entries
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.json.writer import json_bytes
 from engine.language.text.printer import format as canonical
 from engine.runtime.contract.requests import operations
@@ -36,8 +41,12 @@ from engine.runtime.contract.requests.operations import (
     EVALUATE_EXPLAINED,
     AddRule,
     ChangeRule,
+    NamedRelation,
     NamedRule,
     Operation,
+    PutRelation,
+    PutRule,
+    PutRules,
 )
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
@@ -52,9 +61,17 @@ from engine.runtime.detector.persistence.journal_entries import (
     EvaluatedLines,
     GivenAnswer,
     JournalEntry,
+    RelationChanged,
+    RelationDeleted,
+    RelationPut,
     RuleRemoved,
+    RulesChanged,
     rule_put,
 )
+from engine.runtime.detector.persistence.uploads import Uploads, change_relation
+
+MESSAGES_MAX: Final = 100
+"""The most messages about a change of many rules."""
 
 
 class Applied(NamedTuple):
@@ -94,17 +111,41 @@ def apply(
                 return Applied(comparison_asked(detector, operation.payload))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
                 explained = kind == operations.DRY_RUN_EXPLAINED
-                return Applied(dry_run_body(detector, operation.payload, explained=explained))
+                how = {"explained": explained, "detailed": operation.details}
+                return Applied(dry_run_body(detector, operation.payload, **how))
             case kind if kind in DRY_BATCH_FORMS:
                 form = DRY_BATCH_FORMS[kind]
-                return Applied(dry_run_batch_body(detector, operation.payload, form, between))
+                details = operation.details
+                answer = dry_run_batch_body(detector, operation.payload, form, between, detailed=details)
+                return Applied(answer)
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation, between)
             case _:
-                result, entry, messages = _ruled(detector, detector_id, operation)
+                detector.change = Change(now_us, operation.by)
+                changed = _related(detector, operation, now_us)
+                result, entry, messages = changed or _ruled(detector, detector_id, operation, between)
                 return Applied(Done(json_bytes(result), encode_entries(messages)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
+
+
+def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now_us: int) -> Applied:
+    """Execute an operation of UPLOADS at a given time."""
+    payload = operation.payload
+    try:
+        match operation.kind:
+            case operations.STAGE_TUPLES:
+                uploads.stage(detector, payload, now_us)
+            case operations.DROP_TUPLES:
+                uploads.drop(payload.decode())
+            case _:
+                put = msgspec.json.decode(payload, type=PutRelation)
+                entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
+                relation = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
+                return Applied(Done(json_bytes(_shown(put.name, relation))), entry)
+    except Refusal as refusal:
+        return Applied(Refused(refusal.entries))
+    return Applied(Done(b"{}"))
 
 
 def _evaluated(
@@ -128,11 +169,14 @@ def _evaluated(
     form = BATCH_FORMS.get(operation.kind)
     answer: Answer
     refused: tuple[int, ...]
-    if form is None:
-        evaluate = evaluate_explained_body if explained else evaluate_body
-        answer, refused = evaluate(detector, operation.payload), ()
+    body, detailed = operation.payload, operation.details
+    if form is not None:
+        answer, refused = evaluate_batch_body(detector, body, form, between, detailed=detailed)
+    elif explained or detailed:
+        answer = evaluate_explained_body(detector, body, explained=explained, detailed=detailed)
+        refused = ()
     else:
-        answer, refused = evaluate_batch_body(detector, operation.payload, form, between)
+        answer, refused = evaluate_body(detector, body), ()
     if isinstance(answer, Refused):
         return Applied(answer)
     given = None
@@ -155,8 +199,44 @@ def _lines_evaluated(detector: Detector, operation: Operation, between: Callable
     return Applied(answer, EvaluatedLines(operation.payload, refused))
 
 
+def _related(
+    detector: Detector, operation: Operation, now_us: int
+) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]] | None:
+    """Execute an operation on relations; None if it is none."""
+    payload = operation.payload
+    match operation.kind:
+        case operations.RELATIONS:
+            return (
+                {"relations": [_shown(name, one) for name, one in sorted(detector.stored.items())]},
+                None,
+                [],
+            )
+        case operations.RELATION:
+            asked = msgspec.json.decode(payload, type=NamedRelation)
+            page = detector.relation_page(asked.name, asked.after, asked.limit)
+            return page._asdict(), None, []
+        case operations.CHANGE_RELATION:
+            entry = RelationChanged(payload, now_us // 1000)
+            return _shown(*change_relation(detector, payload, entry.changed_ms)), entry, []
+        case operations.DELETE_RELATION:
+            name = msgspec.json.decode(payload, type=NamedRelation).name
+            detector.delete_relation(name)
+            return {"name": name}, RelationDeleted(name), []
+        case _:
+            return None
+
+
+def _shown(name: str, relation: StoredRelation) -> dict[str, Any]:
+    return {
+        "name": name,
+        "tuples": len(relation),
+        "arity": relation.arity,
+        "changed_ms": relation.changed_ms,
+    }
+
+
 def _ruled(
-    detector: Detector, detector_id: str, operation: Operation
+    detector: Detector, detector_id: str, operation: Operation, between: Callable[[], None]
 ) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
     match operation.kind:
         case operations.RULE:
@@ -167,26 +247,64 @@ def _ruled(
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**_members(added))
             rule = detector.rule(rule_id)
-            return {"id": rule_id}, rule_put(rule), condition_messages(rule.condition)
+            messages = condition_messages(rule.condition, detector.stored)
+            return {"id": rule_id}, rule_put(rule, operation.by), messages
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
             changed = detector.change_rule(**_members(change))
-            entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
-            messages = change_messages(changed, before, condition_given=change.condition is not None)
+            entry = rule_put(changed, operation.by) if change != ChangeRule(change.rule_id) else None
+            messages = change_messages(
+                changed, before, condition_given=change.condition is not None, stored=detector.stored
+            )
             return rule_as_sent(changed, detector_id), entry, messages
+        case operations.PUT_RULES | operations.PUT_RULES_DRY:
+            return _rules_put(detector, operation, between)
+        case operations.VERSIONS:
+            found = detector.rule(_named(operation))
+            return {"versions": [*detector.versions.of(found, detector_id)]}, None, []
         case operations.REMOVE_RULE:
             rule_id = _named(operation)
             detector.remove_rule(rule_id)
-            return {"id": rule_id}, RuleRemoved(rule_id), []
+            return {"id": rule_id}, RuleRemoved(rule_id, operation.by), []
         case operations.PROMOTE:
             rule = detector.promote(_named(operation))
-            return rule_as_sent(rule, detector_id), DraftPromoted(rule.id), []
+            return rule_as_sent(rule, detector_id), DraftPromoted(rule.id, operation.by), []
         case unknown:
             raise AssertionError(f"no operation is called {unknown!r}")
 
 
-def _members(given: AddRule | ChangeRule) -> dict[str, Any]:
+def _rules_put(
+    detector: Detector, operation: Operation, between: Callable[[], None]
+) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
+    given = msgspec.json.decode(operation.payload, type=PutRules)
+    wanted = [WantedRule(**_members(rule)) for rule in given.rules]
+    change = detector.rules_change(wanted, prune=given.prune, between=between)
+    result = {
+        "created": [rule.name for rule in change.created],
+        "changed": [rule.name for _, rule in change.changed],
+        "removed": [rule.name for rule in change.removed],
+        "unchanged": [rule.name for rule in change.unchanged],
+    }
+    messages = list(islice(_messages(change), MESSAGES_MAX))
+    if operation.kind == operations.PUT_RULES_DRY or not (change.put or change.removed):
+        return result, None, messages
+    removed = tuple([rule.id for rule in change.removed])
+    detector.change_rules(change.put, removed, between)
+    return result, RulesChanged(tuple(map(rule_put, change.put)), removed, operation.by), messages
+
+
+def _messages(change: RulesChange) -> Iterator[Entry]:
+    """Yield the messages about the rules that a change adds or changes, each with the rule's name."""
+    for before, rule in (*change.changed, *((None, rule) for rule in change.created)):
+        if before is None:
+            said = condition_messages(rule.condition)
+        else:
+            said = change_messages(rule, before, condition_given=rule.condition != before.condition)
+        yield from (entry._replace(message=f"{quoted(rule.name)}: {entry.message}") for entry in said)
+
+
+def _members(given: AddRule | PutRule | ChangeRule) -> dict[str, Any]:
     labels = None if given.labels is None else msgspec.json.decode(given.labels)
     return msgspec.structs.asdict(given) | {"labels": labels}
 

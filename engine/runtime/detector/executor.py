@@ -25,6 +25,7 @@ from engine.runtime.contract.requests.operations import (
     EVALUATIONS,
     READS,
     STATE,
+    UPLOADS,
     Crash,
     Operation,
     Reply,
@@ -38,7 +39,7 @@ from engine.runtime.detector.active_detector import (
     counted,
     position,
 )
-from engine.runtime.detector.apply import Applied, apply
+from engine.runtime.detector.apply import Applied, apply, apply_upload
 from engine.runtime.detector.data_folder import check_data_folder
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -323,6 +324,8 @@ class OperationExecutor:
 
     def _take(self, active: ActiveDetector, operation: Operation, now_us: int) -> Applied:
         pause = self._turn.pass_on
+        if operation.kind in UPLOADS:
+            return apply_upload(active.detector, active.uploads, operation, now_us)
         applied = apply(active.detector, active.detector_id, active.answers, operation, now_us, between=pause)
         if operation.kind == STATE:
             answer = with_storage(applied.answer, operation, active.store, resident_bytes())
@@ -334,7 +337,7 @@ class OperationExecutor:
 
         Raises WriteFailed if the store can no longer be used, and Fenced. In all cases nothing was done.
         """
-        sizes = [estimated_bytes(one) for one in batch if one.kind not in READS]
+        sizes = [estimated_bytes(one, active.uploads) for one in batch if one.kind not in READS]
         if not sizes:
             return None
         try:

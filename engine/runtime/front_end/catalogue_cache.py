@@ -29,7 +29,7 @@ class CatalogueCache:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self.tokens = TableCopy[bytes]()
-        """Ids by digest."""
+        """By digest the id, a blank and the name."""
         self.detectors = TableCopy[str]()
         """Names by id."""
         self._used: set[bytes] = set()
@@ -65,10 +65,14 @@ class CatalogueCache:
             self._used.add(digest)
         return known
 
+    def token(self, digest: bytes) -> str:
+        """Return the id of a token, a blank and its name; an empty text if it is not known."""
+        return self.tokens.get(digest) or ""
+
     def token_revoked(self, token_id: str, version: int) -> None:
         """Note a token that was revoked here."""
         for digest, known in self.tokens.entries():
-            if known == token_id:
+            if known.partition(" ")[0] == token_id:
                 self.tokens.note_removed(digest, version)
 
     async def start(self) -> None:
@@ -100,7 +104,8 @@ class CatalogueCache:
         """Report the tokens used since the last report. Raises DetectorUnavailable."""
         used, self._used = self._used, set()
         self._reported_at_s = self._loop.time()
-        if token_ids := [token_id for digest in used if (token_id := self.tokens.get(digest))]:
+        token_ids = [known.partition(" ")[0] for digest in used if (known := self.tokens.get(digest))]
+        if token_ids:
             at_ms = time.time_ns() // 1_000_000
             await self._scheduler.ask("tokens_used", type(None), token_ids, at_ms)
 

@@ -57,7 +57,7 @@ def run_shell(url: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
-    async with served(Application(settings, service.fleet), settings) as wire:
+    async with served(Application(settings, service.backend), settings) as wire:
         url = f"http://127.0.0.1:{wire.port}"
         assert await asyncio.to_thread(run_python, url) == []
         examples = await asyncio.to_thread(list, run_shell(url))

@@ -20,7 +20,7 @@ from tests.local_runtime.service import LocalService
 
 @pytest.fixture
 async def there(settings: Settings, service: LocalService) -> AsyncIterator[Wire]:
-    async with served(Application(settings, service.fleet), settings) as wire:
+    async with served(Application(settings, service.backend), settings) as wire:
         yield wire
 
 
@@ -186,7 +186,7 @@ async def test_blank_lines_keep_a_silent_stream_alive(
         async with AsyncClient(url, BOOTSTRAP) as client:
             return [len(result.actions) async for result in client.stream(detector, slow_async())]
 
-    async with served(Application(hasty, service.fleet), hasty) as wire:
+    async with served(Application(hasty, service.backend), hasty) as wire:
         found = await asyncio.gather(
             asyncio.to_thread(run, url(wire)), run_async(url(wire)), return_exceptions=True
         )

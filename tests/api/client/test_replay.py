@@ -97,7 +97,7 @@ async def test_every_event_is_evaluated_and_none_twice(
             replay.send(batches.take())
 
     async with (
-        served(Application(settings, service.fleet), settings) as wire,
+        served(Application(settings, service.backend), settings) as wire,
         line(wire.port, fates(seed)) as port,
     ):
         await asyncio.to_thread(replayed, port)
@@ -119,6 +119,9 @@ async def test_without_a_key_the_first_reply_that_is_lost_is_the_end(
         ):
             there.send(calls.evaluate(detector, {}, 0))
 
-    async with served(Application(settings, service.fleet), settings) as wire, line(wire.port, lost) as port:
+    async with (
+        served(Application(settings, service.backend), settings) as wire,
+        line(wire.port, lost) as port,
+    ):
         await asyncio.to_thread(evaluate, port)
     assert seen(service, detector) == 1

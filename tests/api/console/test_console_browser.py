@@ -86,7 +86,7 @@ async def console_at(
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP)
     quick = {"ask_s": 0.0, "shutdown_s": 0.1, "turn_s": 0.0, "nodes_s": 0.02, "spares": 1}
     async with local_service(folder, nodes=nodes, **quick) as service:
-        app = Application(settings, service.fleet)
+        app = Application(settings, service.backend)
         async with served(app, settings) as wire:
             # The pages are in UTC, wherever the browser is.
             size = {"width": 1280, "height": 900, **viewport}

@@ -6,7 +6,7 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from tests.api.caller import Caller, Said
 from tests.api.schema.test_openapi import DOCUMENT
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request
 
 EVENT_BODY = {"event": {"fields": {}, "timestamp_ms": 0}}
@@ -17,7 +17,7 @@ ESCAPED = "%61" + DETECTOR[1:]
 @pytest.mark.parametrize("named", [DETECTOR, ESCAPED])
 @pytest.mark.parametrize(("end", "kind"), [("", "evaluate"), ("/batch", "evaluate_batch")])
 async def test_a_key_goes_with_its_evaluation_on_both_ways(
-    scripted_caller: Caller, scripted: ScriptedFleet, named: str, end: str, kind: str
+    scripted_caller: Caller, scripted: ScriptedBackend, named: str, end: str, kind: str
 ) -> None:
     path = f"/api/detectors/{named}/evaluate{end}"
     body = {"events": [EVENT_BODY["event"]]} if end else EVENT_BODY
@@ -30,7 +30,7 @@ async def test_a_key_goes_with_its_evaluation_on_both_ways(
 @pytest.mark.parametrize("named", [DETECTOR, ESCAPED])
 @pytest.mark.parametrize("end", ["", "/batch"])
 async def test_a_key_of_another_form_is_1006_and_nothing_is_evaluated(
-    scripted_caller: Caller, scripted: ScriptedFleet, named: str, end: str, key: str
+    scripted_caller: Caller, scripted: ScriptedBackend, named: str, end: str, key: str
 ) -> None:
     headers = {"Idempotency-Key": key}
     # Headers are checked before bodies.
@@ -42,7 +42,7 @@ async def test_a_key_of_another_form_is_1006_and_nothing_is_evaluated(
 
 
 async def test_a_key_that_is_reused_for_something_else_is_told_as_the_detector_says(
-    scripted_caller: Caller, scripted: ScriptedFleet
+    scripted_caller: Caller, scripted: ScriptedBackend
 ) -> None:
     async def reused(*_: object) -> Answer:
         return Refused((Entry(1006, "Idempotency-Key: it came before, with another body"),))
@@ -54,7 +54,7 @@ async def test_a_key_that_is_reused_for_something_else_is_told_as_the_detector_s
 
 
 async def test_where_no_more_answers_are_kept_the_reply_says_when_to_try_again(
-    scripted_caller: Caller, scripted: ScriptedFleet
+    scripted_caller: Caller, scripted: ScriptedBackend
 ) -> None:
     async def full(*_: object) -> Answer:
         return Refused((Entry(1401, "the answers to 9 evaluations are kept"),))
@@ -111,7 +111,9 @@ async def test_operations_without_keys_ignore_any(caller: Caller) -> None:
         assert (await caller("DELETE", detector, headers=headers)).status == 200
 
 
-async def test_over_sockets_blanks_around_a_key_are_not_its_own(wire: Wire, scripted: ScriptedFleet) -> None:
+async def test_over_sockets_blanks_around_a_key_are_not_its_own(
+    wire: Wire, scripted: ScriptedBackend
+) -> None:
     headers = ("idempotency-KEY:   k1\t ",)
     assert (await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN, headers=headers))).status == 200
     headers = ("Idempotency-Key:k2", "Transfer-Encoding: chunked")
@@ -122,7 +124,7 @@ async def test_over_sockets_blanks_around_a_key_are_not_its_own(wire: Wire, scri
 
 @pytest.mark.parametrize("headers", [("k", "k"), ("k", "l"), ("k", "")])
 async def test_over_sockets_a_key_that_came_twice_is_1006(
-    wire: Wire, scripted: ScriptedFleet, headers: tuple[str, ...]
+    wire: Wire, scripted: ScriptedBackend, headers: tuple[str, ...]
 ) -> None:
     lines = tuple(f"Idempotency-Key: {key}" for key in headers)
     reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN, headers=lines))

@@ -11,7 +11,7 @@ from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.local_runtime.service import LocalService
 
 UNKNOWN = "0" * 32
@@ -129,7 +129,7 @@ async def test_two_authorizations_are_of_no_form(scripted_caller: Caller) -> Non
 
 
 async def test_the_owner_of_the_tokens_is_asked_before_an_unknown_one_is_refused(
-    scripted: ScriptedFleet, scripted_caller: Caller
+    scripted: ScriptedBackend, scripted_caller: Caller
 ) -> None:
     assert (await scripted_caller("GET", "/api/detectors")).status == 200
     assert scripted.lookups == 0
@@ -139,7 +139,7 @@ async def test_the_owner_of_the_tokens_is_asked_before_an_unknown_one_is_refused
 
 
 async def test_a_view_that_is_too_old_is_not_trusted(
-    scripted: ScriptedFleet, scripted_caller: Caller
+    scripted: ScriptedBackend, scripted_caller: Caller
 ) -> None:
     scripted.stale = DetectorUnavailable(1501, "there was no word for 15 seconds", 1.0)
     for path in ("/api/detectors", f"/api/detectors/{'a' * 32}/evaluate"):
@@ -147,7 +147,7 @@ async def test_a_view_that_is_too_old_is_not_trusted(
         assert (reply.status, reply.codes, reply.headers["retry-after"]) == (503, [1501], "1")
 
 
-async def test_the_bootstrap_token_needs_no_view(scripted: ScriptedFleet) -> None:
+async def test_the_bootstrap_token_needs_no_view(scripted: ScriptedBackend) -> None:
     scripted.stale = DetectorUnavailable(1501, "there was no word for 15 seconds", 1.0)
     caller = Caller(Application(Settings(bootstrap_token=BOOTSTRAP), scripted), BOOTSTRAP)
     assert (await caller("GET", "/api/detectors")).status == 200
@@ -157,12 +157,12 @@ async def test_the_bootstrap_token_needs_no_view(scripted: ScriptedFleet) -> Non
 
 async def test_where_no_bootstrap_token_is_set_there_is_none(service: LocalService) -> None:
     for token in ("the-first-token", "None"):
-        caller = Caller(Application(Settings(), service.fleet), token)
+        caller = Caller(Application(Settings(), service.backend), token)
         assert (await caller("GET", "/api/detectors")).codes == [1101]
 
 
 async def test_no_token_ever_reaches_the_log(
-    scripted: ScriptedFleet, scripted_caller: Caller, caplog: pytest.LogCaptureFixture
+    scripted: ScriptedBackend, scripted_caller: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 

@@ -1,4 +1,4 @@
-"""What callers are told when the world breaks; the fleet is real, its actors are made to fail."""
+"""What callers are told when the world breaks; the backend is real, its actors are made to fail."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.local_runtime.service import LocalService, local_service, until
 
 EVENT = {"event": {"fields": {}, "timestamp_ms": 0}}
@@ -37,7 +37,7 @@ async def service(settings: Settings) -> AsyncIterator[LocalService]:
 
 @pytest.fixture
 def app(settings: Settings, service: LocalService) -> Application:
-    return Application(settings, service.fleet)
+    return Application(settings, service.backend)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_a_service_that_closes_says_so(caller: Caller, app: Application, s
     assert (reply.status, reply.codes) == (503, [1503])
     assert (await caller("GET", "/healthz")).status == 200
     assert (await caller.evaluate(detector, {})).status == 200
-    await service.fleet.close()
+    await service.backend.close()
     for reply in (
         await caller.evaluate(detector, {}),
         await caller("GET", f"/api/detectors/{detector}/rules"),
@@ -126,7 +126,9 @@ async def test_a_service_that_closes_says_so(caller: Caller, app: Application, s
         assert (reply.status, reply.codes) == (503, [1503])
 
 
-async def test_a_service_that_is_not_ready_says_why(scripted: ScriptedFleet, scripted_caller: Caller) -> None:
+async def test_a_service_that_is_not_ready_says_why(
+    scripted: ScriptedBackend, scripted_caller: Caller
+) -> None:
     scripted.reasons = ["no process has started yet", "there is no recent word"]
     reply = await scripted_caller("GET", "/readyz")
     assert (reply.status, reply.codes) == (503, [1501, 1501])
@@ -143,7 +145,7 @@ async def test_a_service_that_is_not_ready_says_why(scripted: ScriptedFleet, scr
 )
 @pytest.mark.parametrize("ready", [True, False])
 async def test_what_is_wrong_is_for_those_who_have_a_token(
-    scripted: ScriptedFleet, scripted_caller: Caller, authorization: str | None, *, ready: bool
+    scripted: ScriptedBackend, scripted_caller: Caller, authorization: str | None, *, ready: bool
 ) -> None:
     problem = f"detector {DETECTOR}: set aside: /data/detectors/7.snapshot"
     scripted.problems = [problem]
@@ -163,7 +165,7 @@ async def test_what_is_wrong_is_for_those_who_have_a_token(
 
 
 async def test_a_probe_is_answered_though_nobody_knows_who_has_a_token(
-    scripted: ScriptedFleet, scripted_caller: Caller
+    scripted: ScriptedBackend, scripted_caller: Caller
 ) -> None:
     scripted.stale = DetectorUnavailable(STARTING, "there is no recent word")
     reply = await scripted_caller("GET", "/readyz")
@@ -174,7 +176,7 @@ async def test_a_probe_is_answered_though_nobody_knows_who_has_a_token(
 async def test_a_limit_of_rules_and_one_of_batches_are_1400(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data", bootstrap_token=BOOTSTRAP, max_rules=1, max_batch_events=2)
     async with local_service(settings.data, limits=settings.limits()) as service:
-        caller = Caller(Application(settings, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(settings, service.backend), BOOTSTRAP)
         detector = await caller.detector()
         await caller.rule(detector, "a == 1")
         document = {"condition": "a == 1", "name": "n"}
@@ -190,7 +192,7 @@ async def test_a_limit_of_rules_and_one_of_batches_are_1400(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", [f"/api/detectors/{DETECTOR}/evaluate", f"/api/detectors/{DETECTOR}/rules"])
 async def test_what_nobody_foresaw_is_1500_with_a_reference_that_the_log_repeats(
-    scripted: ScriptedFleet, scripted_caller: Caller, caplog: pytest.LogCaptureFixture, path: str
+    scripted: ScriptedBackend, scripted_caller: Caller, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     async def broken(*_: object) -> None:
         raise ZeroDivisionError("a secret detail")
@@ -206,7 +208,9 @@ async def test_what_nobody_foresaw_is_1500_with_a_reference_that_the_log_repeats
     assert "a secret detail" in caplog.text
 
 
-async def test_a_1500_from_the_actor_passes_through(scripted: ScriptedFleet, scripted_caller: Caller) -> None:
+async def test_a_1500_from_the_actor_passes_through(
+    scripted: ScriptedBackend, scripted_caller: Caller
+) -> None:
     async def crashed(*_: object) -> Refused:
         return Refused((Entry(1500, "an internal error; its reference is 1234"),))
 

@@ -19,8 +19,8 @@ from tests.local_runtime.service import front_end, local_service, until
 RULE = "per user (once within 10m a == 1)"
 
 
-def caller_of(folder: Path, fleet: object) -> Caller:
-    return Caller(Application(Settings(data=folder, bootstrap_token=BOOTSTRAP), fleet), BOOTSTRAP)
+def caller_of(folder: Path, backend: object) -> Caller:
+    return Caller(Application(Settings(data=folder, bootstrap_token=BOOTSTRAP), backend), BOOTSTRAP)
 
 
 async def samples(caller: Caller) -> dict[tuple[str, ...], float]:
@@ -35,7 +35,7 @@ async def samples(caller: Caller) -> dict[tuple[str, ...], float]:
 
 async def test_the_cluster_shows_each_worker_with_its_detector_and_what_it_holds(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         detector = await caller.detector("logins")
         await caller.rule(detector, RULE)
         for user in range(7):
@@ -62,7 +62,7 @@ async def test_the_cluster_shows_each_worker_with_its_detector_and_what_it_holds
 
 async def test_what_waits_is_shown_with_its_age_even_while_a_batch_hangs(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service, front_end(service) as other:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         detector = await caller.detector()
         await caller.evaluate(detector, {})
         worker = service.actors.with_detector(detector)
@@ -77,10 +77,10 @@ async def test_what_waits_is_shown_with_its_age_even_while_a_batch_hangs(tmp_pat
         calls = [asyncio.create_task(caller.evaluate(detector, {})) for _ in range(3)]
         await until(lambda: worker.in_flight)
         calls += [asyncio.create_task(caller.evaluate(detector, {})) for _ in range(3)]
-        await until(lambda: service.fleet.channels.waiting()[0] == 6)
+        await until(lambda: service.backend.channels.waiting()[0] == 6)
         await asyncio.sleep(0.05)
         # Another front end shows the same.
-        shown = (await caller_of(tmp_path, other.fleet)("GET", "/api/cluster")).result
+        shown = (await caller_of(tmp_path, other.backend)("GET", "/api/cluster")).result
         (figures,) = [figures for one in shown["workers"] for figures in one.get("detectors", [])]
         assert figures["waiting"] == 3
         assert figures["waiting_s"] >= 0.05
@@ -98,7 +98,7 @@ async def test_what_waits_is_shown_with_its_age_even_while_a_batch_hangs(tmp_pat
 
 async def test_a_worker_that_does_not_answer_is_shown_as_such_within_the_bound(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         detector = await caller.detector()
         await caller.evaluate(detector, {})
         await caller("GET", "/api/cluster")
@@ -117,7 +117,7 @@ async def test_a_worker_that_does_not_answer_is_shown_as_such_within_the_bound(t
 
 async def test_what_workers_measure_is_summed_and_outlives_them(tmp_path: Path) -> None:
     async with local_service(tmp_path, retry_s=0.01) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         detector = await caller.detector()
         for _ in range(5):
             await caller.evaluate(detector, {})
@@ -144,7 +144,7 @@ async def test_evicted_keys_are_counted(tmp_path: Path) -> None:
     from engine.language.limits import Limits  # noqa: PLC0415 -- one test's own
 
     async with local_service(tmp_path, limits=Limits(keys_max=10)) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         detector = await caller.detector()
         await caller.rule(detector, RULE)
         for user in range(25):
@@ -154,7 +154,7 @@ async def test_evicted_keys_are_counted(tmp_path: Path) -> None:
 
 async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        told = await samples(caller_of(tmp_path, service.fleet))
+        told = await samples(caller_of(tmp_path, service.backend))
         assert told["process_resident_memory_bytes",] > 0
         assert sum(name[0] == "rule_detector_build_info" for name in told) == 1
         assert 0 <= told["rule_detector_directory_answer_age_seconds",] < 15
@@ -163,16 +163,16 @@ async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
 
 async def test_without_the_scheduler_metrics_tell_how_old_the_last_answer_is(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
 
-        ask = service.fleet.scheduler.ask
+        ask = service.backend.scheduler.ask
 
         async def away(method: str, *arguments: Any) -> Any:
             if method in {"report_figures", "add_counts", "cluster"}:
                 raise DetectorUnavailable(1501, "the scheduler is away", 1.0)
             return await ask(method, *arguments)
 
-        service.fleet.scheduler.ask = away  # type: ignore[method-assign]
+        service.backend.scheduler.ask = away  # type: ignore[method-assign]
         told = await samples(caller)
         assert told["rule_detector_directory_answer_age_seconds",] >= 0
         assert told["rule_detector_front_ends",] == 1
@@ -185,7 +185,7 @@ async def _hang() -> None:
 
 async def test_workers_are_shown_in_pages_by_name(tmp_path: Path) -> None:
     async with local_service(tmp_path, spares=3) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         await until(lambda: len(service.actors.started) == 3)
         names = [worker["name"] for worker in (await caller("GET", "/api/cluster")).result["workers"]]
         assert names == sorted(names)
@@ -204,7 +204,7 @@ async def test_a_detector_is_moved_and_a_node_drained_by_request(tmp_path: Path)
         local_service(tmp_path, nodes=nodes, nodes_s=0.02, turn_s=0) as service,
         front_end(service) as other,
     ):
-        caller = caller_of(tmp_path, other.fleet)
+        caller = caller_of(tmp_path, other.backend)
         detector = await caller.detector()
         path = f"/api/detectors/{detector}/move"
         for node in ("m", "n"):
@@ -231,7 +231,7 @@ async def test_a_detector_is_moved_and_a_node_drained_by_request(tmp_path: Path)
 
 async def test_firings_of_shadow_rules_and_drafts_are_counted(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         detector = await caller.detector()
         rule = await caller.rule(detector, "a > 1")
         await caller.rule(detector, "a == 0", shadow=True)
@@ -249,11 +249,11 @@ async def test_firings_of_shadow_rules_and_drafts_are_counted(tmp_path: Path) ->
 
 async def test_the_lag_of_event_loops_is_told_by_the_kind_of_process(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
-        caller = caller_of(tmp_path, service.fleet)
+        caller = caller_of(tmp_path, service.backend)
         await until(lambda: service.actors.started)
         slow = service.actors.started[0]
         lags = {
-            "front_end": (service.fleet._lag, 3.0),
+            "front_end": (service.backend._lag, 3.0),
             "directory": (service.scheduler._census._lag, 5.0),
             "worker": (slow.service._lag, 7.0),
         }

@@ -21,7 +21,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.caller import Caller
-from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 from tests.local_runtime.service import local_service
 
@@ -210,15 +210,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def asked(data: bytes, **chosen: Any) -> Any:
     """Send a request, and give the reply."""
     settings = Settings(max_body_bytes=100_000, **chosen)
-    fleet = ScriptedFleet()
+    backend = ScriptedBackend()
 
     async def crash(_: str, operation: Operation) -> Answer:
         if operation.kind == "rules":
             raise RuntimeError(FORGED)
         return NO_ACTIONS
 
-    fleet.answers = crash
-    async with served(Application(settings, fleet), settings) as wire:
+    backend.answers = crash
+    async with served(Application(settings, backend), settings) as wire:
         return await wire.once(data)
 
 
@@ -376,7 +376,7 @@ async def test_names_and_keys_forge_nothing_either(tmp_path: Path, logged: io.St
     name = "a\n2026-01-01T00:00:00.000Z ERROR x: forged\t"
     settings = Settings(data=tmp_path, bootstrap_token=SECRET, access_log=True)
     async with local_service(tmp_path) as service:
-        caller = Caller(Application(settings, service.fleet), SECRET)
+        caller = Caller(Application(settings, service.backend), SECRET)
         detector = await caller.detector(name)
         rule = await caller.rule(detector, "a == 1", name=name)
         document = {"event": {"fields": {"a": name}, "timestamp_ms": 0}}

@@ -40,7 +40,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
     files = FaultyFiles()
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path, files=files, retry_s=0.01) as service:
-        caller = Caller(Application(settings, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(settings, service.backend), BOOTSTRAP)
         before = await read(caller)
         assert set(before) >= {
             "rule_detector_ready",
@@ -72,7 +72,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
 async def test_requests_are_counted_by_operation_and_status_over_all_front_ends(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
-        first, second = (Caller(Application(settings, each.fleet), BOOTSTRAP) for each in (one, two))
+        first, second = (Caller(Application(settings, each.backend), BOOTSTRAP) for each in (one, two))
         detector = await first.detector()
         path = f"/api/detectors/{detector}/evaluate"
         for caller in (first, first, second):
@@ -118,7 +118,7 @@ async def test_the_page_is_made_once_for_all_who_want_it_and_its_bytes_are_share
     monkeypatch.setattr(metrics_page, "KEPT_S", KEPT_S)
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path) as service:
-        app = Application(settings, service.fleet)
+        app = Application(settings, service.backend)
         caller = Caller(app, BOOTSTRAP)
         responses = await asyncio.gather(*(caller.plain("GET", "/metrics") for _ in range(100)))
         assert {response.status_code for response in responses} == {200}
@@ -139,15 +139,15 @@ async def test_callers_without_a_token_have_the_scheduler_asked_once_a_second_fo
 ) -> None:
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path) as service:
-        app = Application(settings, service.fleet)
-        status, asked = service.fleet.scheduler.status, 0
+        app = Application(settings, service.backend)
+        status, asked = service.backend.scheduler.status, 0
 
         async def counted() -> Any:
             nonlocal asked
             asked += 1
             return await status()
 
-        service.fleet.scheduler.status = counted  # type: ignore[method-assign]
+        service.backend.scheduler.status = counted  # type: ignore[method-assign]
         stranger = Caller(app, "")
         answers = [await stranger.plain("GET", path) for _ in range(50) for path in ("/readyz", "/healthz")]
         assert {answer.status_code for answer in answers} == {200}

@@ -18,7 +18,7 @@ _OWN_LABELS = {"instance", "job"}
 async def test_every_metric_and_label_of_dashboard_and_alerts_is_exported(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
         caller = Caller(
-            Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.fleet), BOOTSTRAP
+            Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.backend), BOOTSTRAP
         )
         detector = await caller.detector()
         await caller.evaluate(detector, {}, timestamp_ms=1e9)

@@ -42,7 +42,7 @@ def serve(folder: Path, play: Callable[[Application, Probes, int], None]) -> Non
             answering = Probes(listener)
             try:
                 async with local_service(folder) as service:
-                    app = Application(Settings(data=folder), service.fleet)
+                    app = Application(Settings(data=folder), service.backend)
                     await asyncio.to_thread(play, app, answering, listener.getsockname()[1])
             finally:
                 answering.end()

@@ -38,7 +38,7 @@ async def counted(caller: Caller, name: str, *labels: str) -> Counted:
 
 
 def caller_of(tmp_path: Path, service: Any) -> Caller:
-    return Caller(Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.fleet), BOOTSTRAP)
+    return Caller(Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.backend), BOOTSTRAP)
 
 
 async def test_events_actions_and_refusals_by_code_are_counted_wherever_they_arise(tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ async def test_a_stream_that_an_error_ends_counts_as_refused(tmp_path: Path) -> 
     async with local_service(tmp_path) as service:
         caller = caller_of(tmp_path, service)
         detector = await caller.detector()
-        service.fleet.channels.refuse_all()
-        service.fleet._closing = True
+        service.backend.channels.refuse_all()
+        service.backend._closing = True
         sent = {"Authorization": f"Bearer {BOOTSTRAP}", "Content-Type": "application/x-ndjson"}
         line = b'{"event": {"fields": {}, "timestamp_ms": 0}}\n'
         answered = await caller.plain(
             "POST", f"/api/detectors/{detector}/evaluate/batch", content=line, headers=sent
         )
         assert (answered.status_code, answered.json()["errors"][0]["code"]) == (200, 1503)
-        service.fleet._closing = False
+        service.backend._closing = False
         assert await counted(caller, "refusals", "operation", "code") == {("evaluate_stream", "1503"): 1}
 
 
@@ -185,8 +185,8 @@ def test_refusals_are_logged_at_once_and_then_in_one_line_each_ten_seconds(
 
 async def test_the_service_logs_what_it_has_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with local_service(tmp_path) as service:
-        app = Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.fleet)
-        service.fleet.memory.throttled[QUEUE] += 7
+        app = Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.backend)
+        service.backend.memory.throttled[QUEUE] += 7
         with caplog.at_level(logging.WARNING, "rule_detector.requests"):
             await app.report()
             await app.report()

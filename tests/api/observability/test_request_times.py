@@ -23,7 +23,7 @@ SLEPT_S = 12.0
 
 def caller_of(folder: Path, service: Any) -> Caller:
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP, access_log=True)
-    return Caller(Application(settings, service.fleet), BOOTSTRAP)
+    return Caller(Application(settings, service.backend), BOOTSTRAP)
 
 
 def times(caplog: pytest.LogCaptureFixture, operation: str) -> dict[str, float]:

@@ -79,8 +79,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     collector.server.server_close()
 
 
-def application(folder: Path, fleet: Any, endpoint: str | None) -> Application:
-    return Application(Settings(data=folder, bootstrap_token=BOOTSTRAP, otlp_endpoint=endpoint), fleet)
+def application(folder: Path, backend: Any, endpoint: str | None) -> Application:
+    return Application(Settings(data=folder, bootstrap_token=BOOTSTRAP, otlp_endpoint=endpoint), backend)
 
 
 async def test_a_collector_gets_a_span_of_each_request_with_where_its_time_went(
@@ -89,7 +89,7 @@ async def test_a_collector_gets_a_span_of_each_request_with_where_its_time_went(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=for-the-collector")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=a-test")
     async with local_service(tmp_path) as service:
-        app = application(tmp_path, service.fleet, collector.url)
+        app = application(tmp_path, service.backend, collector.url)
         assert app._tracing is not None
         caller = Caller(app, BOOTSTRAP)
         detector = await caller.detector()
@@ -158,7 +158,7 @@ async def test_a_collector_that_is_away_or_refuses_costs_its_spans_and_nothing_e
         collector.server.shutdown()
         collector.server.server_close()
     async with local_service(tmp_path) as service:
-        app = application(tmp_path, service.fleet, collector.url)
+        app = application(tmp_path, service.backend, collector.url)
         caller = Caller(app, BOOTSTRAP)
         detector = await caller.detector()
         assert (await caller("POST", f"/api/detectors/{detector}/evaluate", EVENT)).status == 200
@@ -172,7 +172,7 @@ async def test_a_collector_that_is_away_or_refuses_costs_its_spans_and_nothing_e
 async def test_without_a_collector_nothing_of_it_is_there(tmp_path: Path) -> None:
     threads = threading.active_count()
     async with local_service(tmp_path) as service:
-        app = application(tmp_path, service.fleet, None)
+        app = application(tmp_path, service.backend, None)
         assert app._tracing is None
         assert app.pipeline.tracing is None
         caller = Caller(app, BOOTSTRAP)

@@ -82,7 +82,7 @@ async def test_every_record_about_a_request_has_its_trace(
 
     async with local_service(tmp_path) as service:
         settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP, slow_request_ms=0.000_001)
-        caller = Caller(Application(settings, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(settings, service.backend), BOOTSTRAP)
         detector = await caller.detector()
         await caller.rule(detector, "a == 1")
         monkeypatch.setattr(apply_module, "evaluate_body", breaks)

@@ -11,7 +11,7 @@ from api.process import front_end
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.leaks import run
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 
 WAITING = 200
 TURNS_MAX = WAITING // 4
@@ -30,7 +30,7 @@ def test_many_waiting_connections_are_accepted_in_a_few_turns(monkeypatch: pytes
 
 async def _turns_to_accept(limits: list[ConnectionLimit]) -> None:
     settings = Settings()
-    app, stop = Application(settings, ScriptedFleet()), asyncio.Event()
+    app, stop = Application(settings, ScriptedBackend()), asyncio.Event()
     with ExitStack() as callers:
         listener = socket.create_server(("127.0.0.1", 0), backlog=2 * WAITING)
         for _ in range(WAITING):

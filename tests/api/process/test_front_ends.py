@@ -30,7 +30,7 @@ def pids(started: FrontEnds) -> set[int]:
 async def test_one_that_is_stopped_is_ended_and_replaced(settings, caplog):
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = FrontEnds(settings, service.fleet.scheduler, listeners)
+            started = FrontEnds(settings, service.backend.scheduler, listeners)
             await started.start()
             try:
                 before = pids(started)
@@ -38,8 +38,10 @@ async def test_one_that_is_stopped_is_ended_and_replaced(settings, caplog):
                 os.kill(hanging, signal.SIGSTOP)
                 await until(lambda: hanging not in pids(started) and len(pids(started)) == 2)
                 assert len(pids(started) & before) == 1
-                front_end_counts = (await service.scheduler.status()).front_end_counts
-                assert front_end_counts[FRONT_ENDS_LOST,] == 1
+                # The count is on its way to the scheduler.
+                counts = service.scheduler._front_end_counts
+                await until(lambda: (FRONT_ENDS_LOST,) in counts)
+                assert counts[FRONT_ENDS_LOST,] == 1
                 assert f"{hanging} has been stopped for 3 s" in caplog.text
             finally:
                 await started.stop()
@@ -51,7 +53,7 @@ async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_o
     monkeypatch.setattr(front_end_process, "encode_settings", lambda _: b"no settings")
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = FrontEnds(settings, service.fleet.scheduler, listeners)
+            started = FrontEnds(settings, service.backend.scheduler, listeners)
             with pytest.raises(FrontEndFailed, match="it ended with status 1"):
                 await started.start()
             assert not pids(started)
@@ -78,7 +80,7 @@ async def test_one_that_cannot_be_replaced_is_tried_again_until_it_can(settings,
     monkeypatch.setattr(front_ends, "_AGAIN_S", 0.01)
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = FrontEnds(settings, service.fleet.scheduler, listeners)
+            started = FrontEnds(settings, service.backend.scheduler, listeners)
             await started.start()
             try:
                 encode = front_end_process.encode_settings

@@ -104,7 +104,7 @@ def test_agents_are_known_by_their_command_lines():
 
 
 class Starting:
-    """A fleet whose start takes for ever, because the directory cannot be reached."""
+    """A backend whose start takes for ever, because the directory cannot be reached."""
 
     def __init__(self) -> None:
         self.cancelled = False
@@ -118,12 +118,12 @@ class Starting:
 
 
 async def test_a_start_that_takes_long_ends_with_a_signal_or_the_loss_of_ray():
-    fleet, stopping = Starting(), asyncio.Event()
-    starting = asyncio.create_task(_started(fleet, stopping))  # type: ignore[arg-type]
+    backend, stopping = Starting(), asyncio.Event()
+    starting = asyncio.create_task(_started(backend, stopping))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     stopping.set()
     await starting
-    assert fleet.cancelled
+    assert backend.cancelled
 
 
 async def test_a_start_that_fails_says_why():

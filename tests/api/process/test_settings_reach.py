@@ -153,13 +153,13 @@ OF_THE_RUNTIME = {
     "test_a_deadline_that_passes_during_activation_is_1501_and_nothing_is_evaluated",
     "detectors_per_worker": "tests/unit/runtime/scheduler/workers/test_workers.py::"
     "test_few_workers_are_filled_and_those_with_room_come_before_new_ones",
-    "passivate_after_s": "tests/unit/runtime/fleet/test_activation.py::"
+    "passivate_after_s": "tests/unit/runtime/backend/test_activation.py::"
     "test_an_idle_detector_is_passivated_and_its_queue_is_forgotten",
     "journal_sync": "tests/unit/runtime/detector/executor/test_disk.py::"
     "test_less_may_be_asked_of_evaluations_and_never_of_rules",
     "max_answers_kept_bytes": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_no_more_answers_are_kept_than_there_is_memory_for",
-    "max_resident": "tests/unit/runtime/fleet/test_activation.py::"
+    "max_resident": "tests/unit/runtime/backend/test_activation.py::"
     "test_more_detectors_than_places_take_turns_and_forget_nothing",
     "max_waiting": "tests/unit/runtime/activation/queue/test_batches.py::"
     "test_callers_that_go_away_make_room_for_others",
@@ -167,9 +167,9 @@ OF_THE_RUNTIME = {
     "test_too_many_bytes_that_wait_are_refused",
     "node_timeout_s": "tests/unit/runtime/scheduler/workers/test_heartbeat.py::"
     "test_a_stopped_worker_is_replaced_and_finds_itself_fenced_when_it_goes_on",
-    "snapshot_interval_s": "tests/unit/runtime/fleet/test_activation.py::"
+    "snapshot_interval_s": "tests/unit/runtime/backend/test_activation.py::"
     "test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change",
-    "snapshot_journal_bytes": "tests/unit/runtime/fleet/test_answered.py::"
+    "snapshot_journal_bytes": "tests/unit/runtime/backend/test_answered.py::"
     "test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile",
     "snapshots_kept": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_as_many_snapshots_are_kept_as_are_asked_for",
@@ -229,7 +229,7 @@ async def asked(folder: Path, act: Act, **chosen: Any) -> set[int]:
     given = values.runtime_settings()
     rest = {name: value for name, value in vars(given).items() if name != "data"}
     async with local_service(folder, **rest) as service:
-        caller = Caller(Application(values, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(values, service.backend), BOOTSTRAP)
         return await act(caller, await caller.detector())
 
 

@@ -17,14 +17,14 @@ async def _hang(_: str) -> None:
 
 
 async def test_what_has_not_finished_by_the_end_of_the_grace_is_refused_in_the_envelope(settings, service):
-    fleet = service.fleet
-    detector_id = await fleet.create_detector("one")
+    backend = service.backend
+    detector_id = await backend.create_detector("one")
     for actor in service.actors.started:
         actor.before = _hang
     settings = dataclasses.replace(settings, shutdown_grace_s=0)
     listener = socket.create_server(("127.0.0.1", 0))
     wire, stop = Wire(listener.getsockname()[1]), asyncio.Event()
-    app = Application(settings, fleet)
+    app = Application(settings, backend)
     serving = asyncio.ensure_future(
         serve_on(listener, app, settings, until=stop.wait, wait_s=lambda: 0.0, grace_s=lambda: 0.0)
     )

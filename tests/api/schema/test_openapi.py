@@ -16,7 +16,7 @@ from api.schema.operation import Operation
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import NODE
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 
 DOCUMENT = json.loads(json.dumps(document(OPERATIONS)))
 WITH_BODY = [operation for operation in OPERATIONS if operation.body is not None]
@@ -38,7 +38,7 @@ def test_it_is_valid_openapi_3_1() -> None:
 
 
 def test_every_operation_of_the_application_is_in_it_and_the_other_way_round() -> None:
-    app = Application(Settings(), ScriptedFleet()).quart
+    app = Application(Settings(), ScriptedBackend()).quart
     served = {
         (method, rule.rule.replace("<", "{").replace(">", "}"))
         for rule in app.url_map.iter_rules()
@@ -84,6 +84,9 @@ def test_the_forms_of_a_batch_are_told_and_no_other_has_any() -> None:
         if operation.name == "evaluate_batch":
             assert taken == {"application/json", "application/msgpack", "application/x-ndjson"}
             assert given == {"application/json", "application/x-ndjson"}
+        elif operation.name == "put_relation":
+            assert taken == {"application/json", "application/x-ndjson", "text/csv"}
+            assert given == {"application/json"}
         else:
             assert taken == given == {"application/json"}
 
@@ -105,7 +108,8 @@ def test_an_operation_is_under_its_tag_and_its_ids_are_said_to_be_of_what_preced
         assert tag in {one["name"] for one in DOCUMENT["tags"]}
         assert tag == things.get(path.split("/")[2], tag) if path.startswith("/api/") else tag == "service"
         shown = [each["description"] for each in operation.get("parameters", []) if each["in"] == "path"]
-        assert shown == [f"The {thing}'s id." for part, thing in ids.items() if part in path]
+        named = ["The relation's name."] if "{name}" in path else []
+        assert shown == [f"The {thing}'s id." for part, thing in ids.items() if part in path] + named
 
 
 def test_additions_are_marked_and_only_they_are() -> None:
@@ -133,7 +137,8 @@ async def test_the_application_takes_the_examples_and_answers_as_described(
 ) -> None:
     detector = await caller.detector()
     rule = await caller.rule(detector, "per user once within 10m ok == false")
-    path = operation.path.format(detectorId=detector, id=rule)
+    await caller("PUT", f"/api/detectors/{detector}/relations/r", {"tuples": [["eve", "10.0.0.8"]]})
+    path = operation.path.format(detectorId=detector, id=rule, name="r")
     reply = await caller(operation.method, path, operation.body_example)
     assert reply.status == 200
     schema = described(operation)["responses"]["200"]["content"]["application/json"]["schema"]
@@ -150,7 +155,8 @@ async def test_the_application_answers_as_described(caller: Caller, operation: O
     await caller.rule(detector, "ok == false", shadow=True, draftOf=rule)
     token = (await caller("POST", "/api/token")).result["id"]
     id_ = NODE if "nodes" in operation.path else rule if "rules" in operation.path else token
-    path = operation.path.format(detectorId=detector, id=id_)
+    await caller("PUT", f"/api/detectors/{detector}/relations/r", {"tuples": ["a", "b"]})
+    path = operation.path.format(detectorId=detector, id=id_, name="r")
     reply = await caller(operation.method, path)
     assert reply.status == 200
     schema = described(operation)["responses"]["200"]["content"]["application/json"]["schema"]
@@ -158,7 +164,7 @@ async def test_the_application_answers_as_described(caller: Caller, operation: O
     # The schema of failures fits a failure, and no success.
     failure = validator({"$ref": "#/components/schemas/Failure"})
     assert not failure.is_valid(reply.envelope)
-    failure.validate((await caller("PUT", path)).envelope)
+    failure.validate((await caller("PROPFIND", path)).envelope)
 
 
 LEAF = {"leaf": {"fact": "a", "op": "eq", "value": 1}}

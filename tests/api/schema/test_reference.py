@@ -25,11 +25,11 @@ HEADER = re.compile(r"[A-Z][A-Za-z-]+: ")
 SETTLED = re.compile(r"\$[A-Z_]+")
 
 
-def bind(expected: Any, found: Any, names: dict[str, str]) -> None:
+def bind(expected: Any, found: Any, names: dict[str, Any]) -> None:
     """Compare, and take note of what a name stands for where it stands for the first time."""
     match expected:
         case str() if SETTLED.fullmatch(expected):
-            assert isinstance(found, str)
+            assert isinstance(found, str | int)
             assert names.setdefault(expected, found) == found
         case dict():
             assert list(expected) == list(found)

@@ -6,6 +6,7 @@ from engine.runtime.catalogue import catalogue
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
+from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import forking
 from snapshots import folders, store
@@ -32,6 +33,13 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "or any(not isinstance(entry, EVALUATED) for entry in entries)",
         "",
         partial(images, "activations", "interval"),
+    ),
+    "a relation is installed without the parts of its upload": Defect(
+        ActiveDetector,
+        "write",
+        "self.uploads.take_installed()",
+        "()",
+        partial(images, "relations"),
     ),
     "a batch is synced before it is written": Defect(
         OperationExecutor,

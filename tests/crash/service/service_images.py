@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
@@ -29,8 +32,12 @@ from tests.crash.model.memory_folders import FoldersDisk
 
 DATA = Path("/data")
 NOW_US = 10**15
-Position = tuple[int, int, int | None]
-"""How many rules there are, how many events were seen, and the time of the last one."""
+NAME = "known"
+"""The name of the relation."""
+UPLOAD = "upload"
+Relations = frozenset[tuple[str, frozenset[Any]]]
+Position = tuple[int, int, int | None, Relations]
+"""How many rules there are, how many events were seen, the time of the last one, and the relations."""
 
 
 class NoLock:
@@ -54,7 +61,7 @@ def opened(disk: FoldersDisk) -> Catalogue:
 class Known:
     """What is known of one detector: what may be found, and what must be."""
 
-    positions: list[Position] = field(default_factory=lambda: [(0, 0, None)])
+    positions: list[Position] = field(default_factory=lambda: [(0, 0, None, frozenset())])
     """All that it may have come to, in order; without what a later owner has cut off."""
     durable: int = 0
     """The place of the one that the loss of the machine leaves at least."""
@@ -137,18 +144,26 @@ class Owner:
             raise Lost(f"an owner found {found} and not one of {self.known.positions}")
         self.place = self.known.positions.index(found)
         """The place of its last position."""
+        self._staged: list[str] = []
         self._check_nothing_else_was_answered()
 
     def ask(self, *operations: Operation) -> None:
         """Send a batch; note before that it may be found, and after that it must be."""
         known = self.known
-        rules, events, clock_us = known.positions[self.place]
+        rules, events, clock_us, stored = known.positions[self.place]
+        relations = dict(stored)
         for one in operations:
             if one.kind == ops.ADD_RULE:
                 rules += 1
+            elif one.kind == ops.PUT_RELATION:
+                relations[NAME], self._staged = frozenset(self._staged), []
+            elif one.kind == ops.CHANGE_RELATION:
+                relations[NAME] |= set(json.loads(one.payload)["add"])
+            elif one.kind == ops.DELETE_RELATION:
+                del relations[NAME]
             else:
                 events, clock_us = events + 1, json.loads(one.payload)["event"]["timestamp_ms"] * 1000
-        reached: Position = (rules, events, clock_us)
+        reached: Position = (rules, events, clock_us, frozenset(relations.items()))
         known.positions.append(reached)
         reply = self.actor.handle(operations)
         assert reply.crash is None, reply.crash
@@ -158,11 +173,21 @@ class Owner:
         known.positions[self.place + 1 :] = [reached]
         self.place += 1
         known.answered = self.place
-        if self.run.sync == "always" or any(one.kind == ops.ADD_RULE for one in operations):
+        if self.run.sync == "always" or any(one.kind != ops.EVALUATE for one in operations):
             known.durable = known.answered
         for one, answer in zip(operations, reply.answers, strict=True):
             if one.key:
                 known.keyed[one.key] = known.answered, one, answer
+
+    def stage(self, *values: str) -> None:
+        """Upload a part, which nobody can find until the upload is put."""
+        if not values:
+            return
+        number = len(self._staged) // len(values)
+        part = TuplesPart("ndjson", b"".join(b'"%b"\n' % value.encode() for value in values))
+        [staged] = self.actor.handle([ops.stage_tuples(UPLOAD, number, part)]).answers
+        assert isinstance(staged, Done), staged
+        self._staged += values
 
     def _check_nothing_else_was_answered(self) -> None:
         known = self.known
@@ -188,7 +213,11 @@ def actor_on(disk: FoldersDisk, sync: JournalSync) -> OperationExecutor:
 def position_of(actor: OperationExecutor) -> Position:
     assert actor._active is not None
     detector = actor._active.detector
-    return len(detector.live), detector.events_seen, detector.clock_us
+    names = [one.name for one in detector.relations()]
+    relations = {
+        name: frozenset(one for (one,) in detector.relation_page(name, 0, 1_000).tuples) for name in names
+    }
+    return len(detector.live), detector.events_seen, detector.clock_us, frozenset(relations.items())
 
 
 # -- runs ----------------------------------------------------------------------------------------------------
@@ -239,6 +268,33 @@ def activations(run: ServiceRun) -> None:
     second.ask(event(2))
     second.passivate()
     run.activate(one).ask(event(7, "k7"))
+
+
+def relations(run: ServiceRun) -> None:
+    """Relations that are uploaded in parts, changed, saved and forked; uploads that come to nothing."""
+    one, fork, put = "1" * 32, "2" * 32, ops.put_relation(NAME, UPLOAD, 2)
+    run.create(one)
+    owner = run.activate(one)
+    owner.stage("a", "b")
+    owner.ask(event(1))
+    owner.stage("c", "d")
+    owner.ask(event(2), put, event(3))
+    owner.stage("e", "f")
+    owner.save()
+    # Its caller goes away, and another one uploads the same name.
+    owner = run.activate(one)
+    owner.stage("g", "h")
+    owner.stage("i", "j")
+    owner.ask(put)
+    owner.ask(ops.change_relation(NAME, msgspec.Raw(b'["k"]'), msgspec.Raw(b"[]")), event(4))
+    run.fork(owner, fork)
+    owner.ask(ops.delete_relation(NAME))
+    run.activate(fork).ask(event(5))
+    owner.stage("l", "m")
+    owner.stage("n", "o")
+    owner.ask(put)
+    owner.passivate()
+    run.activate(one).ask(event(6))
 
 
 def two_owners(run: ServiceRun) -> None:
@@ -308,7 +364,7 @@ def forks(run: ServiceRun) -> None:
 
 
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
-    run.__name__: run for run in (tokens_and_detectors, activations, two_owners, forks)
+    run.__name__: run for run in (tokens_and_detectors, activations, relations, two_owners, forks)
 }
 
 

@@ -18,7 +18,7 @@ from engine.language.text.parser import parse
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from tests.local_runtime.service import local_service, until
 from tests.reference import ReferenceDetector
 
@@ -87,10 +87,10 @@ def make_read_only(disk: Path) -> None:
 
 
 class Detector:
-    """A detector of a fleet, and what it must be."""
+    """A detector of a backend, and what it must be."""
 
-    def __init__(self, fleet: Fleet, detector_id: str) -> None:
-        self.fleet = fleet
+    def __init__(self, backend: Backend, detector_id: str) -> None:
+        self.backend = backend
         self.id = detector_id
         self.reference = ReferenceDetector()
         self.refused = 0
@@ -98,7 +98,7 @@ class Detector:
     async def ask(self, operation: ops.Operation) -> Any:
         """Return the result; None if the disk had no room for it."""
         try:
-            answer = await self.fleet.call(self.id, operation)
+            answer = await self.backend.call(self.id, operation)
         except DetectorUnavailable as error:
             if error.code != STARTING:
                 raise
@@ -133,10 +133,10 @@ class Detector:
         return [rule["id"] for rule in (await self.ask(ops.rules()))["rules"]]
 
 
-async def create_detectors(fleet: Fleet) -> None:
+async def create_detectors(backend: Backend) -> None:
     """Create detectors until there is no room for another."""
     while True:
-        await fleet.create_detector("no room" * 30)
+        await backend.create_detector("no room" * 30)
 
 
 @pytest.mark.storm
@@ -146,7 +146,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
         ballast = disk / "ballast"
         settings = {"snapshot_interval_s": 0.2, "retry_s": 0.05, "snapshot_journal_bytes": 1024 * 1024}
         async with local_service(disk / "data", **settings) as service:
-            detector = Detector(service.fleet, await service.fleet.create_detector("full"))
+            detector = Detector(service.backend, await service.backend.create_detector("full"))
             assert await detector.add_rule()
             for number in range(20):
                 assert await detector.event(number)
@@ -163,8 +163,8 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
                 while await detector.add_rule():
                     pass
                 with pytest.raises(DetectorUnavailable, match="No space left"):
-                    await create_detectors(service.fleet)
-                assert service.fleet.exists(detector.id)
+                    await create_detectors(service.backend)
+                assert service.backend.exists(detector.id)
                 ballast.unlink()
                 for _ in range(3):
                     # By itself: nobody restarts anything.
@@ -197,7 +197,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             for path in disk.glob("inode *"):
                 path.unlink()
         async with local_service(disk / "data") as service:
-            detector.fleet = service.fleet
+            detector.backend = service.backend
             assert await detector.rules() == list(detector.reference.rules)
             assert await detector.event(next(numbers))
     print(f"{kind}: {len(detector.reference.events)} events taken, {refused} requests refused")
@@ -209,25 +209,25 @@ async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, 
     with file_system(kind, tmp_path) as disk:
         ballast = disk / "ballast"
         async with local_service(disk / "data") as service:
-            minted = await service.fleet.mint_token()
-            detector = Detector(service.fleet, await service.fleet.create_detector("full"))
+            minted = await service.backend.mint_token()
+            detector = Detector(service.backend, await service.backend.create_detector("full"))
             assert await detector.add_rule()
             assert await detector.event(1)
             fill(ballast)
         # Nothing could be saved, so the next owners must settle what is in the journals.
         fill(ballast)
         async with local_service(disk / "data", directory_answer_age_max_s=1, retry_s=0.05) as service:
-            detector.fleet = service.fleet
+            detector.backend = service.backend
             for number in range(2, 5):
                 assert await detector.rules() == list(detector.reference.rules)
                 assert not await detector.event(number)
                 with pytest.raises(DetectorUnavailable, match="No space left"):
-                    await create_detectors(service.fleet)
+                    await create_detectors(service.backend)
                 await asyncio.sleep(0.5)
             # Tokens are known only while the directory goes on telling of them.
-            assert service.fleet.token_known(digest_of(minted.token))
+            assert service.backend.token_known(digest_of(minted.token))
             ballast.unlink()
-            await service.fleet.create_detector("room")
+            await service.backend.create_detector("room")
             assert await detector.event(5)
 
 
@@ -235,9 +235,9 @@ async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, 
 async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(tmp_path: Path) -> None:
     with file_system("ext4", tmp_path) as disk:
         async with local_service(disk / "data", directory_answer_age_max_s=1) as service:
-            fleet = service.fleet
-            minted = await fleet.mint_token()
-            detectors = [Detector(fleet, await fleet.create_detector(name)) for name in "ab"]
+            backend = service.backend
+            minted = await backend.mint_token()
+            detectors = [Detector(backend, await backend.create_detector(name)) for name in "ab"]
             for detector in detectors:
                 assert await detector.add_rule()
                 assert await detector.event(1)
@@ -247,7 +247,7 @@ async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(
                     assert not await detector.event(number)
                     assert await detector.rules() == list(detector.reference.rules)
                 with pytest.raises(DetectorUnavailable, match="Read-only"):
-                    await fleet.create_detector("c")
+                    await backend.create_detector("c")
                 await asyncio.sleep(0.5)
             # Tokens are known only while the directory goes on telling of them.
-            assert fleet.token_known(digest_of(minted.token))
+            assert backend.token_known(digest_of(minted.token))

@@ -21,23 +21,23 @@ SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
 from engine.runtime.cluster.session import ray_session as cluster
-from engine.runtime.cluster.ray_fleet import fleet_on_ray
+from engine.runtime.cluster.ray_backend import backend_on_ray
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 
 async def main():
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    fleet = fleet_on_ray(RuntimeSettings(data=Path(sys.argv[1])))
-    await fleet.start()
-    detector_id = await fleet.create_detector("one")
+    backend = backend_on_ray(RuntimeSettings(data=Path(sys.argv[1])))
+    await backend.start()
+    detector_id = await backend.create_detector("one")
     event = operations.evaluate(b'{"event": {"fields": {}, "timestamp_ms": 1000}}')
-    await fleet.call(detector_id, event)
+    await backend.call(detector_id, event)
     print("up", flush=True)
     await stop.wait()
     # Time for whatever the signal does to others.
     await asyncio.sleep(0.5)
-    print(await fleet.call(detector_id, event), await fleet.close(), flush=True)
+    print(await backend.call(detector_id, event), await backend.close(), flush=True)
 
 started = cluster.start()
 try:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
-from tests.integration.conftest import RayFleet
+from tests.integration.conftest import RayBackend
 from tests.local_runtime.losses import Loss
 
 pytestmark = pytest.mark.ray
@@ -18,16 +18,16 @@ SECONDS = 15
 
 
 async def test_whatever_a_front_end_loses_once_its_detectors_answer_soon(
-    ray_fleet: RayFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_backend: RayBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with ray_fleet(tmp_path, deadline_s=2 * SECONDS, spares=1) as fleet:
-        await fleet.call(await fleet.create_detector("first"), ops.evaluate(EVENT))
+    async with ray_backend(tmp_path, deadline_s=2 * SECONDS, spares=1) as backend:
+        await backend.call(await backend.create_detector("first"), ops.evaluate(EVENT))
         for kind in ("ask create_detector", "answer create_detector", "ask route", "answer route", "Batch"):
             loss = Loss(kind)
             with monkeypatch.context() as patch:
                 loss.install(patch)
                 async with asyncio.timeout(SECONDS):
-                    detector = await fleet.create_detector(kind)
+                    detector = await backend.create_detector(kind)
                     # With a key, it is sent again.
-                    assert isinstance(await fleet.call(detector, ops.evaluate(EVENT, "key")), Done)
+                    assert isinstance(await backend.call(detector, ops.evaluate(EVENT, "key")), Done)
             assert loss.lost == 1, kind

@@ -15,7 +15,7 @@ import pytest
 
 from engine.language.text.parser import parse
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from tests.data.golden.make import fields
 from tests.local_runtime.service import local_service
 from tests.reference import ReferenceDetector
@@ -88,8 +88,8 @@ def unpacked(commit: str, folder: Path) -> Path:
     return folder / "data"
 
 
-async def result(fleet: Fleet, detector_id: str, operation: ops.Operation) -> Any:
-    return json.loads((await fleet.call(detector_id, operation)).result)
+async def result(backend: Backend, detector_id: str, operation: ops.Operation) -> Any:
+    return json.loads((await backend.call(detector_id, operation)).result)
 
 
 def histories(asked: list[dict[str, Any]], rules: list[dict[str, Any]]) -> list[History]:
@@ -109,26 +109,26 @@ def histories(asked: list[dict[str, Any]], rules: list[dict[str, Any]]) -> list[
     return possible
 
 
-async def go_on(fleet: Fleet, detector_id: str, possible: list[History]) -> list[History]:
+async def go_on(backend: Backend, detector_id: str, possible: list[History]) -> list[History]:
     """Send events, and return the histories by which the answers are right."""
     chance = random.Random(detector_id)
     at_ms = max(one.at_ms for one in possible)
     for _ in range(MORE_EVENTS):
         at_ms += chance.choice((0, 1, 700, 2500))
         event = {"fields": fields(chance), "timestamp_ms": at_ms}
-        answer = await result(fleet, detector_id, ops.evaluate(json.dumps({"event": event}).encode()))
+        answer = await result(backend, detector_id, ops.evaluate(json.dumps({"event": event}).encode()))
         fired = [action["ruleId"] for action in answer["actions"]]
         possible = [one for one in possible if one.evaluate(event) == fired]
         assert possible, f"{fired} fired at {event}, as in no possible history"
     return possible
 
 
-async def compared(fleet: Fleet, detector_id: str, rules: list[dict[str, Any]]) -> list[int]:
+async def compared(backend: Backend, detector_id: str, rules: list[dict[str, Any]]) -> list[int]:
     """Return at how many events a rule and its draft fired together, and each of them alone."""
     drafted = next((rule["draftOf"] for rule in rules if "draftOf" in rule), None)
     if drafted is None:
         return []
-    found = await result(fleet, detector_id, ops.comparison(drafted))
+    found = await result(backend, detector_id, ops.comparison(drafted))
     return [found[kind] for kind in ("both", "only_rule", "only_draft")]
 
 
@@ -143,13 +143,13 @@ async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Pa
     for _ in range(2):
         # The second time, it is opened as this version has saved it.
         async with local_service(data) as service:
-            fleet = service.fleet
-            assert dict(await fleet.detectors()).keys() == sent.keys()
+            backend = service.backend
+            assert dict(await backend.detectors()).keys() == sent.keys()
             for detector_id, asked in sent.items():
-                rules = (await result(fleet, detector_id, ops.rules()))["rules"]
+                rules = (await result(backend, detector_id, ops.rules()))["rules"]
                 if detector_id not in possible:
                     possible[detector_id] = histories(asked, rules)
-                possible[detector_id] = await go_on(fleet, detector_id, possible[detector_id])
-                found = await compared(fleet, detector_id, rules)
+                possible[detector_id] = await go_on(backend, detector_id, possible[detector_id])
+                found = await compared(backend, detector_id, rules)
                 assert found in [one.counts() for one in possible[detector_id]]
-            assert not (await fleet.status()).problems
+            assert not (await backend.status()).problems

@@ -13,6 +13,7 @@ from tests.reference import verdict
 from tests.worlds.long_histories import AgesWorld, LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
+from tests.worlds.relations import RelationsWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
 from tests.worlds.shared_histories import (
     EndlessWorld,
@@ -54,6 +55,8 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (WindowsWorld, 100, {}),
         (TermsWorld, 100, {"depth": 3, "steps_max": 40}),
         (FlatTermsWorld, 100, {"depth": 2, "steps_max": 40}),
+        (RelationsWorld, 100, {"depth": 3, "steps_max": 40}),
+        (RelationsWorld, 100, {"depth": 1, "steps_max": 60}),
     ],
     ids=[
         "deep conditions",
@@ -72,6 +75,8 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "windows",
         "terms",
         "comparisons",
+        "stored relations",
+        "stored relations in predicates",
     ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(

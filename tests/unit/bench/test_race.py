@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.measuring import race as bench_race
 from tests.bench.measuring.effort import PROBE_EVENTS, TINY
-from tests.bench.measuring.race import Contestant, Disagreement, Event, Raced, ours, race
+from tests.bench.measuring.race import Contestant, Disagreement, Event, Raced, race
 
 EVENTS: list[Event] = [({"x": number % 3}, float(number), None) for number in range(TINY.events)]
 
@@ -50,16 +50,6 @@ def test_what_is_slow_until_it_is_warm_is_timed_warm(monkeypatch: pytest.MonkeyP
     assert raced.cost_s["cold"] == pytest.approx(1e-6)
     # A pass has as many events as a warm contestant needs for it to be long enough.
     assert raced.events["cold"] == 11 * PROBE_EVENTS + TINY.warm_events + 3 * TINY.pass_events_max
-
-
-def test_the_events_suffice_for_the_fastest() -> None:
-    raced = race([Contestant("idle", lambda events: [()] * len(events))], EVENTS, TINY)
-    assert raced.events["idle"] == TINY.events
-
-
-def test_the_engine_and_a_loop_by_hand_agree() -> None:
-    raced = race([ours(["x == 1"]), Honest().contestant("floor")], EVENTS, TINY)
-    assert raced.fired["ours"] > 0
 
 
 @pytest.mark.parametrize("place", [1, PROBE_EVENTS + 5, PROBE_EVENTS + 32])

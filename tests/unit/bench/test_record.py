@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 import tests.bench.__main__ as program
-from tests.bench.measuring.rows import Part, Row, Target, at_least, at_most
+from tests.bench.measuring.rows import Part, Row, Target
 from tests.bench.recording import pages
 from tests.bench.recording.checking import MEASURED_AGAIN_MAX, settled, worse_than_recorded
-from tests.bench.recording.pages import CURVE_COUNTS, HEADLINES, PAGES, README, ROOT, SIZING, TABLE
+from tests.bench.recording.pages import HEADLINES, PAGES, ROOT
 from tests.bench.recording.record import read, record
-from tests.bench.recording.table import HEADINGS, figure, table
 from tests.bench.rules.peers import NOT_INSTALLED
 
 
@@ -196,28 +195,6 @@ def test_wrong_usage_is_refused(given: list[str], said: str, capsys) -> None:
 # -- the pages -----------------------------------------------------------------------------------------------
 
 
-def test_the_pages_show_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "CASES", {"curve": None, "second": None})
-    monkeypatch.setattr(pages, "HEADLINES", {"second: all": "All of it", "second: gone": "None of it"})
-    path = copied(tmp_path) / "recorded.json"
-    full = replace(row("all", 1.2, case="second"), ours=1.25, worst=3.5, peers={"pytest": 2.0}, remark="7")
-    steps = [row(f"keyed, {count} rules", 0.5 + count, case="curve") for count in CURVE_COUNTS]
-    record([full], path)
-    record([*steps, replace(row("keyed, the largest step", 1.5, case="curve"), remark="from 2 to 3")], path)
-    for _ in range(2):
-        assert program.main(["--table"], path, tmp_path) == 0
-        few, every = ((tmp_path / page).read_text("utf-8") for page in (README, TABLE))
-        assert (
-            "|---|---|\n| All of it | 1.25 µs, worst 3.50 | floor 1.00, pytest 2.00 | 1.20x floor "
-            "| `python -m tests.bench second` |\n\n"
-        ) in few
-        assert "| keyed | 1.50 | 8.50 | 33.5 | 81.5 | 200 | 1.50x, from 2 to 3 |\n\n" in few
-        assert (
-            "|\n| second | all | µs (7) | 1.25 | 3.50 | 1.00 | pytest 2.00 | 1.20x floor |  |\n\n"
-        ) in every
-        assert f" | pytest {pytest.__version__} |\n" in every
-
-
 def test_the_pages_are_those_of_what_is_recorded(tmp_path: Path) -> None:
     copied(tmp_path)
     assert program.main(["--table"], root=tmp_path) == 0
@@ -233,25 +210,6 @@ def test_a_ratio_in_a_text_is_that_of_a_recorded_row(tmp_path: Path) -> None:
     times.write_text("takes <!-- scripted: a -->1.25 times, <!-- other: b -->3.0", "utf-8")
     pages.write_pages([(row("a", 2.0), dict.fromkeys(("date", "machine", "python", "commit"), ""))], tmp_path)
     assert times.read_text("utf-8") == "takes <!-- scripted: a -->2.00 times, <!-- other: b -->3.0"
-
-
-def test_the_model_of_a_cluster_is_computed_from_what_is_recorded(tmp_path: Path) -> None:
-    copied(tmp_path)
-    single = replace(row("evaluations on 64 connections", 1.0, "front"), remark="front end 50 µs, actor 20")
-    batched = replace(
-        row("batches of 1000 as JSON, 4 connections", 1.0, "front"), remark="front end 0.5 µs, actor 4"
-    )
-    places = {"date": "", "machine": "", "python": "", "commit": ""}
-    pages.write_pages([(single, places), (batched, places)], tmp_path)
-    lines = (tmp_path / SIZING).read_text("utf-8").splitlines()
-    for line in (
-        "| one evaluation | 50 µs | 20 µs | 1 µs |",
-        "| one event of a batch of 1 000 | 0.5 µs | 4 µs |  |",
-        "| front ends | 1 s / 50 µs: 20 000 a second and core | 5.0 cores busy: 8 front ends at 70 % |",
-        "one detector has one thread | 2.0 cores busy, over at least 2 detectors |",
-        "250 000 and *detector* | 0.1 cores busy in front ends, 0.4 in workers |",
-    ):
-        assert any(each.endswith(line) for each in lines)
 
 
 def copied(folder: Path) -> Path:
@@ -276,46 +234,3 @@ def test_the_record_has_every_headline_and_speaks_of_the_cases_that_there_are() 
     }
     assert {key.partition(": ")[0] for key in entries} == set(program.CASES)
     assert all({"ratio", "date", "machine", "commit"} <= entry.keys() for entry in entries.values())
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0, "0"),
-        (0.00512, "0.00512"),
-        (1.234, "1.23"),
-        (9.996, "10.0"),
-        (99.96, "100"),
-        (1_234_567.8, "1234568"),
-    ],
-)
-def test_a_figure_has_three_digits_and_no_power_of_ten(value: float, shown: str) -> None:
-    assert figure(value) == shown
-
-
-def test_the_table_is_markdown_in_which_all_lines_have_all_columns() -> None:
-    shown = [
-        replace(
-            row("many", 0.5, "a|b"),
-            peers={"fast": 0.25, "gone": NOT_INSTALLED},
-            target=at_most(3, 4, "at most 3x"),
-        ),
-        Row(case="d", name="none", unit="s", ours=0.0, ratio=1.0, target=at_least(2, 2, "2")),
-    ]
-    lines = table(shown).splitlines()
-    assert len({len(line) for line in lines}) == 1, "the columns are aligned"
-    columns = [[cell.strip() for cell in line.replace(r"\|", "!").strip("|").split("|")] for line in lines]
-    assert columns[0] == list(HEADINGS)
-    peers = "fast 0.250, gone not installed"
-    assert columns[2] == [
-        "a!b",
-        "many",
-        "µs",
-        "0.500",
-        "",
-        "1.00",
-        peers,
-        "0.500x floor",
-        "at most 3x: MISSED",
-    ]
-    assert columns[3][-1] == "2: met"

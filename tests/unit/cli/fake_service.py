@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.rules import RulesQuery
@@ -17,13 +18,16 @@ from api.schema.messages.state import StateQuery
 from engine import Detector, Entry, Refusal
 from engine import format as canonical
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
+from engine.evaluation.rules import rule_as_sent
 from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body
 from engine.evaluation.wire.inspecting.explanations import explain_body
 from engine.evaluation.wire.inspecting.looks import comparison_of
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
 from engine.evaluation.wire.inspecting.states import state_of
-from engine.language.json.writer import condition_to_document
-from engine.runtime.contract.requests.operations import Operation
+from engine.language.limits import DEFAULT_LIMITS
+from engine.runtime.contract.requests.operations import Operation, versions
+from engine.runtime.detector.apply import apply
+from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from rule_detector_client import Client
 
 
@@ -122,7 +126,9 @@ class FakeService:
             case method, ["detectors", one, "relations", *names]:
                 return self._relation(method, self.relations[one], names, request)
             case "PUT", ["detectors", one, "rules"]:
-                return self._put_rules(self.detectors[one], body)
+                return self._applied(one, put_rules_operation(request.content, DEFAULT_LIMITS))
+            case "GET", ["detectors", one, "rules", rule_id, "versions"]:
+                return self._applied(one, versions(rule_id))
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
                 after = request.url.params.get("after")
                 answer = comparison_of(self.detectors[one], rule_id, None if after is None else int(after))
@@ -172,46 +178,12 @@ class FakeService:
                 return {"name": name}
         raise AssertionError(request)
 
-    @staticmethod
-    def _put_rules(detector: Detector, body: dict[str, Any]) -> dict[str, list[str]]:
-        """Change many rules. A draft comes after its rule in the body, or its rule is there already."""
-        detector = Detector.load(detector.dump(), Detector.STATE_VERSION) if body["dryRun"] else detector
-        named = {rule.name: rule for rule in detector.rules()}
-        result: dict[str, list[str]] = {"created": [], "changed": [], "removed": [], "unchanged": []}
-        ids = {rule.name: rule.id for rule in detector.rules()}
-        for given in sorted(body["rules"], key=lambda rule: "draftOf" in rule):
-            name, of, before = given["name"], given.get("draftOf"), named.get(given["name"])
-            members = {
-                "condition": given["condition"],
-                "notify": given.get("notify", False),
-                "shadow": given.get("shadow", False),
-                "description": given.get("description", ""),
-                "labels": given.get("labels", {}),
-            }
-            if before is None:
-                ids[name] = detector.add_rule(name, draft_of=ids[of] if of else None, **members)
-            else:
-                detector.change_rule(before.id, enabled=given.get("enabled", True), **members)
-            if before is None and not given.get("enabled", True):
-                detector.change_rule(ids[name], enabled=False)
-            same = before is not None and detector.rule(before.id) == before
-            result["created" if before is None else "unchanged" if same else "changed"].append(name)
-        for name in [name for name in named if name not in {rule["name"] for rule in body["rules"]}]:
-            if body["prune"]:
-                detector.remove_rule(named[name].id)
-                result["removed"].append(name)
-        return result
+    def _applied(self, detector_id: str, operation: Operation) -> Any:
+        answers = IdempotencyCache(retention_us=0, bytes_max=0)
+        done = apply(self.detectors[detector_id], detector_id, answers, operation, 1_709_542_800_000_000)
+        if isinstance(done.answer, Refused):
+            raise Refusal(*done.answer.entries)
+        return json.loads(done.answer.result)
 
     def _rule(self, detector_id: str, rule_id: str) -> dict[str, Any]:
-        rule = self.detectors[detector_id].rule(rule_id)
-        return {
-            "id": rule.id,
-            "condition": condition_to_document(rule.condition),
-            "detectorId": detector_id,
-            "enabled": rule.enabled,
-            "name": rule.name,
-            "notify": rule.notify,
-            "priority": rule.priority,
-            **({"shadow": True} if rule.shadow else {}),
-            **({"draftOf": rule.draft_of} if rule.draft_of else {}),
-        }
+        return rule_as_sent(self.detectors[detector_id].rule(rule_id), detector_id)

@@ -19,7 +19,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from snapshots.store import Store
 from tests.linearizability.clients import NOT_EXECUTED, Subject, answer_of, request_of
 from tests.linearizability.history import (
@@ -81,15 +81,15 @@ def envelope_of(answer: Answer) -> dict:
 class LocalLoad:
     """Callers of the front ends of one process."""
 
-    def __init__(self, fleets, subjects, chance: random.Random) -> None:
-        self.fleets, self.subjects, self.chance = fleets, subjects, chance
+    def __init__(self, backends, subjects, chance: random.Random) -> None:
+        self.backends, self.subjects, self.chance = backends, subjects, chance
         self.outcomes = Counter[str]()
         self.over = False
 
     async def ask(self, client: str, subject: Subject, asked: Asked) -> bool:
-        fleet, called_ns = self.chance.choice(self.fleets), time.monotonic_ns()
+        backend, called_ns = self.chance.choice(self.backends), time.monotonic_ns()
         try:
-            answer = await fleet.call(subject.id, operation_of(subject, asked))
+            answer = await backend.call(subject.id, operation_of(subject, asked))
         except Refusal as refusal:
             answer = Refused(refusal.entries)
         except DetectorUnavailable as error:
@@ -135,7 +135,7 @@ async def kill_workers(service: LocalService, load: LocalLoad) -> None:
             continue
         worker = chance.choice(busy)
         if chance.random() < 0.5:
-            left.append(asyncio.create_task(cut_off(worker, load.fleets[0])))
+            left.append(asyncio.create_task(cut_off(worker, load.backends[0])))
         elif chance.random() < 0.5:
             worker.die()
         else:
@@ -148,14 +148,14 @@ async def kill_workers(service: LocalService, load: LocalLoad) -> None:
     await asyncio.gather(*left)
 
 
-async def cut_off(worker: LocalWorker, fleet: Fleet) -> None:
+async def cut_off(worker: LocalWorker, backend: Backend) -> None:
     """Have a worker answer no beat, and survive its end, as on a node that is cut off from the directory.
 
     Another one gets its detectors meanwhile. Of its callers one front end is cut off from it as well.
     """
     worker.silent, worker.end = True, _nothing
     await asyncio.sleep(2 * NODE_TIMEOUT_S)
-    if (client := fleet.channels._clients.get(worker.name)) is not None:
+    if (client := backend.channels._clients.get(worker.name)) is not None:
         client.link.abort()
 
 
@@ -172,12 +172,12 @@ async def played(tmp_path, seed) -> tuple[list[Subject], LocalLoad]:
         front_end(service) as one,
         front_end(service) as other,
     ):
-        fleets = [one.fleet, other.fleet]
+        backends = [one.backend, other.backend]
         subjects = [
-            Subject(await one.fleet.create_detector(f"{n}"), Workload(random.Random(f"{seed} {n}")))
+            Subject(await one.backend.create_detector(f"{n}"), Workload(random.Random(f"{seed} {n}")))
             for n in range(DETECTORS)
         ]
-        load = LocalLoad(fleets, subjects, random.Random(f"{seed}"))
+        load = LocalLoad(backends, subjects, random.Random(f"{seed}"))
         for subject in subjects:
             for rule in subject.workload.begun:
                 assert await load.ask("setup", subject, rule)

@@ -13,6 +13,7 @@ from engine.evaluation.facts.relations import address, network_key
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.by_measure import ByMeasure
+from engine.evaluation.kernel.buckets.related import RelatedBuckets
 from engine.evaluation.kernel.selection.known import Known, Value
 from engine.evaluation.kernel.selection.ranges import Ranges
 from engine.evaluation.kernel.selection.selected_rows import RowsByPlace, Selected, SelectedRows
@@ -27,6 +28,7 @@ from engine.evaluation.kernel.selection.triggers import (
     Hit,
     InNetwork,
     Range,
+    Related,
     Trigger,
     Triggers,
 )
@@ -34,6 +36,7 @@ from engine.language.validation.networks import shift_of
 from engine.patterns.fact_patterns import FactPatterns
 
 _PRESENT_COST: Final = 1.0
+_RELATED_COST: Final = 0.9
 _HOLDING_COST: Final = 0.5
 _SEARCH_COST: Final = 20.0
 """The cost that a trigger adds to each event, in evaluations of a rule. Any event may meet PRESENT. A search
@@ -65,9 +68,12 @@ class _Fact:
         "patterns",
         "present",
         "ranges",
+        "related",
     )
 
-    def __init__(self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows) -> None:
+    def __init__(
+        self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows, related: RelatedBuckets
+    ) -> None:
         self.by_value: dict[Any, Bucket] = {}
         self.by_element: dict[Any, Bucket] = {}
         """The buckets by the key of an element that an array has, or by the literal that a text contains."""
@@ -81,12 +87,13 @@ class _Fact:
         self.present: dict[Any, Bucket] = {}
         """The bucket for any value, by PRESENT."""
         self.ranges = Ranges(selected)
+        self.related = related
 
     def refresh(self) -> bool:
         """Set `has_ranges` and `more` after a change, the first one too; return whether there is anything."""
         self.has_ranges = bool(self.ranges)
         of_texts = self.by_pattern or self.by_beginning or self.by_ending or self.by_network
-        self.more = bool(self.by_element or of_texts or self.present)
+        self.more = bool(self.by_element or of_texts or self.present or self.related)
         """Whether there is anything but `by_value` and `ranges`."""
         return self.more or self.has_ranges or bool(self.by_value)
 
@@ -99,6 +106,8 @@ class _Fact:
                 return self.by_ending, text
             case InNetwork(_, number):
                 return self.by_network, network_key(number)
+            case Related():
+                return self.related.buckets_of(trigger), trigger.literals
             case Found(_, pattern):
                 return self.by_pattern, pattern
             case Element(_, value):
@@ -113,13 +122,19 @@ class Index:
     """The buckets of a detector by trigger."""
 
     def __init__(
-        self, new_bucket: NewBucket, selected: SelectedRows, patterns_of: PatternsOf, lookups: Lookups
+        self,
+        new_bucket: NewBucket,
+        selected: SelectedRows,
+        patterns_of: PatternsOf,
+        lookups: Lookups,
+        stored: Mapping[str, Any],
     ) -> None:
         self._new_bucket = new_bucket
         self._selected = selected
         self._selectivity = Selectivity()
         self._patterns_of = patterns_of
         self._lookups = lookups
+        self._stored = stored
         self._always = new_bucket(None)
         self._names: FactNames[_Fact] = FactNames()
         self._facts: dict[str, _Fact] = {}
@@ -156,6 +171,8 @@ class Index:
                 return self._selectivity.cost(trigger)
             case Hit():
                 return _PRESENT_COST
+            case Related():
+                return _RELATED_COST
             case _:
                 return _HOLDING_COST
 
@@ -188,6 +205,12 @@ class Index:
             self._facts[said].ranges.remove(ranges, member, (stage, several))
             self._drop_if_unused(said)
 
+    def relation_changed(self, name: str) -> None:
+        """Find members by the tuples that a stored relation has now."""
+        for fact in self._facts.values():
+            if fact.related:
+                fact.related.relation_changed(name)
+
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
         """Return the buckets that an event meets, and what it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
@@ -200,7 +223,7 @@ class Index:
             if fact.has_ranges:
                 fact.ranges.select(value, selected)
             if fact.more:
-                _meet_more(fact, value, met)
+                _meet_more(fact, value, sent, met)
         if self._names.of_elements:
             # Several elements of an array may meet the same.
             met = list({id(bucket): bucket for bucket in met}.values())
@@ -211,7 +234,9 @@ class Index:
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
-            fact = self._facts[said] = _Fact(self._patterns_of(said), self._lookups.of(said), self._selected)
+            related = RelatedBuckets(self._stored)
+            fact = _Fact(self._patterns_of(said), self._lookups.of(said), self._selected, related)
+            self._facts[said] = fact
             self._names.add(said, fact)
         return fact
 
@@ -229,6 +254,8 @@ class Index:
         buckets, key = self._facts[trigger.fact].place_of(trigger)
         if not buckets[key].size:
             del buckets[key]
+            if isinstance(trigger, Related):
+                self._facts[trigger.fact].related.drop_if_empty(trigger)
         self._drop_if_unused(trigger.fact)
 
     def _drop_if_unused(self, said: str) -> None:
@@ -245,8 +272,10 @@ def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
     return found
 
 
-def _meet_more(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
+def _meet_more(fact: _Fact, value: Any, sent: Mapping[str, Any], met: list[Bucket | Selected]) -> None:
     """Add what an event with this value of a fact meets, except for the bucket of the value and ranges."""
+    if fact.related:
+        fact.related.meet(value, sent, met)
     if fact.present:
         met += fact.present.values()
     if fact.by_pattern and type(value) is str:

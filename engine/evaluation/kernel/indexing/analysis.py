@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.look_up import element_fact
-from engine.evaluation.facts.values import key_of
+from engine.evaluation.facts.values import key_of, part_of_key
 from engine.evaluation.kernel.selection.triggers import (
+    NETWORKS,
     PRESENT,
     Beginning,
     Element,
@@ -20,6 +21,7 @@ from engine.evaluation.kernel.selection.triggers import (
     Hit,
     InNetwork,
     Range,
+    Related,
     Triggers,
 )
 from engine.evaluation.kernel.site import Site
@@ -123,8 +125,8 @@ class Analysis:
                 return self._in_network(fact, networks)
             case language.Some(fact, inner):
                 return self.best([self.present(fact), _in_elements(fact, self.true(inner, path))])
-            case language.InRelation(_, args):
-                return self.best([self.present(one.fact) for one in args if isinstance(one, FactArg)])
+            case language.InRelation(relation, args):
+                return self._in_relation(relation, args)
             case language.All(members):
                 return self.best([*_ranges(node), *(self.true(member, path) for member in members)])
             case language.Any(members):
@@ -156,9 +158,21 @@ class Analysis:
 
     def _in_network(self, fact: str, networks: tuple[str, ...] | language.NetworksOf) -> Triggers:
         if isinstance(networks, language.NetworksOf):
-            return self.present(fact)
+            return frozenset({Related(fact, networks.relation, NETWORKS)})
         found = map(network_of, networks)
         return frozenset(InNetwork(fact, network.key) for network in found if network is not None)
+
+    def _in_relation(self, relation: str, args: tuple[FactArg | Scalar, ...]) -> Triggers | None:
+        facts = {place: one.fact for place, one in enumerate(args) if isinstance(one, FactArg)}
+        if len(args) > ARGUMENTS_MAX:
+            return self.best(map(self.present, facts.values()))
+        given = [(place, one) for place, one in enumerate(args) if not isinstance(one, FactArg)]
+        literals = tuple([one if isinstance(one, str) else part_of_key(key_of(one)) for _, one in given])
+        places = tuple([place for place, _ in given])
+        return self.best(
+            frozenset({Related(fact, relation, (len(args), place, places), literals)})
+            for place, fact in facts.items()
+        )
 
     def _false(self, node: Condition, path: Path) -> Triggers | None:
         match node:
@@ -176,6 +190,10 @@ class Analysis:
 
 ENDS_CHARS_MAX: Final = 32
 """Of longer texts, so many characters are looked up. There are as many look-ups at most."""
+
+
+ARGUMENTS_MAX: Final = 16
+"""Relations are asked with more arguments at every event that has one of these."""
 
 
 def _in_elements(array: str, triggers: Triggers | None) -> Triggers | None:

@@ -50,7 +50,7 @@ class Members:
         self._made = 0
         self._families: dict[tuple[Condition, Remembered], Family] = {}
         self.selected = SelectedRows(self._selected_row)
-        self.index = Index(self._new_bucket, self.selected, needs.patterns.of, needs.lookups)
+        self.index = Index(self._new_bucket, self.selected, needs.patterns.of, needs.lookups, needs.stored)
         self._tests: dict[Slices, SliceTest] = {}
 
     def add_rule(

@@ -66,10 +66,25 @@ class InNetwork(NamedTuple):
     kind: str = "network"
 
 
-Bucketed: Final = (Hit, Element, Found, Beginning, Ending, InNetwork)
+class Related(NamedTuple):
+    """Met if a fact is, or may be, in a tuple of a stored relation, or if the caller sends the relation."""
+
+    fact: str
+    relation: str
+    shape: Any
+    """The length of the tuples, the place of the fact, and the places of literals; or NETWORKS."""
+    literals: tuple[Any, ...] = ()
+    """Those that the tuple has, in the form of rows."""
+    kind: str = "related"
+
+
+NETWORKS: Final = "networks"
+"""The shape of a trigger that is met if a fact is an address in a network of the relation."""
+
+Bucketed: Final = (Hit, Element, Found, Beginning, Ending, InNetwork, Related)
 """The triggers that have a bucket each."""
 
-Trigger = Hit | Range | Element | Found | Beginning | Ending | InNetwork | Any
+Trigger = Hit | Range | Element | Found | Beginning | Ending | InNetwork | Related | Any
 """Any other trigger is met because of what the event's slice remembers."""
 
 Triggers = frozenset[Any]

@@ -12,12 +12,11 @@ from engine.evaluation.explanation.documents import node_document, rule_document
 from engine.evaluation.explanation.explaining import one_by_one
 from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_evaluate, event_in, events_in
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.results import detailed_actions, encode_entries
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 
@@ -62,24 +61,31 @@ DRY_BATCH_NODES_MAX: Final = 4_000
 """The most nodes of rules in the dry run of a batch, for which all rules are prepared anew."""
 
 
-def evaluate_explained_body(detector: Detector, body: bytes) -> Answer:
-    """Evaluate the event of a body, and explain the rules that fire."""
+def evaluate_explained_body(
+    detector: Detector, body: bytes, *, explained: bool = True, detailed: bool = False
+) -> Answer:
+    """Evaluate the event of a body; explain the rules that fire, or give their details."""
     try:
-        firings = evaluate_explained(detector, *event_in(decode_evaluate(body, detector.limits)))
+        event = event_in(decode_evaluate(body, detector.limits))
+        firings = evaluate_explained(detector, *event, explained=explained, detailed=detailed)
     except Refusal as refusal:
         return Refused(refusal.entries)
-    return _answer(firings, explained=True)
+    return _answer(firings)
 
 
-def dry_run_body(detector: Detector, body: bytes, *, explained: bool) -> Done:
+def dry_run_body(detector: Detector, body: bytes, *, explained: bool, detailed: bool = False) -> Done:
     """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
     event = event_in(decode_evaluate(body, detector.limits))
-    firings = dry_run(detector, *event, explained=explained)
-    return _answer(firings, explained=explained)
+    return _answer(dry_run(detector, *event, explained=explained, detailed=detailed))
 
 
 def dry_run_batch_body(
-    detector: Detector, body: bytes, form: BatchForm, between: Callable[[], None] = lambda: None
+    detector: Detector,
+    body: bytes,
+    form: BatchForm,
+    between: Callable[[], None] = lambda: None,
+    *,
+    detailed: bool = False,
 ) -> Answer:
     """Return what the evaluation of a batch would answer. Raises Refusal; nothing is changed in any case.
 
@@ -87,26 +93,26 @@ def dry_run_batch_body(
     """
     events = events_in(decode_batch(body, detector.limits, form, between))
     check_nodes(detector, DRY_BATCH_NODES_MAX)
-    answer, _ = evaluate_batch(detector.fork(events), events, between)
+    answer, _ = evaluate_batch(detector.fork(events), events, between, detailed=detailed)
     return answer
 
 
-def _answer(firings: Firings, *, explained: bool) -> Done:
-    actions = [rule.action_json() for rule in firings.rules]
-    if explained:
-        left = BYTES_MAX
-        for place, (rule, node) in enumerate(zip(firings.rules, firings.nodes, strict=False)):
-            try:
-                actions[place] = _explained(rule, node)
-                if len(actions[place]) > BYTES_MAX:
-                    actions[place] = _explained(rule, trimmed(node, BYTES_MAX))
-            except Exception:  # noqa: BLE001 -- the event is evaluated, so its actions are answered
-                _log.exception("an explanation could not be encoded")
-            left -= len(actions[place])
-            if left < 0:
-                break
+def _answer(firings: Firings) -> Done:
+    actions = detailed_actions(firings)
+    left = BYTES_MAX
+    for place, node in enumerate(firings.nodes):
+        try:
+            encoded = _explained(actions[place], node)
+            if len(encoded) > BYTES_MAX:
+                encoded = _explained(actions[place], trimmed(node, BYTES_MAX))
+            actions[place] = encoded
+        except Exception:  # noqa: BLE001 -- the event is evaluated, so its actions are answered
+            _log.exception("an explanation could not be encoded")
+        left -= len(actions[place])
+        if left < 0:
+            break
     return Done(b'{"actions":[' + b",".join(actions) + b"]}", encode_entries(firings.messages))
 
 
-def _explained(rule: Rule, node: Node) -> bytes:
-    return rule.action_json()[:-1] + b',"node":' + json_bytes(node_document(node)) + b"}"
+def _explained(action: bytes, node: Node) -> bytes:
+    return action[:-1] + b',"node":' + json_bytes(node_document(node)) + b"}"

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.rules import Rule
+from engine.evaluation.rules import rule_as_sent
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.json.writer import condition_to_document, json_bytes
+from engine.language.json.writer import json_bytes
 
 LIST_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of a list of all rules."""
@@ -69,25 +69,3 @@ def _too_large() -> Refusal:
 
 def _listed(rules: Iterable[bytes]) -> Done:
     return Done(b'{"rules":[' + b",".join(rules) + b"]}")
-
-
-def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
-    """Return a rule as plain data, as callers get it."""
-    document = {
-        "id": rule.id,
-        "condition": condition_to_document(rule.condition),
-        "detectorId": detector_id,
-        "enabled": rule.enabled,
-        "name": rule.name,
-        "notify": rule.notify,
-        "priority": rule.priority,
-    }
-    if rule.shadow:
-        document["shadow"] = True
-    if rule.draft_of is not None:
-        document["draftOf"] = rule.draft_of
-    if rule.description:
-        document["description"] = rule.description
-    if rule.labels:
-        document["labels"] = dict(rule.labels)
-    return document

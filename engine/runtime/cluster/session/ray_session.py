@@ -210,7 +210,7 @@ def stop(cluster: Cluster) -> bool:
     """Leave the cluster, and end it if it was started here.
 
     Returns whether Ray's shutdown returned. If it did not, only `os._exit` is sure to end the process. Actors
-    stop running, so close the fleet first.
+    stop running, so close the backend first.
     """
     cluster.watch.end()
     cluster.raylet.close()

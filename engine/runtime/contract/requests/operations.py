@@ -15,6 +15,7 @@ from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.log_records import bounded
+from engine.runtime.contract.requests.tuples import TuplesPart
 
 EVALUATE: Final = "evaluate"
 EVALUATE_EXPLAINED: Final = "evaluate_explained"
@@ -34,7 +35,17 @@ RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
 CHANGE_RULE: Final = "change_rule"
 REMOVE_RULE: Final = "remove_rule"
+PUT_RULES: Final = "put_rules"
+PUT_RULES_DRY: Final = "put_rules_dry"
+VERSIONS: Final = "versions"
 PROMOTE: Final = "promote"
+RELATIONS: Final = "relations"
+RELATION: Final = "relation"
+STAGE_TUPLES: Final = "stage_tuples"
+PUT_RELATION: Final = "put_relation"
+DROP_TUPLES: Final = "drop_tuples"
+CHANGE_RELATION: Final = "change_relation"
+DELETE_RELATION: Final = "delete_relation"
 
 BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
 """The encoding of the payload, for each kind that evaluates batches."""
@@ -43,7 +54,10 @@ DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_M
 """The same for the kinds that evaluate batches without effect."""
 
 READS: Final = frozenset(
-    {DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE}
+    {
+        *(DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE),
+        *(VERSIONS, PUT_RULES_DRY, RELATIONS, RELATION),
+    }
 )
 """The kinds that do not change the detector."""
 
@@ -52,6 +66,9 @@ ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE
 
 EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES})
 """The kinds that evaluate events."""
+
+UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
+"""The kinds that upload a relation in parts."""
 
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
@@ -69,6 +86,10 @@ class Operation(NamedTuple):
     """The caller's idempotency key, if an evaluation has one."""
     request_id: str = ""
     """The id of the HTTP request, for the log: set when it is sent to a worker."""
+    by: str = ""
+    """Who asks for a change of rules: the id of the token, a blank and its name."""
+    details: bool = False
+    """Whether the actions of an evaluation have `keys` and `found`."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
         """Return what every record says that is logged while it is executed."""
@@ -95,6 +116,26 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
 
 
+class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One rule in the payload of `put_rules`; `draft_of` is a name here."""
+
+    name: str
+    condition: str
+    notify: bool = False
+    enabled: bool = True
+    shadow: bool = False
+    draft_of: str | None = None
+    description: str = ""
+    labels: str = "{}"
+
+
+class PutRules(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `put_rules` and `put_rules_dry`."""
+
+    rules: list[PutRule]
+    prune: bool = False
+
+
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     """The payload of `change_rule`. None leaves a field unchanged."""
 
@@ -106,6 +147,41 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     shadow: bool | None = None
     description: str | None = None
     labels: str | None = None
+
+
+class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of `stage_tuples`, as msgpack: a part of a relation that is being uploaded."""
+
+    upload: str
+    """What tells the uploads of a detector apart; whoever begins one makes it up."""
+    number: int
+    """How many parts the upload has before this one."""
+    part: TuplesPart
+
+
+class PutRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `put_relation`: a relation becomes what was uploaded."""
+
+    name: str
+    upload: str
+    parts: int
+    """How many parts were staged."""
+
+
+class ChangeRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `change_relation`. The tuples to add and to remove are arrays in JSON."""
+
+    name: str
+    add: msgspec.Raw = msgspec.Raw(b"[]")
+    remove: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `relation` and `delete_relation`; the page is for the first only."""
+
+    name: str
+    after: int = 0
+    limit: int = 0
 
 
 def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:
@@ -196,6 +272,17 @@ def remove_rule(rule_id: str) -> Operation:
     return Operation(REMOVE_RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
+def put_rules(rules: list[PutRule], *, prune: bool = False, dry_run: bool = False) -> Operation:
+    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`."""
+    payload = msgspec.json.encode(PutRules(rules, prune))
+    return Operation(PUT_RULES_DRY if dry_run else PUT_RULES, payload)
+
+
+def versions(rule_id: str) -> Operation:
+    """Return the versions of a rule, newest first: `{"versions": [...]}`."""
+    return Operation(VERSIONS, msgspec.json.encode(NamedRule(rule_id)))
+
+
 def comparison(rule_id: str, after: int | None = None) -> Operation:
     """Return how the firings of a rule and its draft differ; with `after`, watch where they do."""
     return Operation(COMPARISON, msgspec.json.encode(ComparisonAsked(rule_id, after)))
@@ -204,6 +291,41 @@ def comparison(rule_id: str, after: int | None = None) -> Operation:
 def promote(rule_id: str) -> Operation:
     """Exchange the conditions of a rule and its draft, and return the rule."""
     return Operation(PROMOTE, msgspec.json.encode(NamedRule(rule_id)))
+
+
+def relations() -> Operation:
+    """Return the relations of a detector without their tuples: `{"relations": [...]}`."""
+    return Operation(RELATIONS, b"")
+
+
+def relation(name: str, after: int = 0, limit: int = 0) -> Operation:
+    """Return at most `limit` tuples of a relation after a place: `{"tuples": [...], "next": ...}`."""
+    return Operation(RELATION, msgspec.json.encode(NamedRelation(name, after, limit)))
+
+
+def stage_tuples(upload: str, number: int, part: TuplesPart) -> Operation:
+    """Keep a part of an upload until `put_relation`; the relation stays as it is."""
+    return Operation(STAGE_TUPLES, msgspec.msgpack.encode(StagedTuples(upload, number, part)))
+
+
+def put_relation(name: str, upload: str, parts: int) -> Operation:
+    """Replace a relation by what was uploaded, as one change, and say what it is now."""
+    return Operation(PUT_RELATION, msgspec.json.encode(PutRelation(name, upload, parts)))
+
+
+def drop_tuples(upload: str) -> Operation:
+    """Drop what was staged of an upload that will not be completed."""
+    return Operation(DROP_TUPLES, upload.encode())
+
+
+def change_relation(name: str, add: msgspec.Raw, remove: msgspec.Raw) -> Operation:
+    """Add tuples to a relation and remove others, as one change, and say what it is now."""
+    return Operation(CHANGE_RELATION, msgspec.json.encode(ChangeRelation(name, add, remove)))
+
+
+def delete_relation(name: str) -> Operation:
+    """Delete a relation: `{"name": ...}`."""
+    return Operation(DELETE_RELATION, msgspec.json.encode(NamedRelation(name)))
 
 
 class Crash(msgspec.Struct, frozen=True):

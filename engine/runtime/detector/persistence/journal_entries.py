@@ -17,36 +17,52 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
+from engine.evaluation.rule_book.versions import Change
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
-from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
+from engine.runtime.contract.requests.operations import (
+    BATCH_KINDS,
+    EVALUATE,
+    PUT_RELATION,
+    PUT_RULES,
+    Operation,
+    PutRelation,
+)
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,
     request_digest,
 )
+from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
 RECORD_VERSION: Final = 4
 """The version of a journal record. Version 3, which had no shadow rules, is read as well."""
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
+_AS_JSON: Final = 4
 _EVENT_BYTES: Final = 512
 """What is reserved for one event without a stored answer. Most such events then fit in the block that a
 segment reserves first."""
 
 
-def estimated_bytes(operation: Operation) -> int:
+def estimated_bytes(operation: Operation, uploads: Uploads) -> int:
     """Return an upper estimate of what an operation adds to the journal.
 
     A larger entry, because of a stored answer or a long JSON condition, may not fit when it is written, which
     costs an activation.
     """
+    if operation.kind == PUT_RELATION:
+        put = msgspec.json.decode(operation.payload, type=PutRelation)
+        return put.parts * _ENTRY_BYTES + uploads.bytes_of(put.upload)
     short = operation.kind == EVALUATE and not operation.key
+    if operation.kind == PUT_RULES:
+        # Conditions are longer as JSON.
+        return _AS_JSON * len(operation.payload) + _ENTRY_BYTES
     return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
@@ -103,12 +119,23 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     description: str = ""
     labels: bytes = b"{}"
     """As JSON."""
+    by: str = ""
+    """Who made the change: the id of the token, a blank and its name."""
+
+
+class RulesChanged(msgspec.Struct, frozen=True, array_like=True, tag="rules changed"):
+    """Many rules were added, changed and removed, as one change."""
+
+    put: tuple[RulePut, ...]
+    removed: tuple[str, ...]
+    by: str = ""
 
 
 class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
     """A rule was removed."""
 
     id: str
+    by: str = ""
 
 
 class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft promoted"):
@@ -116,6 +143,37 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
 
     id: str
     """The rule's id."""
+    by: str = ""
+
+
+class RelationPart(msgspec.Struct, frozen=True, array_like=True, tag="relation part"):
+    """A part of an upload. Without a RelationPut right after all parts, it means nothing."""
+
+    staged: bytes
+    """A StagedTuples."""
+
+
+class RelationPut(msgspec.Struct, frozen=True, array_like=True, tag="relation put"):
+    """A relation was replaced by what was uploaded."""
+
+    name: str
+    upload: str
+    parts: int
+    changed_ms: int
+
+
+class RelationChanged(msgspec.Struct, frozen=True, array_like=True, tag="relation changed"):
+    """Tuples were added to a relation, and others removed."""
+
+    change: bytes
+    """A ChangeRelation."""
+    changed_ms: int
+
+
+class RelationDeleted(msgspec.Struct, frozen=True, array_like=True, tag="relation deleted"):
+    """A relation was deleted."""
+
+    name: str
 
 
 class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
@@ -127,7 +185,23 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
 """The entries that are events."""
 
-JournalEntry = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | DraftPromoted | LimitsSet
+RULES: Final = (RulePut, RulesChanged, RuleRemoved, DraftPromoted)
+"""The entries that are changes of rules."""
+
+JournalEntry = (
+    Evaluated
+    | EvaluatedBatch
+    | EvaluatedLines
+    | RulePut
+    | RulesChanged
+    | RuleRemoved
+    | DraftPromoted
+    | RelationPart
+    | RelationPut
+    | RelationChanged
+    | RelationDeleted
+    | LimitsSet
+)
 
 
 class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -157,7 +231,7 @@ class Diverged(Exception):
     """The replay reached another state than the original execution."""
 
 
-def rule_put(rule: Rule) -> RulePut:
+def rule_put(rule: Rule, by: str = "") -> RulePut:
     """Return the entry for an added or changed rule."""
     return RulePut(
         rule.id,
@@ -171,12 +245,14 @@ def rule_put(rule: Rule) -> RulePut:
         rule.draft_of,
         rule.description,
         json_bytes(rule.labels),
+        by,
     )
 
 
 def rule_of(put: RulePut) -> Rule:
     """Return the rule of an entry."""
     members = msgspec.structs.asdict(put)
+    del members["by"]
     members |= {"condition": stored_condition(put.condition), "labels": msgspec.json.decode(put.labels)}
     return Rule(**members)
 
@@ -213,6 +289,7 @@ class Replay:
     def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
         self.detector = detector
         self.answers = answers
+        self._uploads = Uploads()
 
     def take(self, record: JournalRecord) -> bool:
         """Replay a record; return whether the same rules fired as originally.
@@ -222,6 +299,9 @@ class Replay:
         self.detector.verdicts.take()
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
+        if not any(isinstance(entry, RelationPart) for entry in record.entries):
+            # Parts that do not stand right before what installs them are of an owner that died.
+            self._uploads.clear()
         detector = self.detector
         there = (detector.clock_us, detector.events_seen)
         if record.complete and there != (record.clock_us, record.events_seen):
@@ -234,6 +314,8 @@ class Replay:
 
     def _take(self, entry: JournalEntry, at_us: int) -> None:
         detector = self.detector
+        if isinstance(entry, RULES):
+            detector.change = Change(at_us, entry.by)
         match entry:
             case Evaluated():
                 self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
@@ -247,10 +329,20 @@ class Replay:
                 self._observe(_events_of(entry, detector.limits))
             case RulePut():
                 detector.put_rule(rule_of(entry))
+            case RulesChanged():
+                detector.change_rules(map(rule_of, entry.put), entry.removed)
             case RuleRemoved():
                 detector.remove_rule(entry.id)
             case DraftPromoted():
                 detector.promote(entry.id)
+            case RelationPart():
+                self._uploads.stage(detector, entry.staged)
+            case RelationPut():
+                self._uploads.install(detector, entry.name, entry.upload, entry.parts, entry.changed_ms)
+            case RelationChanged():
+                change_relation(detector, entry.change, entry.changed_ms)
+            case RelationDeleted():
+                detector.delete_relation(entry.name)
             case LimitsSet():
                 self.detector = under_limits(detector, limits_from(entry.limits))
             case _:

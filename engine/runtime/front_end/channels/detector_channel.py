@@ -201,7 +201,7 @@ class DetectorChannel:
         self._number = client.send(
             lambda response: self._settle(epoch, response),
             epoch,
-            [Operation(*one.operation[:3], one.caller.id) for one in batch],
+            [Operation(*one.operation[:3], one.caller.id, *one.operation[4:]) for one in batch],
         )
 
     async def _find(self) -> None:

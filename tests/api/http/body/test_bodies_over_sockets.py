@@ -13,7 +13,7 @@ from api.http.body.memory import Reservation
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.streaming import stream
 from tests.api.wire import EVALUATE, Connection, Wire, request, served
 
@@ -23,7 +23,7 @@ SETTINGS = Settings(max_body_bytes=200_000, max_batch_body_bytes=200_000, max_re
 
 
 @pytest.fixture
-async def served_app(scripted: ScriptedFleet) -> AsyncIterator[tuple[Wire, Application]]:
+async def served_app(scripted: ScriptedBackend) -> AsyncIterator[tuple[Wire, Application]]:
     app = Application(SETTINGS, scripted)
     async with served(app, SETTINGS) as wire:
         yield wire, app
@@ -121,7 +121,7 @@ async def test_a_stream_that_loses_its_memory_says_so_at_its_end(
 
 
 async def test_a_body_that_is_decoded_here_counts_until_it_is_answered(
-    served_app: tuple[Wire, Application], scripted: ScriptedFleet
+    served_app: tuple[Wire, Application], scripted: ScriptedBackend
 ) -> None:
     wire, app = served_app
     go = asyncio.Event()
@@ -148,7 +148,7 @@ async def test_a_body_that_is_decoded_here_counts_until_it_is_answered(
 @pytest.mark.parametrize("kind", ["length", "slow path", "chunked", "lines"])
 @pytest.mark.parametrize("ends", ["the caller", "the deadline", "others"])
 async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_collector(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, kind: str, ends: str
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch, kind: str, ends: str
 ) -> None:
     """Errors hold frames; cycles of them kept gigabytes until the collector came, which is seldom."""
     settings = Settings(
@@ -179,7 +179,7 @@ async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_co
 
 
 async def test_a_connection_that_is_kept_holds_nothing_of_its_first_request(
-    served_app: tuple[Wire, Application], scripted: ScriptedFleet
+    served_app: tuple[Wire, Application], scripted: ScriptedBackend
 ) -> None:
     wire, _ = served_app
     tracemalloc.start()

@@ -17,7 +17,7 @@ from api.schema.envelope import RequestRefusal
 from api.server.asgi import Message
 from api.settings import Settings
 from engine.runtime.front_end.memory_budget import READING, MemoryBudget
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 
 MIB = 1024 * 1024
 MEMORY_BYTES = 4 * MIB
@@ -222,7 +222,7 @@ def test_how_far_the_memory_has_fallen_is_told_once(world: World) -> None:
 @pytest.mark.parametrize("front_ends", [1, 2, 8])
 def test_all_front_ends_together_keep_to_the_bound(front_ends: int) -> None:
     settings = Settings(front_ends=front_ends)
-    memory = Application(settings, ScriptedFleet()).memory
+    memory = Application(settings, ScriptedBackend()).memory
     of_each = memory.small.bytes_max + memory.large.bytes_max + settings.ahead_bytes_max
     assert of_each * front_ends == settings.max_reading_bytes
     assert memory.large.bytes_max >= settings.max_batch_body_bytes

@@ -12,7 +12,7 @@ import pytest
 
 from api.http import service
 from api.http.routes import rules
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, Wire, chunked, request
 
 LARGE = 90_000
@@ -110,7 +110,7 @@ async def test_a_large_body_is_decoded_in_a_thread(
             sent.append(request(*asked, body, token=TOKEN, headers=json))
     with watched() as costly:
         for one in sent:
-            # Some are texts of conditions, and the fleet takes any.
+            # Some are texts of conditions, and the backend takes any.
             assert await status_of(wire, one) in {200, 400}
     assert costly == []
     assert decoded == [(len(body), False) for body in BODIES.values()]
@@ -134,7 +134,7 @@ async def test_a_small_body_is_decoded_without_the_detour(
 @pytest.mark.parametrize("way", ["plain", "chunked", "closing"])
 @pytest.mark.parametrize(("path", "status"), EVALUATED.values(), ids=EVALUATED)
 async def test_what_is_to_be_evaluated_is_passed_on_as_it_came(
-    wire: Wire, scripted: ScriptedFleet, path: str, status: int, way: str
+    wire: Wire, scripted: ScriptedBackend, path: str, status: int, way: str
 ) -> None:
     sent = [((), body) for body in BODIES.values()]
     if path.endswith("batch"):

@@ -30,11 +30,11 @@ class World:
 
     def __init__(self, service: LocalService, settings: Settings) -> None:
         self.service = service
-        self.budget = service.fleet.memory
+        self.budget = service.backend.memory
         self.now_s = 100.0
         self.budget.clock_s = lambda: self.now_s
         limit = ConnectionLimit(1_000, settings.ahead_bytes_max, self.budget)
-        self.callers = Callers(Application(settings, service.fleet), limit)
+        self.callers = Callers(Application(settings, service.backend), limit)
         self.quiet = ""
 
     def ask(self, method: str, path: str, body: bytes = b"", *, reads: bool, **more: Any) -> Caller:
@@ -160,7 +160,7 @@ async def test_lists_of_detectors_that_nobody_reads_stay_within_the_budget(world
     async def detectors() -> list[tuple[str, str]]:
         return entries
 
-    world.service.fleet.detectors = detectors  # type: ignore[method-assign]
+    world.service.backend.detectors = detectors  # type: ignore[method-assign]
     hogs = [world.ask("GET", "detectors", reads=False) for _ in range(HOGS)]
     await holds(world, hogs)
     assert any(b"429" in hog.first for hog in hogs)
@@ -182,7 +182,7 @@ async def test_timelines_that_nobody_reads_stay_within_the_budget(world: World) 
 
 async def test_bodies_for_cold_detectors_stay_within_the_budget_and_others_are_served(world: World) -> None:
     detectors = [await world.detector() for _ in range(HOGS)]
-    channels = world.service.fleet.channels
+    channels = world.service.backend.channels
 
     async def never(*_: object) -> Any:
         await asyncio.Event().wait()

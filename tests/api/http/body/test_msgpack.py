@@ -10,7 +10,7 @@ import pytest
 from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
-from tests.api.scripted import DETECTOR, ScriptedFleet
+from tests.api.scripted import DETECTOR, ScriptedBackend
 from tests.api.wire import Wire, chunked, request
 from tests.local_runtime.service import LocalService
 
@@ -44,7 +44,7 @@ async def test_it_is_answered_as_json_is(caller: Caller) -> None:
 
 @pytest.mark.parametrize("named", [DETECTOR, "%61" + DETECTOR[1:]])
 async def test_the_body_stays_as_it_came(
-    scripted_caller: Caller, scripted: ScriptedFleet, named: str
+    scripted_caller: Caller, scripted: ScriptedBackend, named: str
 ) -> None:
     headers = {**PACKED, "Idempotency-Key": "k"}
     path = f"/api/detectors/{named}/evaluate/batch"
@@ -54,7 +54,7 @@ async def test_the_body_stays_as_it_came(
     assert operation[:3] == ("evaluate_msgpack", body, "k")
 
 
-async def test_in_chunks_it_arrives_whole(wire: Wire, scripted: ScriptedFleet) -> None:
+async def test_in_chunks_it_arrives_whole(wire: Wire, scripted: ScriptedBackend) -> None:
     body = msgpack.packb({"events": EVENTS})
     headers = ("Transfer-Encoding: chunked", "Content-Type: application/msgpack")
     path = f"/api/detectors/{DETECTOR}/evaluate/batch"
@@ -115,5 +115,5 @@ async def test_it_outlives_the_death_of_its_process(
     worker.die()
     while service.scheduler.active_detectors:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
-    later = Caller(Application(settings, service.fleet), caller.token)
+    later = Caller(Application(settings, service.backend), caller.token)
     assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

@@ -5,7 +5,7 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from tests.api.caller import Caller
-from tests.api.scripted import DETECTOR, ScriptedFleet
+from tests.api.scripted import DETECTOR, ScriptedBackend
 
 EVENT = {"fields": {"user": "ada", "ok": True}, "timestamp_ms": 2_000}
 FAILED = {"fields": {"user": "ada", "ok": False}, "timestamp_ms": 1_000}
@@ -23,19 +23,19 @@ RULE = "ok == true and per user once within 10m ok == false"
     ],
 )
 async def test_a_query_chooses_the_operation(
-    scripted_caller: Caller, scripted: ScriptedFleet, query: str, kind: str
+    scripted_caller: Caller, scripted: ScriptedBackend, query: str, kind: str
 ) -> None:
     path = f"/api/detectors/{DETECTOR}/evaluate{query}"
     reply = await scripted_caller("POST", path, {"event": EVENT}, headers={"Idempotency-Key": "k"})
     assert reply.status == 200
-    ((given, _, key, _),) = scripted.operations
+    ((given, _, key, *_),) = scripted.operations
     # Nothing is stored of a dry run, so its key says nothing.
     assert (given, key) == (kind, "" if kind in ops.READS else "k")
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "application/msgpack"])
 async def test_a_batch_can_be_tried(
-    scripted_caller: Caller, scripted: ScriptedFleet, media_type: str
+    scripted_caller: Caller, scripted: ScriptedBackend, media_type: str
 ) -> None:
     path = f"/api/detectors/{DETECTOR}/evaluate/batch?dry_run=true"
     await scripted_caller("POST", path, content=b"{}", headers={"Content-Type": media_type})
@@ -56,14 +56,14 @@ async def test_a_batch_can_be_tried(
     ],
 )  # fmt: skip
 async def test_any_other_value_is_1006(
-    scripted_caller: Caller, scripted: ScriptedFleet, end: str, texts: list[str]
+    scripted_caller: Caller, scripted: ScriptedBackend, end: str, texts: list[str]
 ) -> None:
     reply = await scripted_caller("POST", f"/api/detectors/{DETECTOR}/evaluate{end}", content=b"{")
     assert (reply.codes, reply.texts) == ([1006] * len(texts), texts)
     assert scripted.operations == []
 
 
-async def test_a_stream_cannot_be_tried(scripted_caller: Caller, scripted: ScriptedFleet) -> None:
+async def test_a_stream_cannot_be_tried(scripted_caller: Caller, scripted: ScriptedBackend) -> None:
     path = f"/api/detectors/{DETECTOR}/evaluate/batch?dry_run=true"
     headers = {"Content-Type": "application/x-ndjson"}
     reply = await scripted_caller("POST", path, content=b"{}\n", headers=headers)

@@ -12,7 +12,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.leaks import run
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, request, served
 
 BYTES = 32 * 1024 * 1024
@@ -26,7 +26,7 @@ ASKED = {
 
 async def _peak_while(asked: bytes, result: bytes) -> int:
     """Return how much memory an answer takes at most beside its result; check what arrives of it."""
-    settings, scripted = Settings(), ScriptedFleet()
+    settings, scripted = Settings(), ScriptedBackend()
 
     async def answer(_: str, operation: Operation) -> Answer:
         return Done(result)

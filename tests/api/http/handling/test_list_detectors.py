@@ -16,7 +16,7 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.caller import Caller
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 from tests.local_runtime.service import local_service
 
 UNKNOWN = "0" * 32
@@ -103,7 +103,7 @@ async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> No
     runtime = chosen.runtime_settings()
     rest = {name: value for name, value in vars(runtime).items() if name != "data"}
     async with local_service(chosen.data, **rest) as service:
-        caller = Caller(Application(chosen, service.fleet), settings.bootstrap_token)
+        caller = Caller(Application(chosen, service.backend), settings.bootstrap_token)
         first, _ = await created(caller, 2)
         full = await caller("POST", "/api/detectors", {"name": "n"})
         assert (full.status, full.codes) == (409, [1400])
@@ -113,43 +113,43 @@ async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> No
         assert (await caller("POST", "/api/detectors", {"name": "n"})).status == 200
 
 
-class Many(ScriptedFleet):
+class Many(ScriptedBackend):
     """Has very many detectors."""
 
     async def detectors(self) -> list[tuple[str, str]]:
         return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
 
 
-async def whole_list(fleet: ScriptedFleet, lists: int = 1) -> Response:
+async def whole_list(backend: ScriptedBackend, lists: int = 1) -> Response:
     """Ask for the whole list so many times at once, and give the first answer."""
-    async with Application(Settings(), fleet).quart.app_context():  # type: ignore[arg-type]
+    async with Application(Settings(), backend).quart.app_context():  # type: ignore[arg-type]
         asked = (routes.list_detectors(DetectorsQuery()) for _ in range(lists))
         return (await asyncio.gather(*asked))[0]
 
 
 async def test_a_list_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Many()
-    whole = b"".join((await whole_list(fleet)).pieces)
+    backend = Many()
+    whole = b"".join((await whole_list(backend)).pieces)
     length = len(whole) - len(success(b"").body)
     monkeypatch.setattr(routes, "LIST_BYTES_MAX", length)
-    assert b"".join((await whole_list(fleet)).pieces) == whole
+    assert b"".join((await whole_list(backend)).pieces) == whole
     monkeypatch.setattr(routes, "LIST_BYTES_MAX", length - len("[],") - 10)
     with pytest.raises(Refusal, match="ask for pages") as refused:
-        await whole_list(fleet)
-    assert (refused.value.entries[0].code, fleet.memory.held) == (1400, 0)
+        await whole_list(backend)
+    assert (refused.value.entries[0].code, backend.memory.held) == (1400, 0)
 
 
 async def test_a_list_for_which_there_is_no_memory_is_refused_and_leaves_nothing_behind() -> None:
-    fleet = Many()
-    fleet.memory = MemoryBudget(1024 * 1024)
+    backend = Many()
+    backend.memory = MemoryBudget(1024 * 1024)
     with pytest.raises(DetectorUnavailable, match="ask for pages") as refused:
-        await whole_list(fleet)
-    assert (refused.value.code, fleet.memory.held) == (1401, 0)
+        await whole_list(backend)
+    assert (refused.value.code, backend.memory.held) == (1401, 0)
 
 
 @pytest.mark.parametrize("lists", [1, 20])
 async def test_others_have_their_turn_while_long_lists_are_built(lists: int) -> None:
-    fleet = Many()
+    backend = Many()
     turns = 0
 
     async def others() -> None:
@@ -159,7 +159,7 @@ async def test_others_have_their_turn_while_long_lists_are_built(lists: int) -> 
             await asyncio.sleep(0)
 
     other = asyncio.create_task(others())
-    reply = await whole_list(fleet, lists)
+    reply = await whole_list(backend, lists)
     other.cancel()
     assert turns >= 10 * lists
     listed: list[Any] = json.loads(b"".join(reply.pieces))["result"]

@@ -60,7 +60,7 @@ async def watched(
     settings: Settings, service: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Watched]:
     monkeypatch.setattr(timeline_stream, "LOOK_S", 0.05)
-    app = Application(settings, service.fleet)
+    app = Application(settings, service.backend)
     caller = Caller(app, BOOTSTRAP)
     detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]
     wanted = {"name": "failed", "condition": "per user once ok == false"}

@@ -10,7 +10,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.ndjson.streams import echoes
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 from tests.api.wire import Wire, served
 from tests.local_runtime.service import LocalService
 
@@ -23,7 +23,7 @@ def _linger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def echo(scripted: ScriptedFleet) -> ScriptedFleet:
+def echo(scripted: ScriptedBackend) -> ScriptedBackend:
     async def answers(detector_id: str, operation: Operation) -> Answer:
         return echoes(detector_id, operation)
 
@@ -33,13 +33,13 @@ def echo(scripted: ScriptedFleet) -> ScriptedFleet:
 
 @pytest.fixture
 async def real(settings: Settings, service: LocalService) -> AsyncIterator[Wire]:
-    """Real sockets to an application over a real fleet."""
-    async with served(Application(settings, service.fleet), settings) as wire:
+    """Real sockets to an application over a real backend."""
+    async with served(Application(settings, service.backend), settings) as wire:
         yield wire
 
 
 @pytest.fixture
-async def hasty(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
+async def hasty(scripted: ScriptedBackend) -> AsyncIterator[Wire]:
     """Real sockets to an application of little patience."""
     settings = Settings(deadline_s=0.5)
     async with served(Application(settings, scripted), settings) as wire:

@@ -14,7 +14,7 @@ from engine.evaluation.wire.events import Answer, Done
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.http.ndjson.streams import PATH, good
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.streaming import NDJSON, Streaming, line, stream
 from tests.api.wire import Wire, request, served
 from tests.local_runtime.service import local_service
@@ -80,12 +80,12 @@ async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
     for answer_bytes_max in (1_000, 1 << 20):
         limits = dataclasses.replace(settings.limits(), answer_bytes_max=answer_bytes_max)
         async with local_service(tmp_path / str(answer_bytes_max), limits=limits) as bounded:
-            app = Application(settings, bounded.fleet)
+            app = Application(settings, bounded.backend)
             caller = Caller(app, BOOTSTRAP)
             detector = await caller.detector()
             for _ in range(3):
                 await caller.rule(detector, "once a == 1")
-            real = bounded.fleet.call
+            real = bounded.backend.call
             sizes: list[int] = []
 
             async def counted(*call: Any, real: Any = real, sizes: list[int] = sizes) -> Answer:
@@ -93,7 +93,7 @@ async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
                 sizes.append(len(answer.result) if isinstance(answer, Done) else 0)
                 return answer
 
-            bounded.fleet.call = counted  # type: ignore[method-assign]
+            bounded.backend.call = counted  # type: ignore[method-assign]
             async with served(app, settings) as wire:
                 one = await stream(wire, detector, BOOTSTRAP)
                 await one.send(b"".join(sent))
@@ -135,7 +135,7 @@ async def test_lines_are_answered_the_same_wherever_they_are_cut(caller: Caller,
 
 @pytest.mark.storm
 async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
-    wire: Wire, echo: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, echo: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
     most = [0]
@@ -171,7 +171,9 @@ async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
     assert len(echo.operations) < 4_000
 
 
-async def test_a_body_of_known_length_is_a_stream_too_however_large(wire: Wire, echo: ScriptedFleet) -> None:
+async def test_a_body_of_known_length_is_a_stream_too_however_large(
+    wire: Wire, echo: ScriptedBackend
+) -> None:
     body = line(0, a="z" * 1_000) * 3_000
     connection = await wire.connect()
     one = Streaming(connection)

@@ -20,7 +20,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.http.ndjson.streams import PATH, echoes, good
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.streaming import NDJSON, Streaming, line, stream
 from tests.api.wire import Connection, Wire, request, served
 from tests.local_runtime.service import LocalService
@@ -41,7 +41,7 @@ from tests.local_runtime.service import LocalService
 )
 async def test_what_ends_a_stream_is_in_its_closing_line(
     hasty: Wire,
-    scripted: ScriptedFleet,
+    scripted: ScriptedBackend,
     monkeypatch: pytest.MonkeyPatch,
     error: Any,
     code: int,
@@ -131,7 +131,7 @@ async def test_what_was_answered_outlives_the_death_of_its_process(
 
 @pytest.mark.parametrize("amid", ["silence", "a line", "work", "work, with more to come"])
 async def test_when_the_service_ends_a_stream_is_told_so_after_what_is_under_way(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, amid: str
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch, amid: str
 ) -> None:
     monkeypatch.setattr(connections, "DISCARD_S", 0.1)
     started, go_on = asyncio.Event(), asyncio.Event()
@@ -172,7 +172,7 @@ async def test_when_the_service_ends_a_stream_is_told_so_after_what_is_under_way
 
 
 async def test_a_stream_whose_body_has_come_is_answered_to_its_end_though_the_service_ends(
-    scripted: ScriptedFleet,
+    scripted: ScriptedBackend,
 ) -> None:
     started, go_on = asyncio.Event(), asyncio.Event()
 
@@ -200,7 +200,7 @@ async def test_a_stream_whose_body_has_come_is_answered_to_its_end_though_the_se
     "waits", ["for lines", "for the rest of a refused body", "for a request", "for a head"]
 )
 async def test_the_server_ends_at_once_though_callers_wait(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, waits: str
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch, waits: str
 ) -> None:
     # Nothing ends by itself before the test's own time-out.
     monkeypatch.setattr(connections, "HEAD_S", 1_000)
@@ -282,7 +282,7 @@ async def test_a_stream_ends_where_its_token_is_revoked(
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("why", ["revoked", "no word"])
 async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_way_and_nothing_else(
-    wire: Wire, scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, why: str, *, ended: bool
+    wire: Wire, scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch, why: str, *, ended: bool
 ) -> None:
     asked, go = asyncio.Event(), asyncio.Event()
 

@@ -17,13 +17,13 @@ from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.http.ndjson.streams import echoes, good
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.streaming import line, stream
 from tests.api.wire import Wire, served
 
 
 async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
-    wire: Wire, scripted: ScriptedFleet
+    wire: Wire, scripted: ScriptedBackend
 ) -> None:
     async def long_answers(_: str, operation: Operation) -> Answer:
         count = operation.payload.count(b"\n") + 1
@@ -47,7 +47,7 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
 
 
 async def test_a_caller_who_never_takes_replies_is_cut_off(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_timeouts, "STALLED_S", 0.2)
 
@@ -66,7 +66,7 @@ async def test_a_caller_who_never_takes_replies_is_cut_off(
         assert scripted.under_way == 0
 
 
-async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scripted: ScriptedFleet) -> None:
+async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scripted: ScriptedBackend) -> None:
     """A server may be unable to tell us of it before it has got rid of the body that came before."""
     messages = [{"type": "http.request", "body": line() * 3_000, "more_body": True}] * 20
     messages.append({"type": "http.disconnect"})
@@ -95,7 +95,7 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
 
 
 @pytest.mark.parametrize("amid", ["a line", "work", "silence", "after the end"])
-async def test_a_caller_who_vanishes_leaves_nothing(wire: Wire, scripted: ScriptedFleet, amid: str) -> None:
+async def test_a_caller_who_vanishes_leaves_nothing(wire: Wire, scripted: ScriptedBackend, amid: str) -> None:
     started = asyncio.Event()
 
     async def never(detector_id: str, operation: Operation) -> Answer:

@@ -17,13 +17,13 @@ from api.schema.envelope import RequestRefusal
 from api.schema.messages.state import StateQuery
 from api.server.http1.request_head import RequestError, read_head, skip_empty_lines
 from api.settings import Settings
-from tests.api.scripted import ScriptedFleet
+from tests.api.scripted import ScriptedBackend
 from tests.work_growth import grows_linearly
 
 HEAD_BYTES_MAX = 65_536
 
 
-SERVICE = Application(Settings(), ScriptedFleet()).quart  # type: ignore[arg-type]
+SERVICE = Application(Settings(), ScriptedBackend()).quart  # type: ignore[arg-type]
 
 
 def query(given: bytes) -> None:

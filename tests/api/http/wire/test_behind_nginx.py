@@ -16,7 +16,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.ndjson.streams import PATH, echoes
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.streaming import NDJSON, Streaming, line
 from tests.api.wire import Connection, Wire, request, served
 from tests.certificates import certificates
@@ -82,7 +82,7 @@ async def nginx(folder: Path, service_port: int) -> AsyncIterator[int]:
 
 
 @pytest.fixture
-async def behind(scripted: ScriptedFleet, tmp_path: Path) -> AsyncIterator[tuple[Wire, int]]:
+async def behind(scripted: ScriptedBackend, tmp_path: Path) -> AsyncIterator[tuple[Wire, int]]:
     """A service, and the port of nginx in front of it."""
     settings = Settings()
     async with served(Application(settings, scripted), settings) as wire, nginx(tmp_path, wire.port) as port:
@@ -97,7 +97,7 @@ async def connected(port: int) -> Connection:
 
 
 async def test_a_line_is_answered_while_others_are_still_to_come(
-    behind: tuple[Wire, int], scripted: ScriptedFleet
+    behind: tuple[Wire, int], scripted: ScriptedBackend
 ) -> None:
     async def answers(detector: str, operation: Operation) -> Answer:
         return echoes(detector, operation)
@@ -117,7 +117,7 @@ async def test_a_line_is_answered_while_others_are_still_to_come(
 
 
 async def test_a_batch_of_many_megabytes_arrives_whole(
-    behind: tuple[Wire, int], scripted: ScriptedFleet
+    behind: tuple[Wire, int], scripted: ScriptedBackend
 ) -> None:
     body = json.dumps({"events": [{"fields": {"text": "x" * 10_000}, "timestamp_ms": 0}] * 800}).encode()
     assert len(body) > 8_000_000

@@ -10,12 +10,12 @@ from api.http.request import timeout
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from tests.api.http.wire.connections import good
-from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
 
 @pytest.fixture
-async def hasty_wire(scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
+async def hasty_wire(scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
     """The same as `wire`, with little time for a request."""
     monkeypatch.setattr(timeout, "BACKSTOP_S", 0.1)
     settings = Settings(deadline_s=0.1)
@@ -23,14 +23,14 @@ async def hasty_wire(scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch) -
         yield wire
 
 
-async def test_an_evaluation_is_answered_in_the_envelope(wire: Wire, scripted: ScriptedFleet) -> None:
+async def test_an_evaluation_is_answered_in_the_envelope(wire: Wire, scripted: ScriptedBackend) -> None:
     reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN))
     assert reply.status == 200
     assert reply.body == b'{"success":true,"errors":[],"messages":[],"result":{"actions":[]}}'
     assert [operation.payload for operation in scripted.operations] == [EVENT]
 
 
-async def test_a_body_in_chunks_arrives_whole(wire: Wire, scripted: ScriptedFleet) -> None:
+async def test_a_body_in_chunks_arrives_whole(wire: Wire, scripted: ScriptedBackend) -> None:
     head = request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",))
     connection = await wire.connect()
     await connection.send(head)
@@ -107,7 +107,7 @@ async def test_a_body_past_the_discard_is_answered_and_cut_off(wire: Wire) -> No
     assert await wire.comes_to_rest()
 
 
-async def test_an_endless_body_past_the_discard_leaves_no_task_behind(scripted: ScriptedFleet) -> None:
+async def test_an_endless_body_past_the_discard_leaves_no_task_behind(scripted: ScriptedBackend) -> None:
     settings = Settings(max_discard_bytes=2_000)
     async with served(Application(settings, scripted), settings) as wire:
         connections = [await wire.connect() for _ in range(10)]
@@ -120,7 +120,7 @@ async def test_an_endless_body_past_the_discard_leaves_no_task_behind(scripted: 
         assert await wire.comes_to_rest()
 
 
-async def test_a_head_past_all_limits_is_refused_before_it_ends(scripted: ScriptedFleet) -> None:
+async def test_a_head_past_all_limits_is_refused_before_it_ends(scripted: ScriptedBackend) -> None:
     settings = Settings(max_header_bytes=1024)
     async with served(Application(settings, scripted), settings) as wire:
         # Never ended: only the size can be what is answered.
@@ -177,7 +177,7 @@ async def test_a_header_block_past_the_cap_is_refused_however_it_comes(wire: Wir
 @pytest.mark.parametrize("path", [EVALUATE, f"/api/detectors/{DETECTOR}/rules"])
 @pytest.mark.parametrize("pause_s", [0, 0.15])
 async def test_a_caller_who_goes_away_cancels_the_work(
-    wire: Wire, scripted: ScriptedFleet, path: str, pause_s: float
+    wire: Wire, scripted: ScriptedBackend, path: str, pause_s: float
 ) -> None:
     started = asyncio.Event()
 
@@ -200,7 +200,7 @@ async def test_a_caller_who_goes_away_cancels_the_work(
 
 
 async def test_a_caller_who_goes_away_amid_the_body_leaves_nothing(
-    wire: Wire, scripted: ScriptedFleet
+    wire: Wire, scripted: ScriptedBackend
 ) -> None:
     connection = await wire.connect()
     await connection.send(request("POST", EVALUATE, token=TOKEN, headers=("Content-Length: 100",)) + b"{")
@@ -217,7 +217,7 @@ async def test_a_body_that_does_not_come_meets_the_deadline(hasty_wire: Wire) ->
 
 @pytest.mark.parametrize("path", [EVALUATE, EVALUATE.replace("a", "%61", 1)])
 async def test_work_that_does_not_end_meets_the_deadline(
-    hasty_wire: Wire, scripted: ScriptedFleet, path: str
+    hasty_wire: Wire, scripted: ScriptedBackend, path: str
 ) -> None:
     async def never(*_: object) -> Answer:
         await asyncio.sleep(60)

@@ -13,7 +13,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.wire.connections import good
-from tests.api.scripted import NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
 
@@ -25,7 +25,7 @@ async def test_head_is_a_method_that_no_path_takes(wire: Wire) -> None:
 
 
 async def test_a_connection_is_let_go_of_when_its_caller_closes_it(
-    wire: Wire, scripted: ScriptedFleet
+    wire: Wire, scripted: ScriptedBackend
 ) -> None:
     for _ in range(20):
         await wire.once(request("GET", "/healthz"))
@@ -125,7 +125,7 @@ async def test_head_and_body_of_a_reply_go_out_in_one_piece_and_nothing_behind_t
 
 
 async def test_a_long_result_is_not_copied_behind_head_and_envelope(
-    wire: Wire, scripted: ScriptedFleet, written: list[bytes]
+    wire: Wire, scripted: ScriptedBackend, written: list[bytes]
 ) -> None:
     result = b'{"actions":["' + b"x" * 100_000 + b'"]}'
 
@@ -181,7 +181,7 @@ async def test_a_whole_reply_is_the_same_as_one_by_the_usual_way(
 
 
 async def test_a_connection_that_had_as_many_requests_as_it_may_is_ended(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_KEEP_ALIVE_REQUESTS_MAX", 3)
     settings = Settings()
@@ -215,7 +215,7 @@ BEHIND_THE_LAST = {
 @pytest.mark.parametrize("behind", BEHIND_THE_LAST.values(), ids=BEHIND_THE_LAST)
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
 async def test_whatever_comes_behind_the_last_request_is_not_read(
-    wire: Wire, scripted: ScriptedFleet, version: bytes, behind: bytes, sent_late: bool
+    wire: Wire, scripted: ScriptedBackend, version: bytes, behind: bytes, sent_late: bool
 ) -> None:
     go, asked = asyncio.Event(), asyncio.Event()
 

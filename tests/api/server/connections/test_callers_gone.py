@@ -6,7 +6,7 @@ import pytest
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, request
 
 RULES = f"/api/detectors/{DETECTOR}/rules"
@@ -26,7 +26,7 @@ AMID = {
 }
 
 
-async def counted(wire: Wire, scripted: ScriptedFleet, operation: str) -> dict[str, float]:
+async def counted(wire: Wire, scripted: ScriptedBackend, operation: str) -> dict[str, float]:
     """Give how often each status was counted for the operation, once anything was."""
     for _ in range(200):
         assert (await wire.once(request("GET", "/metrics"))).status == 200
@@ -43,7 +43,7 @@ async def counted(wire: Wire, scripted: ScriptedFleet, operation: str) -> dict[s
 
 @pytest.mark.parametrize("operation", WHOLE)
 async def test_who_leaves_while_the_answer_is_awaited_is_counted(
-    wire: Wire, scripted: ScriptedFleet, operation: str
+    wire: Wire, scripted: ScriptedBackend, operation: str
 ) -> None:
     begun = asyncio.Event()
 
@@ -61,7 +61,9 @@ async def test_who_leaves_while_the_answer_is_awaited_is_counted(
 
 
 @pytest.mark.parametrize("operation", AMID)
-async def test_who_leaves_amid_a_body_is_counted(wire: Wire, scripted: ScriptedFleet, operation: str) -> None:
+async def test_who_leaves_amid_a_body_is_counted(
+    wire: Wire, scripted: ScriptedBackend, operation: str
+) -> None:
     caller = await wire.connect()
     await caller.send(AMID[operation])
     await asyncio.sleep(0.1)
@@ -71,7 +73,7 @@ async def test_who_leaves_amid_a_body_is_counted(wire: Wire, scripted: ScriptedF
 
 @pytest.mark.parametrize("operation", WHOLE)
 async def test_who_takes_the_reply_is_counted_with_its_status(
-    wire: Wire, scripted: ScriptedFleet, operation: str
+    wire: Wire, scripted: ScriptedBackend, operation: str
 ) -> None:
     assert (await wire.once(WHOLE[operation])).status == 200
     assert await counted(wire, scripted, operation) == {"200": 1}

@@ -17,7 +17,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.leaks import TRIED, run
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
 LARGE = 8_000_000
@@ -35,9 +35,9 @@ async def answering(reply_bytes: int, limit: ConnectionLimit | None = None) -> A
     async def answer(_: str, operation: Operation) -> Answer:
         return Done(b'"%s"' % bytes(reply_bytes).replace(b"\0", b"x"))
 
-    fleet, settings = ScriptedFleet(), Settings(max_discard_bytes=400_000)
-    fleet.answers = answer
-    async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
+    backend, settings = ScriptedBackend(), Settings(max_discard_bytes=400_000)
+    backend.answers = answer
+    async with served(Application(settings, backend), settings, limit, grace_s=10) as wire:
         yield wire
 
 

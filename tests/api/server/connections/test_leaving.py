@@ -14,7 +14,7 @@ from api.server import connection as connections
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.leaks import TRIED, run
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
 PLAIN = request(path=EVALUATE, body=EVENT, token=TOKEN)
@@ -34,8 +34,8 @@ STREAM = request(
 )
 def test_a_kept_connection_is_told_by_its_next_reply_and_then_closed(loop: str, asked: bytes) -> None:
     async def work() -> None:
-        fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
-        async with served(Application(settings, fleet), settings, limit) as wire:
+        backend, settings, limit = ScriptedBackend(), Settings(), ConnectionLimit(100)
+        async with served(Application(settings, backend), settings, limit) as wire:
             kept = await wire.connect()
             for _ in range(2):
                 assert "connection" not in (await (await kept.send(asked)).receive()).headers
@@ -52,17 +52,17 @@ def test_a_kept_connection_is_told_by_its_next_reply_and_then_closed(loop: str, 
 @pytest.mark.parametrize("asked", [PLAIN, RULES], ids=["plain", "by Quart"])
 def test_what_is_under_way_is_answered_and_says_that_it_is_the_last(loop: str, asked: bytes) -> None:
     async def work() -> None:
-        fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
+        backend, settings, limit = ScriptedBackend(), Settings(), ConnectionLimit(100)
         begun, go_on = asyncio.Event(), asyncio.Event()
-        answer = fleet.answers
+        answer = backend.answers
 
         async def slowly(detector_id, operation):
             begun.set()
             await go_on.wait()
             return await answer(detector_id, operation)
 
-        fleet.answers = slowly
-        async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
+        backend.answers = slowly
+        async with served(Application(settings, backend), settings, limit, grace_s=10) as wire:
             kept = await (await wire.connect()).send(asked)
             await begun.wait()
             wire.stop()
@@ -82,8 +82,8 @@ def test_an_idle_connection_that_is_used_again_soon_is_answered(
     monkeypatch.setattr(connections, "QUIET_S", 10)
 
     async def work() -> None:
-        fleet, settings = ScriptedFleet(), Settings()
-        async with served(Application(settings, fleet), settings, grace_s=10) as wire:
+        backend, settings = ScriptedBackend(), Settings()
+        async with served(Application(settings, backend), settings, grace_s=10) as wire:
             kept = [await wire.connect() for _ in range(3)]
             for each in kept[:2]:
                 await (await each.send(PLAIN)).receive()
@@ -105,8 +105,8 @@ def test_a_connection_that_stays_idle_is_closed_a_little_later(
     monkeypatch.setattr(connections, "QUIET_S", 0.3)
 
     async def work() -> None:
-        fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
-        async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
+        backend, settings, limit = ScriptedBackend(), Settings(), ConnectionLimit(100)
+        async with served(Application(settings, backend), settings, limit, grace_s=10) as wire:
             kept = await wire.connect()
             await (await kept.send(PLAIN)).receive()
             limit.leave()
@@ -130,8 +130,8 @@ def test_a_stream_that_began_before_leaves_a_connection_that_is_answered_once_mo
     monkeypatch.setattr(connections, "QUIET_S", 10)
 
     async def work() -> None:
-        fleet, settings = ScriptedFleet(), Settings()
-        async with served(Application(settings, fleet), settings, grace_s=10) as wire:
+        backend, settings = ScriptedBackend(), Settings()
+        async with served(Application(settings, backend), settings, grace_s=10) as wire:
             kept = await (await wire.connect()).send(STREAM)
             async with asyncio.timeout(10):
                 head = await kept.reader.readuntil(b"\r\n\r\n")
@@ -192,8 +192,8 @@ def test_no_request_of_busy_callers_is_lost(loop: str, monkeypatch: pytest.Monke
     think_s = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3] * 3
 
     async def work() -> list[Busy]:
-        fleet, settings = ScriptedFleet(), Settings()
-        async with served(Application(settings, fleet), settings, grace_s=SLOW_S) as wire:
+        backend, settings = ScriptedBackend(), Settings()
+        async with served(Application(settings, backend), settings, grace_s=SLOW_S) as wire:
             callers = [Busy(wire, seconds) for seconds in think_s]
             threads = [threading.Thread(target=caller.run) for caller in callers]
             for thread in threads:
@@ -220,8 +220,8 @@ def test_what_has_come_by_the_time_that_a_connection_has_been_idle_too_long_is_a
     """Though the loop was busy and has not read it yet."""
 
     async def work() -> None:
-        fleet, settings = ScriptedFleet(), Settings(keep_alive_s=0.3)
-        async with served(Application(settings, fleet), settings) as wire:
+        backend, settings = ScriptedBackend(), Settings(keep_alive_s=0.3)
+        async with served(Application(settings, backend), settings) as wire:
             kept = await wire.connect()
             await (await kept.send(PLAIN)).receive()
             await kept.send(PLAIN)

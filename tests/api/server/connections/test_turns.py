@@ -15,7 +15,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, request, served
 
 FLOOD = 32
@@ -61,7 +61,7 @@ async def test_what_is_read_in_one_turn_is_forgotten_in_the_next() -> None:
 
 @asynccontextmanager
 async def flooded(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Wire, Any]]:
     """Give a server that is sent batches all the time, all refused, and a count of the bytes it has read."""
     read_bytes = 0
@@ -97,7 +97,7 @@ async def flooded(
 @pytest.mark.storm
 @pytest.mark.parametrize("asked", [SMALL, request("GET", "/healthz")], ids=["evaluation", "healthz"])
 async def test_little_of_a_flood_is_read_before_a_small_request_is_answered(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, asked: bytes
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch, asked: bytes
 ) -> None:
     beside_bytes: list[int] = []
     async with flooded(scripted, monkeypatch) as (wire, read_bytes):
@@ -135,7 +135,7 @@ async def test_requests_that_wait_begin_in_order_half_of_them_first_ones() -> No
 
 
 @pytest.mark.storm
-async def test_few_others_are_answered_before_a_new_caller(scripted: ScriptedFleet) -> None:
+async def test_few_others_are_answered_before_a_new_caller(scripted: ScriptedBackend) -> None:
     callers, settings = 400, Settings()
     application, begun = Application(settings, scripted), 0
     asked = request("GET", "/healthz")

@@ -15,7 +15,7 @@ from api.server.http1.request_reader import RequestReader
 from api.server.read_ahead import UnfinishedHeads
 from api.server.turns import TURN_BYTES
 from api.settings import Settings
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, request, served
 from tests.work_growth import grows_linearly
 
@@ -103,7 +103,7 @@ def test_targets_and_fields_are_bounded_to_the_byte_and_to_the_field() -> None:
     assert refused_with(BEGUN + b"a" * 20_000) is None
 
 
-async def test_a_target_past_the_limit_is_refused_in_the_envelope(scripted: ScriptedFleet) -> None:
+async def test_a_target_past_the_limit_is_refused_in_the_envelope(scripted: ScriptedBackend) -> None:
     settings = Settings()
     async with served(Application(settings, scripted), settings) as wire:
         for target in ("/" + "%41/" * 16_000, "/api/detectors?" + "a&" * 20_000):
@@ -137,7 +137,7 @@ def test_the_oldest_of_too_many_unfinished_heads_are_lost() -> None:
     assert (heads.held_bytes, [head.is_lost for head in held]) == (0, [True, True, False, True, True])
 
 
-async def test_unfinished_heads_take_no_more_than_their_share(scripted: ScriptedFleet) -> None:
+async def test_unfinished_heads_take_no_more_than_their_share(scripted: ScriptedBackend) -> None:
     limit = ConnectionLimit(100, 400_000)
     settings = Settings()
     async with served(Application(settings, scripted), settings, limit) as wire:
@@ -175,7 +175,7 @@ def heads_read_in_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 async def test_no_more_is_understood_in_a_turn_of_the_loop_than_its_share(
-    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many callers send at once: reading costs little, and what is read waits for its turn."""
     callers, head = 200, request("GET", "/healthz", headers=("X: " + "x" * 10_000,))
@@ -197,7 +197,7 @@ async def test_no_more_is_understood_in_a_turn_of_the_loop_than_its_share(
 
 @pytest.mark.parametrize("callers", [1, 120])
 async def test_what_waits_for_its_turn_is_answered_to_callers_who_have_closed_their_half(
-    scripted: ScriptedFleet, callers: int
+    scripted: ScriptedBackend, callers: int
 ) -> None:
     """Their requests count as given up, as ever; none is lost on the way, or leaves anything behind."""
     begun = 0

@@ -13,7 +13,7 @@ from api.server.read_ahead import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.scripted import NO_ACTIONS, TOKEN, ScriptedFleet
+from tests.api.scripted import NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, served
 
 PLAIN = request("POST", EVALUATE, EVENT, token=TOKEN)
@@ -25,7 +25,7 @@ LARGE = (PLAIN * 1_000)[:200_000]
 class Held:
     """Answers that wait until they are let go."""
 
-    def __init__(self, scripted: ScriptedFleet) -> None:
+    def __init__(self, scripted: ScriptedBackend) -> None:
         self.asked = asyncio.Semaphore(0)
         self.go = asyncio.Semaphore(0)
         scripted.answers = self._answer
@@ -37,7 +37,7 @@ class Held:
 
 
 @pytest.fixture
-def held(scripted: ScriptedFleet) -> Held:
+def held(scripted: ScriptedBackend) -> Held:
     return Held(scripted)
 
 
@@ -48,7 +48,7 @@ async def result(connection: Connection) -> Any:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, len(EVENT)])
-async def test_a_body_may_come_in_pieces(wire: Wire, scripted: ScriptedFleet, size: int) -> None:
+async def test_a_body_may_come_in_pieces(wire: Wire, scripted: ScriptedBackend, size: int) -> None:
     connection = await wire.connect()
     for number in range(3):
         await connection.send(HEAD)
@@ -74,7 +74,7 @@ async def test_a_head_may_come_in_pieces(wire: Wire) -> None:
 
 @pytest.mark.parametrize("sent", [0, 1, 70_000, 150_000, 199_999])
 async def test_what_is_refused_before_its_end_is_read_past(
-    wire: Wire, scripted: ScriptedFleet, sent: int
+    wire: Wire, scripted: ScriptedBackend, sent: int
 ) -> None:
     head = request("POST", EVALUATE, token="rd_other", headers=(f"Content-Length: {len(LARGE)}",))
     connection = await wire.connect()
@@ -122,7 +122,7 @@ async def test_what_is_sent_ahead_waits_for_its_turn(wire: Wire, held: Held, cut
     ids=["a head", "a body", "a chunk", "a word", "another word"],
 )
 async def test_what_looks_like_a_request_amid_another_is_none(
-    wire: Wire, scripted: ScriptedFleet, before: bytes
+    wire: Wire, scripted: ScriptedBackend, before: bytes
 ) -> None:
     connection = await wire.connect()
     await connection.send(before)
@@ -133,7 +133,7 @@ async def test_what_looks_like_a_request_amid_another_is_none(
 
 
 async def test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it(
-    scripted: ScriptedFleet, held: Held
+    scripted: ScriptedBackend, held: Held
 ) -> None:
     settings = Settings(keep_alive_s=0.3)
     async with served(Application(settings, scripted), settings) as wire:
@@ -145,7 +145,7 @@ async def test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it(
         assert await connection.at_end()
 
 
-async def test_several_in_one_piece_are_as_many(wire: Wire, scripted: ScriptedFleet) -> None:
+async def test_several_in_one_piece_are_as_many(wire: Wire, scripted: ScriptedBackend) -> None:
     connection = await wire.connect()
     events = [EVENT.replace(b"0", b"%d" % number) for number in range(5)]
     asked = [request("POST", EVALUATE, event, token=TOKEN) for event in events]
@@ -160,7 +160,7 @@ async def test_several_in_one_piece_are_as_many(wire: Wire, scripted: ScriptedFl
 @pytest.mark.parametrize("lines", [b"\r\n", b"\r\n\r\n", b"\r\n" * 2_000])
 @pytest.mark.parametrize("cut", [None, 0, 1, 2, 3])
 async def test_empty_lines_before_a_request_are_ignored(
-    wire: Wire, scripted: ScriptedFleet, second: str, lines: bytes, cut: int | None
+    wire: Wire, scripted: ScriptedBackend, second: str, lines: bytes, cut: int | None
 ) -> None:
     chunks = request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",)) + chunked(EVENT)
     asked = {"plain": PLAIN, "chunked": chunks}[second]
@@ -179,7 +179,7 @@ async def test_empty_lines_before_a_request_are_ignored(
 
 @pytest.mark.parametrize("before", [b"\n", b"\r", b"\r\r\n", b" \r\n", b"\r\nx\r\n"])
 async def test_other_lines_before_a_request_are_refused(
-    wire: Wire, scripted: ScriptedFleet, before: bytes
+    wire: Wire, scripted: ScriptedBackend, before: bytes
 ) -> None:
     connection = await wire.connect()
     assert (await (await connection.send(before + PLAIN)).receive()).status == 400
@@ -220,7 +220,9 @@ async def test_the_rest_of_a_body_that_is_not_read_is_not_the_next_request(*, at
         assert asked == 2
 
 
-async def test_what_comes_before_the_reply_is_taken_waits_for_it(wire: Wire, scripted: ScriptedFleet) -> None:
+async def test_what_comes_before_the_reply_is_taken_waits_for_it(
+    wire: Wire, scripted: ScriptedBackend
+) -> None:
     large = b'{"actions":["' + b"x" * 5_000_000 + b'"]}'
 
     async def answer(_: str, operation: Operation) -> Answer:
@@ -283,7 +285,7 @@ async def test_a_connection_is_read_no_further_ahead_than_the_application_receiv
         assert await wire.comes_to_rest()
 
 
-async def test_what_is_read_ahead_of_all_connections_is_bounded_together(scripted: ScriptedFleet) -> None:
+async def test_what_is_read_ahead_of_all_connections_is_bounded_together(scripted: ScriptedBackend) -> None:
     bytes_max, callers = 300_000, 8
     limit = ConnectionLimit(100, bytes_max)
     go = asyncio.Event()
@@ -314,7 +316,7 @@ async def test_what_is_read_ahead_of_all_connections_is_bounded_together(scripte
 
 @pytest.mark.parametrize("ends_it", ["the caller", "the service"])
 async def test_a_caller_who_takes_nothing_leaves_nothing(
-    wire: Wire, scripted: ScriptedFleet, ends_it: str, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, scripted: ScriptedBackend, ends_it: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def large(_: str, operation: Operation) -> Answer:
         return Done(b'{"actions":["' + b"x" * 20_000_000 + b'"]}')

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, request
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
@@ -54,7 +54,7 @@ async def test_what_is_no_request_is_refused_in_the_envelope(
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_an_application_that_breaks_leaves_an_envelope_and_a_line_in_the_log(
     wire: Wire,
-    scripted: ScriptedFleet,
+    scripted: ScriptedBackend,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     method: str,

@@ -31,16 +31,16 @@ def event(number: int) -> bytes:
 
 async def filled(service: LocalService) -> str:
     """Give a detector with two rules and ten events, beside another one without."""
-    fleet = service.fleet
-    await fleet.mint_token()
-    detector = await fleet.create_detector("shop")
-    await fleet.create_detector("two\nlines")
-    await fleet.call(detector, add_rule("forced", "per user once within 10m ok == false", notify=True))
-    await fleet.call(detector, add_rule("off", "a==1", notify=False))
-    [_, off] = json.loads((await fleet.call(detector, rules())).result)["rules"]
-    await fleet.call(detector, change_rule(off["id"], enabled=False))
+    backend = service.backend
+    await backend.mint_token()
+    detector = await backend.create_detector("shop")
+    await backend.create_detector("two\nlines")
+    await backend.call(detector, add_rule("forced", "per user once within 10m ok == false", notify=True))
+    await backend.call(detector, add_rule("off", "a==1", notify=False))
+    [_, off] = json.loads((await backend.call(detector, rules())).result)["rules"]
+    await backend.call(detector, change_rule(off["id"], enabled=False))
     for number in range(10):
-        await fleet.call(detector, evaluate(event(number)))
+        await backend.call(detector, evaluate(event(number)))
     return detector
 
 

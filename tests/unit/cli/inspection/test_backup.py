@@ -37,9 +37,9 @@ def event(number: int) -> bytes:
 async def filled(service: LocalService, *names: str) -> list[str]:
     detectors = []
     for name in names:
-        detector = await service.fleet.create_detector(name)
-        await service.fleet.call(detector, add_rule("forced", "per user once ok == false", notify=True))
-        await service.fleet.call(detector, evaluate(event(1)))
+        detector = await service.backend.create_detector(name)
+        await service.backend.call(detector, add_rule("forced", "per user once ok == false", notify=True))
+        await service.backend.call(detector, evaluate(event(1)))
         detectors.append(detector)
     return detectors
 
@@ -48,7 +48,7 @@ async def filled(service: LocalService, *names: str) -> list[str]:
 def data(tmp_path: Path) -> Path:
     async def make() -> None:
         async with local_service(tmp_path / "data") as service:
-            await service.fleet.mint_token()
+            await service.backend.mint_token()
             await filled(service, "one", "two")
 
     asyncio.run(make())
@@ -67,8 +67,8 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
         async with local_service(data) as service:
             detectors = [entry.id for entry in read_data_folder(data).detectors]
             for detector in detectors:
-                await service.fleet.call(detector, evaluate(event(2)))
-                [rule] = json.loads((await service.fleet.call(detector, rules())).result)["rules"]
+                await service.backend.call(detector, evaluate(event(2)))
+                [rule] = json.loads((await service.backend.call(detector, rules())).result)["rules"]
                 assert rule["name"] == "forced"
         return [entry.contents.events_seen for entry in read_data_folder(data).detectors if entry.contents]
 
@@ -78,19 +78,19 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
 async def test_a_backup_of_a_service_at_work_has_everything_acknowledged_before(tmp_path: Path) -> None:
     acknowledged = 0
     async with local_service(tmp_path / "data") as service:
-        fleet = service.fleet
+        backend = service.backend
         [busy] = await filled(service, "busy")
 
         async def work() -> None:
             nonlocal acknowledged
             while True:
-                await fleet.call(busy, evaluate(event(acknowledged)))
+                await backend.call(busy, evaluate(event(acknowledged)))
                 acknowledged += 1
 
         async def come_and_go() -> None:
             while True:
                 [detector] = await filled(service, "short")
-                await fleet.delete_detector(detector)
+                await backend.delete_detector(detector)
 
         tasks = [asyncio.create_task(work()), asyncio.create_task(come_and_go())]
         try:

@@ -106,7 +106,7 @@ async def test_a_folder_in_use_is_told_while_it_is_being_written(
     async def write() -> None:
         nonlocal number
         while not done.is_set():
-            await service.fleet.call(detector, evaluate(event(number)))
+            await service.backend.call(detector, evaluate(event(number)))
             number += 1
 
     writing = asyncio.ensure_future(write())
@@ -137,11 +137,11 @@ def test_a_rule_can_be_looked_into(data: Path) -> None:
 
 
 async def test_a_sum_past_the_range_of_a_double_is_valid_json(service: LocalService, tmp_path: Path) -> None:
-    detector = await service.fleet.create_detector("shop")
-    await service.fleet.call(detector, add_rule("large", "sum(x) > 5"))
+    detector = await service.backend.create_detector("shop")
+    await service.backend.call(detector, add_rule("large", "sum(x) > 5"))
     large = b'{"event": {"fields": {"x": 1e308}, "timestamp_ms": 0}}'
     for _ in range(2):
-        await service.fleet.call(detector, evaluate(large))
+        await service.backend.call(detector, evaluate(large))
     run = inspect(tmp_path / "data", "--detector", "shop", "--rule", "large", "--json")
     node = json.loads(run.stdout, parse_constant=pytest.fail)["node"]
     assert "found" not in node

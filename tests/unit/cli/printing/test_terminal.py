@@ -278,7 +278,7 @@ def test_under_a_progress_bar_lines_are_escaped_too(monkeypatch: pytest.MonkeyPa
 def data(tmp_path: Path) -> Path:
     async def make() -> None:
         async with local_service(tmp_path / "made") as service:
-            await service.fleet.create_detector("\u202eturned")
+            await service.backend.create_detector("\u202eturned")
             shutil.copytree(tmp_path / "made", tmp_path / "data")
 
     asyncio.run(make())

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from engine import Detector, Refusal
+from engine.evaluation import rules
 from engine.evaluation.wire.inspecting import rule_lists
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
 from engine.language.json.writer import condition_to_document
@@ -63,7 +64,7 @@ def test_a_whole_list_past_its_bytes_is_refused_and_not_built(monkeypatch: pytes
         return condition_to_document(condition)
 
     detector = detector_with(*[CONTROLS] * 20)
-    monkeypatch.setattr(rule_lists, "condition_to_document", counted)
+    monkeypatch.setattr(rules, "condition_to_document", counted)
     size = len(rules_of(detector, ONE, msgspec.json.encode(RulesAsked())).result)
     assert size > 20 * 60_000
     for bytes_max, most in ((size, 20), (size - 20, 20), (20 * 60_000, 0), (1, 0)):

@@ -11,8 +11,9 @@ from unittest.mock import Mock
 import pytest
 
 from engine.evaluation.wire.events import Done
+from engine.runtime.activation import detector_thread
+from engine.runtime.activation.detector_thread import DetectorThread, WorkerThreads
 from engine.runtime.cluster.actors import detector_actor
-from engine.runtime.cluster.actors.detector_actor import DetectorThread, WorkerThreads
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -37,7 +38,7 @@ def made(data: Path) -> OperationExecutor:
 
 @pytest.fixture
 def detector(tmp_path, monkeypatch):
-    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     newborn(tmp_path, ID)
     return DetectorThread(made(tmp_path), WorkerThreads(1))
 
@@ -90,7 +91,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
 
 
 async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     one, other = (DetectorThread(made(tmp_path), threads, lambda: False, lambda: True) for _ in range(2))
     go_on = threading.Event()
@@ -110,7 +111,7 @@ async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tm
 async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_one_was_slow(
     tmp_path, monkeypatch, others_wait, took_s, in_the_loop
 ):
-    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     detector = DetectorThread(made(tmp_path), WorkerThreads(2), lambda: False, lambda: others_wait)
     took = [took_s, 0.0, 0.0]
     detector._actor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
@@ -126,7 +127,7 @@ async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_
 async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
     tmp_path, monkeypatch, busy_bytes, other_bytes
 ):
-    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(20)
     go_on = threading.Event()
 
@@ -149,7 +150,7 @@ async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
 
 
 async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     detector = DetectorThread(made(tmp_path), threads, lambda: False, lambda: True)
     turns = []
@@ -166,13 +167,13 @@ async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_
     detector._actor.handle = work
     for batch in ([LARGE], [event(1)], [event(2)], [event(3)], [event(4)]):
         await detector.handle(batch)
-    free = detector_actor.FREE
+    free = detector_thread.FREE
     assert turns == [threads.turns, free, threads.turns, free, free], "waiting for the disk is not computing"
 
 
 async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):
     """Otherwise the crash of a replay would be taken for one of every replay under way."""
-    monkeypatch.setattr(detector_actor, "FrozenHeap", lambda _: Mock())
+    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     inside, most = 0, 0
 

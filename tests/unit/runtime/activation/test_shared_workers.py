@@ -31,14 +31,14 @@ def event(timestamp_ms: float, **fields: Any) -> Operation:
 
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    answer = await asyncio.wait_for(service.fleet.call(detector_id, event(timestamp_ms, **fields)), 10)
+    answer = await asyncio.wait_for(service.backend.call(detector_id, event(timestamp_ms, **fields)), 10)
     return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
 async def outcome(service: LocalService, detector_id: str, operation: Operation) -> int | str:
     """`done`, or the code of what came instead."""
     try:
-        answer = await asyncio.wait_for(service.fleet.call(detector_id, operation), 10)
+        answer = await asyncio.wait_for(service.backend.call(detector_id, operation), 10)
     except (Refusal, DetectorUnavailable) as error:
         return error.code
     return answer.entries[0].code if isinstance(answer, Refused) else "done"
@@ -46,9 +46,9 @@ async def outcome(service: LocalService, detector_id: str, operation: Operation)
 
 async def detectors(service: LocalService, count: int) -> list[str]:
     """Make detectors that share a worker, each with a rule and an event."""
-    ids = [await service.fleet.create_detector(f"{number}") for number in range(count)]
+    ids = [await service.backend.create_detector(f"{number}") for number in range(count)]
     for detector_id in ids:
-        await service.fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        await service.backend.call(detector_id, ops.add_rule("seen", "once a == 1"))
         assert await fired(service, detector_id, 1, a=1) == ["seen"]
     return ids
 
@@ -113,7 +113,7 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
                 assert await fired(service, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
-        channels = service.fleet.channels._channels
+        channels = service.backend.channels._channels
         assert channels[idle]._client is None, "its front end was told"
         assert channels[busy]._client is not None
         assert await fired(service, idle, 2) == ["seen"]
@@ -245,10 +245,10 @@ async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone
                 await go_on.wait()
 
         worker.before = before
-        deleted = await service.fleet.create_detector("deleted")
+        deleted = await service.backend.create_detector("deleted")
         asked = asyncio.create_task(outcome(service, deleted, event(1)))
         await until(lambda: any(call == "activate" for call, _ in worker.calls[-1:]))
-        deletion = asyncio.create_task(service.fleet.delete_detector(deleted))
+        deletion = asyncio.create_task(service.backend.delete_detector(deleted))
         await asyncio.sleep(0.01)
         go_on.set()
         await deletion
@@ -285,7 +285,7 @@ async def test_the_largest_leaves_a_worker_that_holds_too_much_memory(tmp_path, 
     async with local_service(tmp_path, **settings) as service:
         large, small = await detectors(service, 2)
         worker = home(service, large, small)
-        await service.fleet.call(large, ops.add_rule("per", "per k once a == 1"))
+        await service.backend.call(large, ops.add_rule("per", "per k once a == 1"))
         for key in range(50):
             await fired(service, large, 2, a=1, k=str(key))
         await asyncio.sleep(0.1)
@@ -332,7 +332,7 @@ def test_whatever_fails_what_was_acknowledged_is_there(tmp_path_factory, steps):
 async def _survives(data: Any, steps: list[tuple[str, int]]) -> None:
     chosen = {"detectors_per_worker": 2, "max_resident": 3, "spares": 0, "retry_s": 0.001, "turn_s": 0.0}
     async with local_service(data, **chosen) as service:
-        ids = [await service.fleet.create_detector(f"{number}") for number in range(5)]
+        ids = [await service.backend.create_detector(f"{number}") for number in range(5)]
         done, sent = dict.fromkeys(ids, 0), dict.fromkeys(ids, 0)
 
         async def send(detector_id: str) -> None:

@@ -76,14 +76,14 @@ async def test_what_a_worker_logs_carries_the_id_of_the_request_that_caused_it(t
         raise RuntimeError("an explanation that breaks")
 
     async with local_service(tmp_path) as service:
-        detector_id = await service.fleet.create_detector("d")
-        await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+        detector_id = await service.backend.create_detector("d")
+        await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
         monkeypatch.setattr(firings, "requirements_of", breaks)
         event = ops.evaluate(b'{"event": {"fields": {"a": 1}, "timestamp_ms": 0}}', explained=True)
 
         async def asked(request_id: str) -> None:
             begin_request(CurrentRequest(request_id))
-            await service.fleet.call(detector_id, event)
+            await service.backend.call(detector_id, event)
 
         with forwarded() as found:
             # They arrive in one batch.
@@ -132,8 +132,8 @@ async def test_what_nobody_hears_goes_to_standard_error(capsys):
 
 async def test_a_worker_sends_its_records_to_its_scheduler(tmp_path):
     async with local_service(tmp_path) as service:
-        detector_id = await service.fleet.create_detector("d")
-        await service.fleet.call(detector_id, ops.rules())
+        detector_id = await service.backend.create_detector("d")
+        await service.backend.call(detector_id, ops.rules())
         worker = service.actors.with_detector(detector_id)
         told: list[Note] = []
         worker._scheduler.noted = told.append

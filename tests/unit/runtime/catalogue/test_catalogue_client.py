@@ -128,17 +128,17 @@ async def test_what_is_not_there_cannot_be_removed(tmp_path, name):
 
 async def test_detectors_that_are_created_at_the_same_time_share_calls(tmp_path):
     async with local_service(tmp_path) as service:
-        ids = await asyncio.gather(*(service.fleet.create_detector(f"{number}") for number in range(150)))
+        ids = await asyncio.gather(*(service.backend.create_detector(f"{number}") for number in range(150)))
         assert service.directories.calls.count("create_detectors") == 3, "two of 64, and one of what is left"
-        assert sorted(await service.fleet.detectors()) == sorted((one, f"{n}") for n, one in enumerate(ids))
+        assert sorted(await service.backend.detectors()) == sorted((one, f"{n}") for n, one in enumerate(ids))
 
 
 async def test_one_limit_holds_for_those_that_are_created_at_the_same_time(tmp_path):
     async with local_service(tmp_path, detectors_max=3) as service:
-        created = (service.fleet.create_detector("") for _ in range(5))
+        created = (service.backend.create_detector("") for _ in range(5))
         outcomes = await asyncio.gather(*created, return_exceptions=True)
         assert Counter(map(type, outcomes)) == {str: 3, Refusal: 2}
-        assert len(await service.fleet.detectors()) == 3
+        assert len(await service.backend.detectors()) == 3
 
 
 async def test_a_creation_that_is_asked_for_again_while_it_waits_is_one(tmp_path: Path) -> None:

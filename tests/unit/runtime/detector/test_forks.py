@@ -31,20 +31,20 @@ def event(timestamp_ms: float, **fields: Any) -> Operation:
 
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    answer = await asyncio.wait_for(service.fleet.call(detector_id, event(timestamp_ms, **fields)), 10)
+    answer = await asyncio.wait_for(service.backend.call(detector_id, event(timestamp_ms, **fields)), 10)
     return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
 async def source_of(service: LocalService) -> str:
     """A detector with a rule and an event that it remembers."""
-    detector_id = await service.fleet.create_detector("source")
-    await service.fleet.call(detector_id, ops.add_rule("seen", "per user once a == 1"))
+    detector_id = await service.backend.create_detector("source")
+    await service.backend.call(detector_id, ops.add_rule("seen", "per user once a == 1"))
     assert await fired(service, detector_id, 1, a=1, user="ada") == ["seen"]
     return detector_id
 
 
 async def rule_ids(service: LocalService, detector_id: str) -> list[str]:
-    answer = await service.fleet.call(detector_id, ops.rules())
+    answer = await service.backend.call(detector_id, ops.rules())
     return [rule["id"] for rule in json.loads(answer.result)["rules"]]
 
 
@@ -60,7 +60,7 @@ def folders(data: Path) -> set[str]:
 
 async def nothing_is_left_but(service: LocalService, *ids: str) -> None:
     assert folders(service.settings.data) == set(ids)
-    assert [detector_id for detector_id, _ in await service.fleet.detectors()] == list(ids)
+    assert [detector_id for detector_id, _ in await service.backend.detectors()] == list(ids)
 
 
 class Gate:
@@ -83,12 +83,12 @@ class Gate:
 async def test_a_fork_remembers_what_its_source_saw_and_then_goes_its_own_way(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        fork = await service.fleet.fork_detector(source, "fork")
-        assert await service.fleet.detectors() == [(source, "source"), (fork, "fork")]
+        fork = await service.backend.fork_detector(source, "fork")
+        assert await service.backend.detectors() == [(source, "source"), (fork, "fork")]
         assert await fired(service, fork, 2, user="ada") == ["seen"]
         assert await fired(service, source, 3, a=1, user="bob") == ["seen"]
         assert await fired(service, fork, 4, user="bob") == []
-        await service.fleet.call(source, ops.remove_rule((await rule_ids(service, source))[0]))
+        await service.backend.call(source, ops.remove_rule((await rule_ids(service, source))[0]))
         assert len(await rule_ids(service, fork)) == 1
     async with local_service(tmp_path) as service:
         assert await fired(service, fork, 5, user="ada") == ["seen"]
@@ -99,8 +99,8 @@ async def test_a_fork_remembers_what_its_source_saw_and_then_goes_its_own_way(tm
 async def test_a_rule_of_a_fork_is_as_young_as_the_one_it_is_a_copy_of(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        await service.fleet.call(source, ops.add_rule("young", "historically b == 1"))
-        fork = await service.fleet.fork_detector(source, "fork")
+        await service.backend.call(source, ops.add_rule("young", "historically b == 1"))
+        fork = await service.backend.fork_detector(source, "fork")
         for detector in (source, fork):
             assert await fired(service, detector, 2, b=1) == ["young"]
 
@@ -108,12 +108,12 @@ async def test_a_rule_of_a_fork_is_as_young_as_the_one_it_is_a_copy_of(tmp_path)
 async def test_rules_of_a_fork_have_ids_of_their_own(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        fork = await service.fleet.fork_detector(source, "fork")
-        again = await service.fleet.fork_detector(fork, "of the fork")
+        fork = await service.backend.fork_detector(source, "fork")
+        again = await service.backend.fork_detector(fork, "of the fork")
         ids = [await rule_ids(service, detector) for detector in (source, fork, again)]
         assert len({rule_id for each in ids for rule_id in each}) == 3
         assert all(re.fullmatch("[0-9a-f]{32}", rule_id) for each in ids for rule_id in each)
-        actions = (await service.fleet.call(fork, event(2, user="ada"))).result
+        actions = (await service.backend.call(fork, event(2, user="ada"))).result
         assert json.loads(actions)["actions"][0]["ruleId"] == ids[1][0]
 
 
@@ -121,7 +121,7 @@ async def test_the_source_evaluates_while_its_fork_is_written_and_that_is_not_in
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.fleet.fork_detector(source, "fork"))
+        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         assert await fired(service, source, 2, a=1, user="bob") == ["seen"]
         assert not forking.done()
@@ -135,7 +135,7 @@ async def test_forks_of_one_detector_are_written_one_at_a_time(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = [asyncio.create_task(service.fleet.fork_detector(source, f"{n}")) for n in range(3)]
+        forking = [asyncio.create_task(service.backend.fork_detector(source, f"{n}")) for n in range(3)]
         await gate.met.wait()
         await fired(service, source, 2, a=1, user="bob")
         worker = service.actors.with_detector(source)
@@ -150,7 +150,7 @@ async def test_a_passivated_detector_can_be_forked(tmp_path):
     async with local_service(tmp_path, passivate_after_s=0.0) as service:
         source = await source_of(service)
         await until(lambda: service.scheduler.active_detectors == 0)
-        fork = await service.fleet.fork_detector(source, "fork")
+        fork = await service.backend.fork_detector(source, "fork")
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 
@@ -158,9 +158,9 @@ async def test_a_detector_that_must_make_room_is_passivated_after_its_fork(tmp_p
     async with local_service(tmp_path, max_resident=1, turn_s=0.0) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.fleet.fork_detector(source, "fork"))
+        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
-        other = await service.fleet.create_detector("other")
+        other = await service.backend.create_detector("other")
         waits = asyncio.create_task(fired(service, other, 1))
         await asyncio.sleep(0.05)
         assert not waits.done()
@@ -174,7 +174,7 @@ async def test_a_detector_that_must_make_room_is_passivated_after_its_fork(tmp_p
 async def test_a_fork_has_what_its_source_has_only_in_memory(tmp_path, sync):
     async with local_service(tmp_path, journal_sync=sync) as service:
         source = await source_of(service)
-        fork = await service.fleet.fork_detector(source, "fork")
+        fork = await service.backend.fork_detector(source, "fork")
         service.actors.with_detector(source).die()  # type: ignore[union-attr]
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
@@ -183,9 +183,9 @@ async def test_a_fork_does_not_have_the_answers_to_keys_of_its_source(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         body = b'{"event": {"fields": {"a": 1, "user": "ada"}, "timestamp_ms": 2}}'
-        await service.fleet.call(source, ops.evaluate(body, "key"))
-        fork = await service.fleet.fork_detector(source, "fork")
-        again = json.loads((await service.fleet.call(fork, ops.evaluate(body, "key"))).result)
+        await service.backend.call(source, ops.evaluate(body, "key"))
+        fork = await service.backend.fork_detector(source, "fork")
+        again = json.loads((await service.backend.call(fork, ops.evaluate(body, "key"))).result)
         assert again["actions"][0]["ruleId"] == (await rule_ids(service, fork))[0]
 
 
@@ -195,13 +195,13 @@ async def test_a_fork_does_not_have_the_answers_to_keys_of_its_source(tmp_path):
 async def test_past_the_limit_nothing_is_left(tmp_path):
     async with local_service(tmp_path, detectors_max=1) as service:
         source = await source_of(service)
-        assert await refused(service.fleet.fork_detector(source, "fork")) == 1400
+        assert await refused(service.backend.fork_detector(source, "fork")) == 1400
         await nothing_is_left_but(service, source)
 
 
 async def test_what_does_not_exist_cannot_be_forked(tmp_path):
     async with local_service(tmp_path) as service:
-        assert await refused(service.fleet.fork_detector("0" * 32, "fork")) == 1200
+        assert await refused(service.backend.fork_detector("0" * 32, "fork")) == 1200
         await nothing_is_left_but(service)
 
 
@@ -209,9 +209,9 @@ async def test_a_source_that_is_deleted_meanwhile_leaves_a_whole_fork(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.fleet.fork_detector(source, "fork"))
+        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
-        deleting = asyncio.create_task(service.fleet.delete_detector(source))
+        deleting = asyncio.create_task(service.backend.delete_detector(source))
         await asyncio.sleep(0.01)
         gate.open.set()
         fork = await forking
@@ -224,11 +224,11 @@ async def test_a_source_that_is_deleted_before_leaves_nothing(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         gate = Gate(service, "handle")
-        busy = asyncio.create_task(service.fleet.call(source, event(2)))
+        busy = asyncio.create_task(service.backend.call(source, event(2)))
         await gate.met.wait()
-        forking = asyncio.create_task(refused(service.fleet.fork_detector(source, "fork")))
+        forking = asyncio.create_task(refused(service.backend.fork_detector(source, "fork")))
         await asyncio.sleep(0.01)
-        deleting = asyncio.create_task(service.fleet.delete_detector(source))
+        deleting = asyncio.create_task(service.backend.delete_detector(source))
         await asyncio.sleep(0.01)
         gate.open.set()
         assert await forking == 1200
@@ -241,7 +241,7 @@ async def test_if_the_process_dies_nothing_is_left(tmp_path, call):
     async with local_service(tmp_path, **QUICK) as service:
         source = await source_of(service)
         gate = Gate(service, call)
-        forking = asyncio.create_task(refused(service.fleet.fork_detector(source, "fork")))
+        forking = asyncio.create_task(refused(service.backend.fork_detector(source, "fork")))
         await gate.met.wait()
         service.actors.with_detector(source).die()  # type: ignore[union-attr]
         gate.open.set()
@@ -256,7 +256,7 @@ async def test_if_its_folder_cannot_be_made_nothing_is_left_and_the_source_goes_
     async with local_service(tmp_path, files=files, **QUICK) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(refused(service.fleet.fork_detector(source, "fork")))
+        forking = asyncio.create_task(refused(service.backend.fork_detector(source, "fork")))
         await gate.met.wait()
         files.error = errno.ENOSPC
         files.fail_next(call)
@@ -278,10 +278,10 @@ async def test_a_directory_that_opens_again_in_between_takes_the_folder_for_a_le
                 directories.fail()
 
         directories.before = before
-        assert await refused(service.fleet.fork_detector(source, "fork")) == 1502
+        assert await refused(service.backend.fork_detector(source, "fork")) == 1502
         assert len(service.directories.started) == 2
         await nothing_is_left_but(service, source)
-        fork = await service.fleet.fork_detector(source, "fork")
+        fork = await service.backend.fork_detector(source, "fork")
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 
@@ -289,7 +289,7 @@ async def test_a_fork_whose_caller_is_gone_is_completed(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.fleet.fork_detector(source, "fork"))
+        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         forking.cancel()
         await asyncio.wait({forking})
@@ -313,8 +313,8 @@ async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
 async def test_another_front_end_can_fork(tmp_path):
     async with local_service(tmp_path) as service, front_end(service) as other:
         source = await source_of(service)
-        fork = await other.fleet.fork_detector(source, "fork")
-        assert await refused(other.fleet.fork_detector("0" * 32, "fork")) == 1200
+        fork = await other.backend.fork_detector(source, "fork")
+        assert await refused(other.backend.fork_detector("0" * 32, "fork")) == 1200
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 
@@ -322,9 +322,9 @@ async def test_a_service_that_stops_completes_what_it_began(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
         gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.fleet.fork_detector(source, "fork"))
+        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
-        closing = asyncio.create_task(service.fleet.close())
+        closing = asyncio.create_task(service.backend.close())
         await asyncio.sleep(0.05)
         gate.open.set()
         await closing

@@ -13,7 +13,7 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from engine.runtime.scheduler.scheduler import _PURGE_AGAIN_S
 from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.service import FrontEnd, LocalService, front_end, local_service, until
@@ -30,7 +30,7 @@ class Scene:
     def __init__(self, service: LocalService, remote: FrontEnd | None) -> None:
         self.service = service
         self.remote = remote
-        self.fleet = service.fleet if remote is None else remote.fleet
+        self.backend = service.backend if remote is None else remote.backend
         self.data = service.settings.data
 
     @property
@@ -47,8 +47,8 @@ class Scene:
 
     async def active(self, name: str = "active") -> str:
         """A detector that is active."""
-        detector = await self.fleet.create_detector(name)
-        assert isinstance(await self.fleet.call(detector, EVENT), Done)
+        detector = await self.backend.create_detector(name)
+        assert isinstance(await self.backend.call(detector, EVENT), Done)
         return detector
 
     async def leave(self, work: Awaitable[object], steps: int) -> bool:
@@ -64,7 +64,9 @@ class Scene:
     async def check(self) -> None:
         """Wait until all is quiet. Each detector is whole: listed, on the disk, known to its front end."""
         scheduler = self.service.scheduler
-        await until(lambda: not self.fleet.background and not scheduler._background and not scheduler._purges)
+        await until(
+            lambda: not self.backend.background and not scheduler._background and not scheduler._purges
+        )
         if self.remote is not None:
             serves = self.remote.serves
             await until(lambda: not serves.under_way)
@@ -72,10 +74,11 @@ class Scene:
             # It does not take the next look at what is left of removed detectors.
             await until(lambda: self.folders == self.detectors)
         assert not self.directory._state.removed
-        await self.fleet._cache.ask()
-        assert {detector for detector, _ in await self.fleet.detectors()} == self.detectors
-        tokens = {token.id for token in await self.fleet.tokens()}
-        assert {token for _, token in self.fleet._cache.tokens.entries()} == tokens
+        await self.backend._cache.ask()
+        assert {detector for detector, _ in await self.backend.detectors()} == self.detectors
+        tokens = {token.id for token in await self.backend.tokens()}
+        known = self.backend._cache.tokens.entries()
+        assert {token.partition(" ")[0] for _, token in known} == tokens
         await until(lambda: not any(one.activating or one.moving for one in scheduler._placed.values()))
         placed = [one for one in scheduler._placed.values() if one.worker_name is not None]
         assert {one.detector_id for one in placed} <= self.detectors
@@ -95,41 +98,41 @@ async def scene(folder: Path, how: str) -> AsyncIterator[Scene]:
         yield Scene(service, remote)
 
 
-async def deletion(scene: Scene) -> Callable[[Fleet], Awaitable[object]]:
+async def deletion(scene: Scene) -> Callable[[Backend], Awaitable[object]]:
     detector = await scene.active()
-    return lambda fleet: fleet.delete_detector(detector)
+    return lambda backend: backend.delete_detector(detector)
 
 
-async def creation(_: Scene) -> Callable[[Fleet], Awaitable[object]]:
-    return lambda fleet: fleet.create_detector("new")
+async def creation(_: Scene) -> Callable[[Backend], Awaitable[object]]:
+    return lambda backend: backend.create_detector("new")
 
 
-async def fork(scene: Scene) -> Callable[[Fleet], Awaitable[object]]:
+async def fork(scene: Scene) -> Callable[[Backend], Awaitable[object]]:
     detector = await scene.active()
-    return lambda fleet: fleet.fork_detector(detector, "fork")
+    return lambda backend: backend.fork_detector(detector, "fork")
 
 
-async def minting(_: Scene) -> Callable[[Fleet], Awaitable[object]]:
-    return lambda fleet: fleet.mint_token("new")
+async def minting(_: Scene) -> Callable[[Backend], Awaitable[object]]:
+    return lambda backend: backend.mint_token("new")
 
 
-async def revocation(scene: Scene) -> Callable[[Fleet], Awaitable[object]]:
-    minted = await scene.fleet.mint_token("old")
-    return lambda fleet: fleet.revoke_token(minted.id)
+async def revocation(scene: Scene) -> Callable[[Backend], Awaitable[object]]:
+    minted = await scene.backend.mint_token("old")
+    return lambda backend: backend.revoke_token(minted.id)
 
 
-async def move(scene: Scene) -> Callable[[Fleet], Awaitable[object]]:
+async def move(scene: Scene) -> Callable[[Backend], Awaitable[object]]:
     detector = await scene.active()
-    return lambda fleet: fleet.move_detector(detector, "")
+    return lambda backend: backend.move_detector(detector, "")
 
 
-async def draining(_: Scene) -> Callable[[Fleet], Awaitable[object]]:
-    return lambda fleet: fleet.drain_node("m", draining=False)
+async def draining(_: Scene) -> Callable[[Backend], Awaitable[object]]:
+    return lambda backend: backend.drain_node("m", draining=False)
 
 
-async def first_event(scene: Scene) -> Callable[[Fleet], Awaitable[object]]:
-    detector = await scene.fleet.create_detector("passive")
-    return lambda fleet: fleet.call(detector, EVENT)
+async def first_event(scene: Scene) -> Callable[[Backend], Awaitable[object]]:
+    detector = await scene.backend.create_detector("passive")
+    return lambda backend: backend.call(detector, EVENT)
 
 
 CHANGES = [deletion, creation, fork, minting, revocation, move, draining, first_event]
@@ -141,10 +144,10 @@ async def test_a_caller_that_leaves_at_any_step_leaves_nothing_half_done(tmp_pat
     async with scene(tmp_path, how) as on:
         for steps in range(STEPS_MAX):
             asked = await change(on)
-            left = await on.leave(asked(on.fleet), steps)
+            left = await on.leave(asked(on.backend), steps)
             await on.check()
             for detector in on.detectors:
-                await on.fleet.delete_detector(detector)
+                await on.backend.delete_detector(detector)
             if not left:
                 break
         assert 2 < steps < STEPS_MAX - 1, "it has been left at every step"
@@ -156,7 +159,7 @@ async def test_a_front_end_that_dies_at_any_step_leaves_nothing_half_done(tmp_pa
         for steps in range(STEPS_MAX):
             asked = await change(on)
             async with front_end(on.service) as dying:
-                working = asyncio.ensure_future(asked(dying.fleet))
+                working = asyncio.ensure_future(asked(dying.backend))
                 for _ in range(steps):
                     await asyncio.sleep(0)
                 over = working.done()
@@ -165,7 +168,7 @@ async def test_a_front_end_that_dies_at_any_step_leaves_nothing_half_done(tmp_pa
                 await asyncio.wait({working})
             await on.check()
             for detector in on.detectors:
-                await on.fleet.delete_detector(detector)
+                await on.backend.delete_detector(detector)
             if over:
                 break
         assert 2 < steps < STEPS_MAX - 1, "it has died at every step"
@@ -195,7 +198,7 @@ async def test_a_purge_that_fails_is_repeated_until_the_files_are_gone(tmp_path,
             purge(directory, detector_id)
 
         monkeypatch.setattr(Catalogue, "purge_detector", fails_twice)
-        await on.fleet.delete_detector(detector)
+        await on.backend.delete_detector(detector)
         assert on.folders == {detector}
         await asyncio.sleep(3 * _PURGE_AGAIN_S)
         await on.check()

@@ -12,18 +12,18 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from tests.local_runtime.service import front_end, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 
 
-async def asked(fleet: Fleet, detector_id: str, request_id: str, **fields: Any) -> Any:
+async def asked(backend: Backend, detector_id: str, request_id: str, **fields: Any) -> Any:
     """Have an event evaluated for a request; for its own task."""
     begin_request(CurrentRequest(request_id))
     body = json.dumps({"event": {"fields": fields, "timestamp_ms": 0}}).encode()
     try:
-        return await fleet.call(detector_id, ops.evaluate(body))
+        return await backend.call(detector_id, ops.evaluate(body))
     except DetectorUnavailable as error:
         return error
 
@@ -46,11 +46,11 @@ async def test_an_operation_that_breaks_the_engine_is_logged_with_its_own_reques
 
     monkeypatch.setattr(apply_module, "evaluate_body", breaks)
     async with local_service(tmp_path) as service, front_end(service) as other:
-        fleet = other.fleet if apart else service.fleet
-        detector_id = await fleet.create_detector("d")
+        backend = other.backend if apart else service.backend
+        detector_id = await backend.create_detector("d")
         # The first one begins the work that the others are done by.
-        await asyncio.create_task(asked(fleet, detector_id, "first"))
-        broken = await asyncio.create_task(asked(fleet, detector_id, "second", crash=1))
+        await asyncio.create_task(asked(backend, detector_id, "first"))
+        broken = await asyncio.create_task(asked(backend, detector_id, "second", crash=1))
         assert isinstance(broken, Refused)
         (fields,) = told(caplog, "an internal error")
         assert fields == {"request": "second", "detector": detector_id, "operation": "evaluate"}
@@ -59,9 +59,9 @@ async def test_an_operation_that_breaks_the_engine_is_logged_with_its_own_reques
 @pytest.mark.parametrize("apart", [False, True])
 async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
     async with local_service(tmp_path) as service, front_end(service) as other:
-        fleet = other.fleet if apart else service.fleet
-        detector_id = await fleet.create_detector("d")
-        assert await asyncio.create_task(asked(fleet, detector_id, "before"))
+        backend = other.backend if apart else service.backend
+        detector_id = await backend.create_detector("d")
+        assert await asyncio.create_task(asked(backend, detector_id, "before"))
         actor = service.actors.with_detector(detector_id)
         held = asyncio.Event()
 
@@ -73,7 +73,7 @@ async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
         actor.before = hold
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            first = asyncio.create_task(asked(fleet, detector_id, "one"))
+            first = asyncio.create_task(asked(backend, detector_id, "one"))
             await held.wait()
             actor.die()
             assert (await first).code == 1502

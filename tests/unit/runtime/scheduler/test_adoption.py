@@ -51,9 +51,9 @@ async def succeeded(service: LocalService, lost_on: str = "") -> AsyncIterator[S
     service.actors.left = left
     service.directories = LocalCatalogues(service.settings)
     service.begin()
-    await service.fleet.scheduler.status()
+    await service.backend.scheduler.status()
     yield service.scheduler
-    assert await service.fleet.close() == []
+    assert await service.backend.close() == []
 
 
 @asynccontextmanager
@@ -64,14 +64,14 @@ async def serving(folder: Path) -> AsyncIterator[LocalService]:
 
 async def test_what_is_active_stays_active_and_is_not_activated_again(tmp_path):
     async with serving(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         worker = service.actors.with_detector(detector)
         assert worker is not None
         async with succeeded(service) as scheduler:
             assert scheduler.active_detectors == 1
             assert (await scheduler.route(detector, 0)).worker == worker.name
-            assert isinstance(await service.fleet.call(detector, event(2)), Done)
+            assert isinstance(await service.backend.call(detector, event(2)), Done)
             assert scheduler.counts[ACTIVATIONS] == 0
             assert worker.actor._active.detector.events_seen == 2
             # It reports to the successor now.
@@ -81,7 +81,7 @@ async def test_what_is_active_stays_active_and_is_not_activated_again(tmp_path):
 
 async def test_an_activation_that_ends_after_its_scheduler_did_is_adopted(tmp_path):
     async with serving(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
+        detector = await service.backend.create_detector("one")
         go_on = asyncio.Event()
 
         async def slowly(what: str) -> None:
@@ -103,9 +103,9 @@ async def test_an_activation_that_ends_after_its_scheduler_did_is_adopted(tmp_pa
 
 async def test_a_detector_that_was_deleted_or_given_to_another_worker_is_dropped(tmp_path):
     async with serving(tmp_path) as service:
-        deleted, moved = [await service.fleet.create_detector(name) for name in ("one", "two")]
+        deleted, moved = [await service.backend.create_detector(name) for name in ("one", "two")]
         for detector in (deleted, moved):
-            await service.fleet.call(detector, event(1))
+            await service.backend.call(detector, event(1))
         former = service.actors.with_detector(moved)
         assert former is not None
         # Another worker got it while the scheduler took this one for dead.
@@ -124,9 +124,9 @@ async def test_a_detector_that_was_deleted_or_given_to_another_worker_is_dropped
 
 async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tmp_path):
     async with local_service(tmp_path, spares=0, detectors_per_worker=3) as service:
-        *kept, deleted = [await service.fleet.create_detector(f"{number}") for number in range(3)]
+        *kept, deleted = [await service.backend.create_detector(f"{number}") for number in range(3)]
         for detector in (*kept, deleted):
-            await service.fleet.call(detector, event(1))
+            await service.backend.call(detector, event(1))
         (worker,) = service.actors.started
         await service.scheduler.catalogue.delete_detector(deleted)
         async with succeeded(service) as scheduler:
@@ -134,7 +134,7 @@ async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tm
             await until(lambda: worker.hosts == set(kept))
             for detector in kept:
                 assert (await scheduler.route(detector, 0)).worker == worker.name
-            more = await service.fleet.create_detector("more")
+            more = await service.backend.create_detector("more")
             assert (await scheduler.route(more, 0)).worker == worker.name
             assert not worker.dead
 
@@ -142,8 +142,8 @@ async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tm
 async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._ANSWER_S", 0.05)
     async with serving(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         worker = service.actors.with_detector(detector)
         assert worker is not None
 
@@ -154,22 +154,22 @@ async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
         async with succeeded(service) as scheduler:
             assert worker.dead
             assert not scheduler.active_detectors
-            assert isinstance(await service.fleet.call(detector, event(2)), Done)
+            assert isinstance(await service.backend.call(detector, event(2)), Done)
 
 
 async def test_a_detector_that_was_adopted_counts_against_the_slots(tmp_path):
     async with local_service(tmp_path, spares=1, max_resident=1, turn_s=0.0) as service:
-        one, two = [await service.fleet.create_detector(name) for name in ("one", "two")]
-        await service.fleet.call(one, event(1))
+        one, two = [await service.backend.create_detector(name) for name in ("one", "two")]
+        await service.backend.call(one, event(1))
         async with succeeded(service) as scheduler:
-            await service.fleet.call(two, event(1))
+            await service.backend.call(two, event(1))
             assert scheduler.active_detectors == 1
 
 
 async def test_a_worker_that_nobody_adopts_saves_and_ends(tmp_path):
     async with local_service(tmp_path, spares=1, abandoned_s=0.1) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         worker = service.actors.with_detector(detector)
         assert worker is not None
         ended: list[int] = []
@@ -189,9 +189,9 @@ async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts
 ):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._FIRST_S", 0.05)
     async with serving(tmp_path) as service:
-        late, moved = [await service.fleet.create_detector(name) for name in ("late", "moved")]
+        late, moved = [await service.backend.create_detector(name) for name in ("late", "moved")]
         for detector in (late, moved):
-            await service.fleet.call(detector, event(1))
+            await service.backend.call(detector, event(1))
         workers = {detector: service.actors.with_detector(detector) for detector in (late, moved)}
         answer = asyncio.Event()
         found = LocalActors._found
@@ -211,15 +211,15 @@ async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts
             assert not workers[late].dead
             assert (await scheduler.route(late, 0)).worker == workers[late].name
             assert scheduler.counts[ACTIVATIONS] == 1
-            assert isinstance(await service.fleet.call(late, event(2)), Done)
+            assert isinstance(await service.backend.call(late, event(2)), Done)
 
 
 async def test_workers_on_the_node_that_was_lost_with_the_scheduler_are_hardly_waited_for(
     tmp_path, monkeypatch
 ):
     async with serving(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         found = LocalActors._found
 
         async def silent(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
@@ -257,8 +257,8 @@ async def test_workers_that_were_being_started_are_hardly_waited_for(tmp_path, m
 
 async def test_a_node_whose_workers_answer_is_not_given_up_because_the_scheduler_was_lost_there(tmp_path):
     async with serving(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         async with succeeded(service, lost_on="n") as scheduler:
             assert scheduler.active_detectors == 1
             assert not scheduler._workers.avoided.now()
@@ -268,8 +268,8 @@ async def test_a_node_whose_workers_answer_is_not_given_up_because_the_scheduler
 async def test_what_is_adopted_late_is_saved_at_the_end_too(tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._FIRST_S", 0.05)
     async with serving(tmp_path) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         worker = service.actors.with_detector(detector)
         assert worker is not None
         found = LocalActors._found

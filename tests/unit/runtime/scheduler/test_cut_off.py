@@ -63,22 +63,22 @@ async def test_a_token_is_trusted_for_fifteen_seconds_after_the_last_question_th
 
 async def test_its_detectors_answer_whoever_needs_no_stored_token_until_they_have_a_later_owner(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        digest = digest_of((await fleet.mint_token()).token)
-        detector = await fleet.create_detector("one")
-        await fleet.call(detector, event(1))
+        backend = service.backend
+        digest = digest_of((await backend.mint_token()).token)
+        detector = await backend.create_detector("one")
+        await backend.call(detector, event(1))
         service.directories.refuse = True
         service.directories.fail()
         await asyncio.sleep(2 * TRUSTED_S)
         with pytest.raises(DetectorUnavailable, match="has not answered for 15 seconds"):
-            fleet.token_known(digest)
+            backend.token_known(digest)
         # Nobody else can have it: whoever has the bootstrap token is answered.
-        assert isinstance(await fleet.call(detector, event(2)), Done)
+        assert isinstance(await backend.call(detector, event(2)), Done)
         later = OperationExecutor(RuntimeSettings(data=tmp_path))
         later.activate(detector, 2**40)
         for timestamp_ms in (3, 4):
             with pytest.raises(DetectorUnavailable):
-                await fleet.call(detector, event(timestamp_ms))
+                await backend.call(detector, event(timestamp_ms))
         later.discard()
         service.directories.refuse = False
-        await until(lambda: fleet.answer_is_fresh)
+        await until(lambda: backend.answer_is_fresh)

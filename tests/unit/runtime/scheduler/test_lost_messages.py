@@ -21,7 +21,7 @@ from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.fleet import Fleet
+from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
@@ -67,7 +67,7 @@ class Scene:
         )
         self.told: list[Note] = []
         remote = SchedulerClient(settings, self._connect, noted=self.told.append, end=self._end)
-        self.fleet = Fleet(settings, remote, shared=True, connect=self.actors.connect)
+        self.backend = Backend(settings, remote, shared=True, connect=self.actors.connect)
         self.detectors: list[str] = []
         """Those that should exist."""
 
@@ -93,11 +93,11 @@ class Scene:
             await asyncio.sleep(0.1)
 
     async def create(self) -> str:
-        self.detectors.append(await self.again(lambda: self.fleet.create_detector("one")))
+        self.detectors.append(await self.again(lambda: self.backend.create_detector("one")))
         return self.detectors[-1]
 
     async def evaluate(self, detector: str) -> None:
-        assert isinstance(await self.again(lambda: self.fleet.call(detector, EVENT)), Done)
+        assert isinstance(await self.again(lambda: self.backend.call(detector, EVENT)), Done)
 
     async def active(self) -> tuple[str, LocalWorker]:
         """A detector and the worker in which it is active."""
@@ -122,7 +122,7 @@ class Scene:
         await until(lambda: self.activations() == self.placed())
         assert len(set(self.placed())) == len(self.placed()) <= SLOTS
         await until(lambda: {one.name for one in self.folder.glob("detectors/*")} == set(self.detectors))
-        assert {one for one, _ in await self.fleet.detectors()} == set(self.detectors)
+        assert {one for one, _ in await self.backend.detectors()} == set(self.detectors)
 
     def placed(self) -> list[str]:
         """The detectors that the scheduler believes to be active."""
@@ -140,11 +140,11 @@ async def scene(folder: Path, **settings: Any) -> AsyncIterator[Scene]:
         actor_bytes_max=2**40,
     )
     made = Scene(folder, chosen)
-    await made.fleet.start()
+    await made.backend.start()
     try:
         yield made
     finally:
-        assert await made.fleet.close() == []
+        assert await made.backend.close() == []
         assert made.activations() == []
 
 
@@ -183,37 +183,37 @@ async def late_batches(scene: Scene) -> None:
 
 async def deletion(scene: Scene) -> None:
     detector, _ = await scene.active()
-    await scene.again(lambda: scene.fleet.delete_detector(detector))
+    await scene.again(lambda: scene.backend.delete_detector(detector))
     scene.detectors.remove(detector)
 
 
 async def fork(scene: Scene) -> None:
     detector, _ = await scene.active()
-    scene.detectors.append(await scene.again(lambda: scene.fleet.fork_detector(detector, "fork")))
+    scene.detectors.append(await scene.again(lambda: scene.backend.fork_detector(detector, "fork")))
 
 
 async def move(scene: Scene) -> None:
     detector, _ = await scene.active()
-    await scene.again(lambda: scene.fleet.move_detector(detector, ""))
+    await scene.again(lambda: scene.backend.move_detector(detector, ""))
 
 
 async def drain(scene: Scene) -> None:
     with pytest.raises(Refusal):
-        await scene.again(lambda: scene.fleet.drain_node("none", draining=True))
+        await scene.again(lambda: scene.backend.drain_node("none", draining=True))
 
 
 async def tokens(scene: Scene) -> None:
-    minted = await scene.again(lambda: scene.fleet.mint_token("one"))
-    assert scene.fleet.token_known(minted.stored.digest)
-    assert [one.id for one in await scene.again(scene.fleet.tokens)] == [minted.id]
-    await scene.again(lambda: scene.fleet.revoke_token(minted.id))
-    assert await scene.again(scene.fleet.tokens) == []
+    minted = await scene.again(lambda: scene.backend.mint_token("one"))
+    assert scene.backend.token_known(minted.stored.digest)
+    assert [one.id for one in await scene.again(scene.backend.tokens)] == [minted.id]
+    await scene.again(lambda: scene.backend.revoke_token(minted.id))
+    assert await scene.again(scene.backend.tokens) == []
 
 
 async def figures(scene: Scene) -> None:
-    await scene.again(lambda: scene.fleet.add_counts({("a",): 1.0}))
-    assert (await scene.again(scene.fleet.status)).problems == []
-    assert (await scene.again(scene.fleet.cluster)).workers
+    await scene.again(lambda: scene.backend.add_counts({("a",): 1.0}))
+    assert (await scene.again(scene.backend.status)).problems == []
+    assert (await scene.again(scene.backend.cluster)).workers
     worker = scene.actors.started[0]
     assert (await worker.figures()).detectors == []
 
@@ -221,15 +221,15 @@ async def figures(scene: Scene) -> None:
 async def large_answer(scene: Scene) -> None:
     detector = await scene.create()
     for _ in range(4):
-        await scene.again(lambda: scene.fleet.call(detector, ops.add_rule("n" * 250, "a == 1")))
-    assert isinstance(await scene.again(lambda: scene.fleet.call(detector, LARGE)), Done)
+        await scene.again(lambda: scene.backend.call(detector, ops.add_rule("n" * 250, "a == 1")))
+    assert isinstance(await scene.again(lambda: scene.backend.call(detector, LARGE)), Done)
 
 
 async def caller_that_leaves(scene: Scene) -> None:
     """Its detector is activated nevertheless."""
     detector = await scene.create()
     worker = await scene.actors.start()
-    asking = asyncio.create_task(scene.fleet.call(detector, EVENT))
+    asking = asyncio.create_task(scene.backend.call(detector, EVENT))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     asking.cancel()
@@ -254,13 +254,13 @@ def telling(**changes: Any) -> Callable[[Scene], Awaitable[None]]:
             await until_known(lambda: f"detector {detector}: {problem}", scene)
             queue.activation.tell(problem="")
         await scene.settle()
-        assert (await scene.fleet.status()).problems == [] or "removed" in changes
+        assert (await scene.backend.status()).problems == [] or "removed" in changes
 
     return tell
 
 
 async def until_known(problem: Callable[[], str], scene: Scene) -> None:
-    while problem() not in (await scene.fleet.status()).problems:  # noqa: ASYNC110 -- it has no event
+    while problem() not in (await scene.backend.status()).problems:  # noqa: ASYNC110 -- it has no event
         await asyncio.sleep(0.1)
 
 

@@ -21,13 +21,13 @@ EVENT = b'{"event": {"fields": {"a": 1}, "timestamp_ms": 1000}}'
 
 async def counting(service: LocalService) -> str:
     """Make a detector whose rule tells in its explanation how many events it has seen."""
-    detector_id = await service.fleet.create_detector("one")
-    await service.fleet.call(detector_id, ops.add_rule("many", "count(a == 1) >= 1000"))
+    detector_id = await service.backend.create_detector("one")
+    await service.backend.call(detector_id, ops.add_rule("many", "count(a == 1) >= 1000"))
     return detector_id
 
 
 async def seen(service: LocalService, detector_id: str) -> int:
-    answer = await service.fleet.call(detector_id, ops.explain(EVENT))
+    answer = await service.backend.call(detector_id, ops.explain(EVENT))
     found: int = json.loads(answer.result)["rules"][0]["node"]["found"]
     return found - 1
 
@@ -48,7 +48,7 @@ class Callers:
 
     async def _run(self) -> None:
         while True:
-            await self._service.fleet.call(self._detector_id, ops.evaluate(EVENT))
+            await self._service.backend.call(self._detector_id, ops.evaluate(EVENT))
             self.answered += 1
             await asyncio.sleep(0)
 
@@ -77,7 +77,7 @@ async def test_a_detector_moves_to_and_fro_under_load_and_each_event_is_evaluate
         callers = Callers(service, detector_id)
         for to in ("m", "n", "m", "n"):
             await callers.until(20)
-            await service.fleet.move_detector(detector_id, to)
+            await service.backend.move_detector(detector_id, to)
             await callers.until(20)
             assert place(service, detector_id) == to
         await callers.end()
@@ -90,17 +90,17 @@ async def test_without_a_node_it_goes_to_another_one_and_where_it_is_it_stays(tm
         detector_id = await counting(service)
         before = place(service, detector_id)
         assert before is not None
-        await service.fleet.move_detector(detector_id, before)
+        await service.backend.move_detector(detector_id, before)
         assert place(service, detector_id) == before
-        await service.fleet.move_detector(detector_id, "")
+        await service.backend.move_detector(detector_id, "")
         assert {before, place(service, detector_id)} == {"n", "m"}
 
 
 async def test_a_passivated_detector_is_activated_on_the_node(tmp_path):
     async with local_service(tmp_path, nodes=LocalNodes(n=8, m=8), **QUICK) as service:
         for to in ("n", "m"):
-            detector_id = await service.fleet.create_detector("one")
-            route = await service.fleet.move_detector(detector_id, to)
+            detector_id = await service.backend.create_detector("one")
+            route = await service.backend.move_detector(detector_id, to)
             assert place(service, detector_id) == to
             assert route.worker == service.actors.with_detector(detector_id).name
 
@@ -111,17 +111,17 @@ async def test_what_cannot_be_moved_is_refused_and_goes_on_where_it_is(tmp_path)
         detector_id = await counting(service)
         for node in ("elsewhere", "m"):
             with pytest.raises(Refusal) as none:
-                await service.fleet.move_detector(detector_id, node)
+                await service.backend.move_detector(detector_id, node)
             assert none.value.entries[0].code == NO_SUCH_NODE
         with pytest.raises(Refusal) as gone:
-            await service.fleet.move_detector("0" * 32, "n")
+            await service.backend.move_detector("0" * 32, "n")
         assert gone.value.entries[0].code == NO_SUCH_DETECTOR
         with pytest.raises(Refusal, match="no other living node") as nowhere:
-            await service.fleet.move_detector(detector_id, "")
+            await service.backend.move_detector(detector_id, "")
         assert nowhere.value.entries[0].code == NO_SUCH_NODE
-        await service.fleet.drain_node("n", draining=True)
+        await service.backend.drain_node("n", draining=True)
         with pytest.raises(Refusal):
-            await service.fleet.move_detector(detector_id, "n")
+            await service.backend.move_detector(detector_id, "n")
         assert place(service, detector_id) == "n"
         assert await seen(service, detector_id) == 0
 
@@ -131,12 +131,12 @@ async def test_on_the_only_node_a_move_is_refused_for_good_and_one_to_a_full_nod
     async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
         detector_id = await counting(service)
         with pytest.raises(Refusal, match="no other living node") as nowhere:
-            await service.fleet.move_detector(detector_id, "")
+            await service.backend.move_detector(detector_id, "")
         assert nowhere.value.entries[0].code == NO_SUCH_NODE
         nodes.cpus["m"] = 0.5
-        await service.fleet.move_detector(await service.fleet.create_detector("other"), "m")
+        await service.backend.move_detector(await service.backend.create_detector("other"), "m")
         with pytest.raises(DetectorUnavailable, match="no other node has room") as full:
-            await service.fleet.move_detector(detector_id, "")
+            await service.backend.move_detector(detector_id, "")
         assert full.value.code == STARTING
 
 
@@ -148,9 +148,9 @@ async def test_a_drained_node_loses_its_detectors_and_workers_under_load_until_i
         callers = [Callers(service, each, 2) for each in ids]
         for each in callers:
             await each.until(10)
-        assert (await service.fleet.drain_node("n", draining=True)).draining == "operator"
+        assert (await service.backend.drain_node("n", draining=True)).draining == "operator"
         # Repeated, it is the same.
-        await service.fleet.drain_node("n", draining=True)
+        await service.backend.drain_node("n", draining=True)
         await until(lambda: all(one.dead or one.node == "m" for one in service.actors.started))
         for each in callers:
             await each.until(10)
@@ -158,7 +158,7 @@ async def test_a_drained_node_loses_its_detectors_and_workers_under_load_until_i
         assert {place(service, each) for each in ids} == {"m"}
         for each, detector_id in zip(callers, ids, strict=True):
             assert each.answered <= await seen(service, detector_id) <= each.answered + 2
-        assert (await service.fleet.drain_node("n", draining=False)).draining == ""
+        assert (await service.backend.drain_node("n", draining=False)).draining == ""
         more = [await counting(service) for _ in range(4)]
         assert "n" in {place(service, each) for each in more}
 
@@ -168,7 +168,7 @@ async def test_a_drained_node_keeps_its_detectors_while_no_other_has_room(tmp_pa
     async with local_service(tmp_path, nodes=nodes, deadline_s=2, **QUICK) as service:
         service.actors.room.clear()
         detector_id = await counting(service)
-        await service.fleet.drain_node("n", draining=True)
+        await service.backend.drain_node("n", draining=True)
         await until(
             lambda: any("is not drained yet" in said for said in service.scheduler._moves.problems.values())
         )
@@ -183,25 +183,25 @@ async def test_where_no_node_has_room_callers_are_told_what_is_asked_for_and_oth
     nodes = LocalNodes(n=0.5)
     async with local_service(tmp_path, nodes=nodes, room_wait_s=0.3, **(QUICK | {"spares": 0})) as service:
         one = await counting(service)
-        other = await service.fleet.create_detector("other")
+        other = await service.backend.create_detector("other")
         service.actors.room.clear()
         # They take turns with the one worker.
         for _ in range(3):
             for each in (one, other):
-                await service.fleet.call(each, ops.evaluate(EVENT))
+                await service.backend.call(each, ops.evaluate(EVENT))
         service.actors.with_detector(other).die()
         nodes.cpus["n"] = 0
         await until(lambda: service.scheduler._workers.no_room is not None)
         with pytest.raises(DetectorUnavailable, match=r"asks for 0\.5 CPUs") as refused:
-            await service.fleet.call(one, ops.evaluate(EVENT))
+            await service.backend.call(one, ops.evaluate(EVENT))
         assert refused.value.code == STARTING
-        assert any("no node has room" in said for said in (await service.fleet.status()).problems)
+        assert any("no node has room" in said for said in (await service.backend.status()).problems)
         nodes.cpus["n"] = 0.5
         service.actors.room.set()
         await until(lambda: service.scheduler._workers.no_room is None)
         # Whoever was refused a moment ago is refused for as long as he is told to wait.
         await asyncio.sleep(0.05)
-        await service.fleet.call(one, ops.evaluate(EVENT))
+        await service.backend.call(one, ops.evaluate(EVENT))
 
 
 @pytest.mark.parametrize("spares", [0, 1])
@@ -211,20 +211,20 @@ async def test_while_all_nodes_are_drained_no_worker_is_started(tmp_path, spares
     async with local_service(tmp_path, nodes=nodes, **settings) as service:
         detector_id = await counting(service)
         for node in nodes.cpus:
-            await service.fleet.drain_node(node, draining=True)
+            await service.backend.drain_node(node, draining=True)
         await until(lambda: sum(not one.dead for one in service.actors.started) == 1)
         asked = len(service.actors.avoided)
-        other = await service.fleet.create_detector("other")
+        other = await service.backend.create_detector("other")
         with pytest.raises(DetectorUnavailable, match="a worker: 0 of 2 nodes take workers, all are drained"):
-            await service.fleet.call(other, ops.evaluate(EVENT))
+            await service.backend.call(other, ops.evaluate(EVENT))
         assert await seen(service, detector_id) == 0
         await asyncio.sleep(0.2)
         assert len(service.actors.avoided) == asked
         here = place(service, detector_id)
         (away,) = nodes.cpus.keys() - {here}
-        await service.fleet.drain_node(away, draining=False)
+        await service.backend.drain_node(away, draining=False)
         await until(lambda: place(service, detector_id) == away)
-        await service.fleet.call(other, ops.evaluate(EVENT))
+        await service.backend.call(other, ops.evaluate(EVENT))
         assert place(service, other) == away
 
 
@@ -242,8 +242,8 @@ class SilentNodes(LocalNodes):
 async def test_nodes_are_shown_as_they_were_while_ray_does_not_tell(tmp_path):
     nodes = SilentNodes(one=4)
     async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
-        (node,) = (await service.fleet.cluster()).nodes
+        (node,) = (await service.backend.cluster()).nodes
         nodes.silent = True
         # A picture is at most a second old.
         await asyncio.sleep(1.1)
-        assert (await service.fleet.cluster()).nodes == [node]
+        assert (await service.backend.cluster()).nodes == [node]

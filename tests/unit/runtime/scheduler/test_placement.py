@@ -159,14 +159,14 @@ async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp
     monkeypatch.setattr(LocalWorker, "activate", noted)
     monkeypatch.setattr(LocalWorker, "make_room", lambda *_, **__: told.append("alone"))
     async with local_service(tmp_path, max_resident=1) as service:
-        ids = [await service.fleet.create_detector(name) for name in "ab"]
+        ids = [await service.backend.create_detector(name) for name in "ab"]
 
         async def until_both_wait(call: str) -> None:
             if call == "lease":
                 await asyncio.sleep(0.1)
 
         service.directories.before = until_both_wait
-        await asyncio.gather(*(service.fleet.call(detector_id, event(1)) for detector_id in ids))
+        await asyncio.gather(*(service.backend.call(detector_id, event(1)) for detector_id in ids))
         # Its end may activate one of them again.
         assert told == [(ids[0], True), (ids[1], False)]
 
@@ -181,9 +181,9 @@ async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_giv
 async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp_path):
     """The detector is not believed to be where it is not."""
     async with local_service(tmp_path) as service:
-        detector_id = await service.fleet.create_detector("one")
+        detector_id = await service.backend.create_detector("one")
         await until(lambda: service.actors.started)
-        await service.fleet.call(detector_id, event(1))
+        await service.backend.call(detector_id, event(1))
         first = service.actors.with_detector(detector_id)
         assert first is not None
         activate = LocalWorker.activate
@@ -202,7 +202,7 @@ async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp
             actor.activate = ends_at_once.__get__(actor)
         first.die()
         await until(lambda: not service.scheduler.active_detectors)
-        answer = await asyncio.wait_for(service.fleet.call(detector_id, event(2)), 10)
+        answer = await asyncio.wait_for(service.backend.call(detector_id, event(2)), 10)
         assert isinstance(answer, Done)
         assert ended
 

@@ -70,8 +70,8 @@ async def test_a_node_takes_as_many_workers_as_its_memory_has_room_for(
         tmp_path, nodes=LocalNodes(n=8), retry_s=0.01, nodes_s=0.02, **settings
     ) as service:
         for name in ("one", "other"):
-            detector_id = await service.fleet.create_detector(name)
-            await service.fleet.call(detector_id, ops.evaluate(EVENT))
+            detector_id = await service.backend.create_detector(name)
+            await service.backend.call(detector_id, ops.evaluate(EVENT))
         assert sum(not worker.dead for worker in service.actors.started) == workers
 
 

@@ -19,8 +19,8 @@ HARMLESS = {"figures"}
 
 async def replaced(service: LocalService) -> tuple[str, LocalWorker, LinkClient]:
     """An active detector, its worker, and the connection of a directory before the present one."""
-    detector = await service.fleet.create_detector("one")
-    assert isinstance(await service.fleet.call(detector, EVENT), Done)
+    detector = await service.backend.create_detector("one")
+    assert isinstance(await service.backend.call(detector, EVENT), Done)
     worker = service.actors.with_detector(detector)
     assert worker is not None
     return detector, worker, worker.connected()
@@ -48,7 +48,7 @@ async def test_the_term_grows_with_each_opening_of_the_directory(tmp_path):
 async def test_a_late_activation_takes_no_worker_over(tmp_path):
     async with local_service(tmp_path, spares=1) as service:
         detector, worker, late = await replaced(service)
-        other = await service.fleet.create_detector("two")
+        other = await service.backend.create_detector("two")
         with pytest.raises(Superseded, match="a later directory commands this worker"):
             await late.ask("activate", object, service.scheduler.catalogue.term - 1, other, 1, False, "")
         assert worker.hosts == {detector}
@@ -62,7 +62,7 @@ async def test_a_late_activation_takes_no_worker_over(tmp_path):
         await until(lambda: not service.scheduler.active_detectors)
         assert any(report.ended is not None for report in reports)
         assert REPORT not in {note.name for note in told}
-        assert isinstance(await service.fleet.call(detector, EVENT), Done)
+        assert isinstance(await service.backend.call(detector, EVENT), Done)
 
 
 async def test_every_command_of_an_earlier_directory_is_refused_and_does_nothing(tmp_path):
@@ -86,7 +86,7 @@ async def test_every_command_of_an_earlier_directory_is_refused_and_does_nothing
         assert not worker.service.queues[epoch].activation.schedule.room_wanted
         assert worker.hosts == {detector}
         assert {folder.name for folder in tmp_path.glob("detectors/*")} == {detector}
-        assert isinstance(await service.fleet.call(detector, EVENT), Done)
+        assert isinstance(await service.backend.call(detector, EVENT), Done)
         assert (await service.scheduler.route(detector, 0)).epoch == epoch
 
 
@@ -118,6 +118,6 @@ async def test_a_directory_that_is_refused_gives_the_worker_up(tmp_path):
         worker.end = end  # type: ignore[method-assign]
         await later.ask("held", list[Held], service.scheduler.catalogue.term + 1)
         with pytest.raises(DetectorUnavailable, match="later directory"):
-            await service.fleet.fork_detector(detector, "fork")
-        await service.fleet.delete_detector(detector)
+            await service.backend.fork_detector(detector, "fork")
+        await service.backend.delete_detector(detector)
         await until(lambda: ended == [worker.name])

@@ -54,7 +54,7 @@ class World:
         self.selected = SelectedRows(lambda member, known: (self._noted(member, known), fire_all))
         self.patterns = PatternWork(Limits())
         self.lookups = Lookups()
-        self.index = Index(self.new_bucket, self.selected, self.patterns.of, self.lookups)
+        self.index = Index(self.new_bucket, self.selected, self.patterns.of, self.lookups, {})
         self.members = dict[int, Triggers | None]()
 
     def new_bucket(self, known: Known | None) -> Bucket:

@@ -19,7 +19,7 @@ def scene(tmp_path):
             service.actors.before = gate.before
             for actor in service.actors.started:
                 actor.before = gate.before
-            # Not through the fleet, whose deadline may be shorter than a disk is slow.
+            # Not through the backend, whose deadline may be shorter than a disk is slow.
             detector_id = "1" * 32
             service.directories.started[-1].create_detectors({detector_id: "one"})
             yield Scene(service, gate, detector_id)

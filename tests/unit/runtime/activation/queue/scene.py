@@ -37,7 +37,7 @@ class Scene:
 
     def __init__(self, service: LocalService, gate: Gate, detector_id: str) -> None:
         self.service = service
-        self.fleet = service.fleet
+        self.backend = service.backend
         self.gate = gate
         self.detector_id = detector_id
 
@@ -52,7 +52,7 @@ class Scene:
         return [size for one in self.service.actors.started for call, size in one.calls if call == "handle"]
 
     def ask(self, operation: Operation) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.fleet.call(self.detector_id, operation))
+        return asyncio.create_task(self.backend.call(self.detector_id, operation))
 
     def asks(self, *timestamps_ms: float) -> list[asyncio.Task[Any]]:
         return [self.ask(event(timestamp_ms)) for timestamp_ms in timestamps_ms]

@@ -31,7 +31,7 @@ async def test_never_more_than_one_call_is_in_flight(scene):
 
         async def caller(number: int) -> None:
             for step in range(30):
-                await s.fleet.call(s.detector_id, event(number + step))
+                await s.backend.call(s.detector_id, event(number + step))
                 if step % 10 == 9:
                     await asyncio.sleep(0.003)
 
@@ -53,7 +53,7 @@ async def test_batches_are_bounded(scene):
 
 async def test_requests_are_evaluated_in_the_order_in_which_they_came(scene):
     async with scene(batch_operations_max=7) as s:
-        await s.fleet.call(s.detector_id, ops.add_rule("r", "once a == 1"))
+        await s.backend.call(s.detector_id, ops.add_rule("r", "once a == 1"))
         tasks = [s.ask(event(number, a=int(number == 60))) for number in range(100)]
         results = await asyncio.gather(*tasks)
         assert [len(json.loads(one.result)["actions"]) for one in results] == [0] * 60 + [1] * 40
@@ -91,7 +91,7 @@ async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
         await asyncio.sleep(0)
         s.gate.open()
         assert await outcomes(after) == ["done"]
-        channel = s.fleet.channels._channels[s.detector_id]
+        channel = s.backend.channels._channels[s.detector_id]
         assert (len(channel._mailbox), channel._mailbox.bytes, channel._in_flight) == (0, 0, [])
 
 
@@ -194,7 +194,7 @@ async def test_a_snapshot_that_takes_long_keeps_a_detector_active_and_no_request
 async def test_what_a_reply_has_no_room_for_is_sent_again_and_answered_once(scene):
     async with scene(limits=Limits(answer_bytes_max=800)) as s:
         for number in range(4):
-            await s.fleet.call(s.detector_id, ops.add_rule(f"rule {number}", "once a == 1"))
+            await s.backend.call(s.detector_id, ops.add_rule(f"rule {number}", "once a == 1"))
         sent = len(s.batches)
         s.gate.held = {"handle"}
         first = s.ask(event(0, a=1))

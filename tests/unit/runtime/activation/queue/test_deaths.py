@@ -44,7 +44,7 @@ async def test_an_actor_that_hangs_while_it_activates_a_detector_is_ended_and_an
 
 async def test_death_in_flight_is_1502_for_those_and_the_others_are_evaluated_elsewhere(scene):
     async with scene() as s:
-        await s.fleet.call(s.detector_id, ops.add_rule("r", "a == 1"))
+        await s.backend.call(s.detector_id, ops.add_rule("r", "a == 1"))
         s.gate.held = {"handle"}
         first = s.asks(1, 2)
         await s.held()
@@ -175,12 +175,12 @@ async def test_a_detector_whose_journal_failed_at_passivation_is_activated_for_t
         "passivate_after_s": 0.05,
     }
     async with local_service(tmp_path, files=files, retry_s=10, **settings) as service:
-        detector_id = await service.fleet.create_detector("one")
-        await service.fleet.call(detector_id, event(1))
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, event(1))
         files.fail_next("sync_data")
         await until(lambda: files.failed)
         files.fails_at = None
-        assert outcome(await service.fleet.call(detector_id, event(2))) == "done"
+        assert outcome(await service.backend.call(detector_id, event(2))) == "done"
 
 
 async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scene):

@@ -22,7 +22,7 @@ async def test_deletion_answers_those_who_wait_with_1200_and_those_in_flight_wit
         await s.held()
         behind = s.asks(3, 4)
         await asyncio.sleep(0)
-        deletion = asyncio.create_task(s.fleet.delete_detector(s.detector_id))
+        deletion = asyncio.create_task(s.backend.delete_detector(s.detector_id))
         assert await outcomes(behind) == [1200, 1200]
         assert await outcomes(s.asks(5)) == [1200]
         s.gate.open()
@@ -37,7 +37,7 @@ async def test_deletion_during_activation_answers_1200_at_once(scene):
         s.gate.held = {"activate"}
         tasks = s.asks(1, 2)
         await s.held()
-        await s.fleet.delete_detector(s.detector_id)
+        await s.backend.delete_detector(s.detector_id)
         assert await outcomes(tasks) == [1200, 1200]
         s.gate.open()
         assert s.service.scheduler.active_detectors == 0
@@ -45,9 +45,9 @@ async def test_deletion_during_activation_answers_1200_at_once(scene):
 
 async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):
     async with scene(snapshot_interval_s=0.01) as s:
-        await s.fleet.call(s.detector_id, ops.add_rule("r", "a == 1"))
+        await s.backend.call(s.detector_id, ops.add_rule("r", "a == 1"))
         await outcomes(s.asks(1))
-        await s.fleet.delete_detector(s.detector_id)
+        await s.backend.delete_detector(s.detector_id)
         await asyncio.sleep(0.05)
         assert list((tmp_path / "detectors").iterdir()) == []
 
@@ -59,7 +59,7 @@ async def test_closing_answers_what_waits_and_then_refuses(scene):
         await s.held()
         tasks += s.asks(2, 3)
         await asyncio.sleep(0)
-        closing = asyncio.create_task(s.fleet.close())
+        closing = asyncio.create_task(s.backend.close())
         await asyncio.sleep(0)
         assert await outcomes(s.asks(4)) == [1503]
         s.gate.open()
@@ -74,7 +74,7 @@ async def test_closing_does_not_wait_for_ever(scene):
         await s.held()
         tasks += s.asks(2)
         await asyncio.sleep(0)
-        assert await asyncio.wait_for(s.fleet.close(), 5) == [], "nothing that was answered is lost"
+        assert await asyncio.wait_for(s.backend.close(), 5) == [], "nothing that was answered is lost"
         assert await outcomes(tasks) == [1502, 1503]
 
 
@@ -83,7 +83,7 @@ async def test_closing_says_where_what_was_answered_may_be_lost(scene):
     async with scene(shutdown_s=30, hung_s=0.3, journal_sync="off") as s:
         assert await outcomes(s.asks(1)) == ["done"]
         s.gate.held = {"passivate"}
-        (unsaved,) = await asyncio.wait_for(s.fleet.close(), 60)
+        (unsaved,) = await asyncio.wait_for(s.backend.close(), 60)
         assert s.detector_id in unsaved
         assert "not answered" in unsaved
 
@@ -93,7 +93,7 @@ async def test_closing_during_activation_answers_1503(scene):
         s.gate.held = {"activate"}
         tasks = s.asks(1)
         await s.held()
-        await asyncio.wait_for(s.fleet.close(), 5)
+        await asyncio.wait_for(s.backend.close(), 5)
         assert await outcomes(tasks) == [1503]
 
 
@@ -107,7 +107,7 @@ async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_queue_ends(s
         s.gate.held = {"handle"}
         task = s.ask(keyed(1, "k"))
         await s.held()
-        end = s.fleet.delete_detector(s.detector_id) if ending == "delete" else s.fleet.close()
+        end = s.backend.delete_detector(s.detector_id) if ending == "delete" else s.backend.close()
         ended = asyncio.create_task(end)
         await asyncio.sleep(0.2)
         s.gate.held = {"activate"}
@@ -119,6 +119,6 @@ async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_queue_ends(s
 @pytest.mark.parametrize("sync", ["always", "interval", "off"])
 async def test_a_service_that_has_saved_all_does_not_say_that_it_has_not(tmp_path, sync):
     async with local_service(tmp_path, journal_sync=sync) as service:
-        detector_id = await service.fleet.create_detector("one")
-        await service.fleet.call(detector_id, event(1))
-        assert await service.fleet.close() == []
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, event(1))
+        assert await service.backend.close() == []

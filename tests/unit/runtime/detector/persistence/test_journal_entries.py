@@ -27,6 +27,7 @@ from engine.runtime.detector.persistence.journal_entries import (
 )
 from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
+from engine.runtime.detector.persistence.uploads import Uploads
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
 from tests.differential.modes import index_from
@@ -251,7 +252,7 @@ def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
 
 
 def test_more_is_reserved_for_what_may_take_more_than_its_body() -> None:
-    short = history.estimated_bytes(ops.evaluate(b"{}"))
+    short = history.estimated_bytes(ops.evaluate(b"{}"), Uploads())
     long = [ops.evaluate(b"{}", "key"), ops.evaluate_batch(b"{}"), ops.add_rule("r", "a == 1")]
     assert short < 1_000
-    assert all(history.estimated_bytes(operation) > 4_000 for operation in long)
+    assert all(history.estimated_bytes(operation, Uploads()) > 4_000 for operation in long)

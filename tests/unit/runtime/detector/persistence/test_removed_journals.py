@@ -17,13 +17,13 @@ pytestmark = pytest.mark.skipping_clock
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
     body = json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode()
-    answer = await service.fleet.call(detector_id, ops.evaluate(body))
+    answer = await service.backend.call(detector_id, ops.evaluate(body))
     assert isinstance(answer, Done)
     return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
 async def problems(service: LocalService) -> list[str]:
-    return (await service.fleet.status()).problems
+    return (await service.backend.status()).problems
 
 
 def segment(folder: Path) -> Path:
@@ -43,8 +43,8 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
     tmp_path: Path, how: str
 ) -> None:
     async with local_service(tmp_path) as service:
-        detector_id = await service.fleet.create_detector("one")
-        await service.fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, ops.add_rule("seen", "once a == 1"))
         assert await fired(service, detector_id, 1, a=1) == ["seen"]
         assert await problems(service) == []
         gone = segment(tmp_path / "detectors" / detector_id)
@@ -68,8 +68,8 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
 
 async def test_a_segment_that_is_gone_when_its_detector_is_passivated_is_mended(tmp_path: Path) -> None:
     async with local_service(tmp_path, max_resident=1, turn_s=0) as service:
-        one, two = [await service.fleet.create_detector(name) for name in ("one", "two")]
-        await service.fleet.call(one, ops.add_rule("seen", "once a == 1"))
+        one, two = [await service.backend.create_detector(name) for name in ("one", "two")]
+        await service.backend.call(one, ops.add_rule("seen", "once a == 1"))
         assert await fired(service, one, 1, a=1) == ["seen"]
         segment(tmp_path / "detectors" / one).unlink()
         assert await fired(service, two, 1) == []
@@ -78,13 +78,13 @@ async def test_a_segment_that_is_gone_when_its_detector_is_passivated_is_mended(
 
 async def test_a_claim_that_goes_under_its_owner_is_told_of_also_when_all_goes_on(tmp_path: Path) -> None:
     async with local_service(tmp_path, retry_s=0.01) as service:
-        detector_id = await service.fleet.create_detector("one")
+        detector_id = await service.backend.create_detector("one")
         await fired(service, detector_id, 1)
         for path in (tmp_path / "detectors" / detector_id).glob("journal-*-000000.rdj"):
             path.unlink()
         body = json.dumps({"event": {"fields": {}, "timestamp_ms": 2}}).encode()
         with pytest.raises(Exception, match="was removed"):
-            await service.fleet.call(detector_id, ops.evaluate(body))
+            await service.backend.call(detector_id, ops.evaluate(body))
         assert await fired(service, detector_id, 3) == []
         [said] = await problems(service)
         assert detector_id in said
@@ -96,32 +96,32 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
     tmp_path: Path, how: str
 ) -> None:
     async with local_service(tmp_path, poll_s=0.005, ask_s=0.001) as service:
-        first = await service.fleet.mint_token()
+        first = await service.backend.mint_token()
         gone = segment(tmp_path / "directory")
         put_out_of_the_way(gone, how)
-        second = await service.fleet.mint_token()
+        second = await service.backend.mint_token()
         await until(lambda: service.scheduler._problems.lasting)
         [said] = await problems(service)
         assert gone.name in said
         service.directories.fail()
         with pytest.raises(DetectorUnavailable):
-            await service.fleet.tokens()
-        assert await service.fleet.token_lookup(digest_of(second.token))
+            await service.backend.tokens()
+        assert await service.backend.token_lookup(digest_of(second.token))
     async with local_service(tmp_path) as service:
-        assert all(service.fleet.token_known(digest_of(one.token)) for one in (first, second))
+        assert all(service.backend.token_known(digest_of(one.token)) for one in (first, second))
 
 
 async def test_a_claim_of_the_directory_that_goes_is_told_of_also_when_all_goes_on(tmp_path: Path) -> None:
     async with local_service(tmp_path, poll_s=0.005, ask_s=0.001) as service:
-        await service.fleet.mint_token()
+        await service.backend.mint_token()
         for path in (tmp_path / "directory").glob("journal-*-000000.rdj"):
             path.unlink()
         try:
-            await service.fleet.mint_token()
+            await service.backend.mint_token()
         except DetectorUnavailable as error:
             # The call was first to notice. Otherwise a poll was, and the next directory has answered.
             assert "was removed" in error.message  # noqa: PT017
-        await service.fleet.mint_token()
+        await service.backend.mint_token()
         [said] = await problems(service)
         assert "tokens and catalogue" in said
         assert "was removed" in said

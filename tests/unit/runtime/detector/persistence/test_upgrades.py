@@ -67,10 +67,10 @@ def later_version(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stop_leaves_nothing_in_the_journal_to_be_evaluated_again(tmp_path: Path) -> None:
     async def stopped() -> list[str]:
         async with local_service(tmp_path) as service:
-            ids = [await service.fleet.create_detector(name) for name in "ab"]
+            ids = [await service.backend.create_detector(name) for name in "ab"]
             for detector_id in ids:
-                await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
-                await service.fleet.call(detector_id, event(1000, a=1))
+                await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
+                await service.backend.call(detector_id, event(1000, a=1))
         return ids
 
     check_emptied(tmp_path, asyncio.run(stopped()))
@@ -89,10 +89,10 @@ def test_a_stop_empties_the_journals_of_passive_detectors_too(
 ) -> None:
     async def stopped(within_s: float) -> list[str]:
         async with local_service(tmp_path, max_resident=1, turn_s=0.0, save_passive_s=within_s) as service:
-            ids = [await service.fleet.create_detector(name) for name in "abcdef"]
+            ids = [await service.backend.create_detector(name) for name in "abcdef"]
             for detector_id in ids:
-                await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
-                await service.fleet.call(detector_id, event(1000, a=1))
+                await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
+                await service.backend.call(detector_id, event(1000, a=1))
             passive = [one for one in ids if service.actors.with_detector(one) is None]
             assert len(passive) == 5
             left = [one for one in passive if list(read_only(tmp_path / "detectors" / one).records)]
@@ -144,15 +144,15 @@ def test_the_same_version_that_comes_to_something_else_is_told_too(
 @pytest.mark.usefixtures("later_version")
 async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Path) -> None:
     async with local_service(data / "service") as service:
-        detector_id = await service.fleet.create_detector("d")
-        await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
-        await service.fleet.call(detector_id, event(1000, a=1))
+        detector_id = await service.backend.create_detector("d")
+        await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
+        await service.backend.call(detector_id, event(1000, a=1))
         worker = service.actors.with_detector(detector_id)
         assert worker is not None
         worker.die()
         await until(lambda: service.scheduler.active_detectors == 0)
-        await service.fleet.call(detector_id, ops.rules())
-        status = await service.fleet.status()
+        await service.backend.call(detector_id, ops.rules())
+        status = await service.backend.status()
         (problem,) = status.problems
         assert problem.startswith(f"detector {detector_id}: ")
         assert "other rules fire" in problem

@@ -9,7 +9,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import Mailbox, Request
-from engine.runtime.front_end.memory_budget import ANSWERS, BUSY, BYTES, MEMORY, QUEUE, MemoryBudget
+from engine.runtime.front_end.memory_budget import ANSWERS, BYTES, MEMORY, QUEUE, MemoryBudget
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -54,13 +54,6 @@ def admitted(waiting: Mailbox, *payloads: bytes) -> list[Request]:
     return requests
 
 
-async def test_batches_are_taken_in_order_up_to_their_bound(waiting):
-    requests = admitted(waiting, b"1", b"2", b"3", b"4")
-    assert waiting.take() == requests[:3]
-    assert waiting.take() == requests[3:]
-    assert waiting.take() == []
-
-
 async def test_a_batch_ends_before_it_has_too_many_bytes(waiting):
     requests = admitted(waiting, b"x" * 25, b"x" * 25, b"x")
     assert waiting.take() == requests[:2]
@@ -91,13 +84,6 @@ async def test_one_that_is_larger_than_all_room_is_admitted_alone(waiting):
     admitted(waiting, b"x" * 1000)
     with pytest.raises(DetectorUnavailable):
         waiting.admit(request())
-
-
-async def test_what_was_taken_makes_room(waiting):
-    admitted(waiting, b"x" * 60, b"x" * 40)
-    waiting.take()
-    admitted(waiting, b"x" * 60)
-    assert (len(waiting), waiting.bytes) == (2, 100)
 
 
 async def test_a_released_request_counts_no_more_and_is_never_taken(waiting):
@@ -133,26 +119,6 @@ async def test_what_is_put_back_comes_first_and_without_those_who_have_gone(wait
     waiting.put_back(batch[1:])
     assert (len(waiting), waiting.bytes) == (2, 2)
     assert waiting.take() == [requests[2], requests[3]]
-
-
-async def test_what_is_put_back_may_be_released(waiting):
-    admitted(waiting, b"1", b"2")
-    batch = waiting.take()
-    waiting.put_back(batch)
-    waiting.release(batch[0])
-    assert waiting.take() == [batch[1]]
-
-
-async def test_only_what_is_past_its_deadline_expires(waiting):
-    early, late = request(deadline_s=1.0), request(deadline_s=2.0)
-    waiting.admit(early)
-    waiting.admit(late)
-    assert waiting.first_deadline_s() == 1.0
-    assert list(waiting.expire(0.9, BUSY)) == []
-    assert list(waiting.expire(1.0, BUSY)) == [early]
-    assert waiting.first_deadline_s() == 2.0
-    assert waiting.take() == [late]
-    assert waiting.first_deadline_s() is None
 
 
 async def test_taking_gives_all_that_still_waits(waiting):

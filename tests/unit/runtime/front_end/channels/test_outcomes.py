@@ -7,7 +7,7 @@ import pytest
 
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
+from engine.runtime.contract.errors import DetectorUnavailable, shutting_down
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Crash, Operation
@@ -62,13 +62,6 @@ def outcome(request: Request) -> object:
             return error.code, error.message
         case error:
             return error
-
-
-async def test_each_request_of_a_batch_gets_its_own_answer(outcomes, mailbox):
-    batch = sent_batch(mailbox, "", "")
-    refused = Refused((Entry(1001, "no time"),))
-    assert outcomes.settle(batch, Answered(1, [DONE, refused]))
-    assert [outcome(request) for request in batch] == [DONE, refused]
 
 
 async def test_what_a_full_reply_left_out_is_sent_again_as_if_for_the_first_time(outcomes, mailbox):
@@ -200,10 +193,3 @@ async def test_a_request_that_waits_for_its_second_attempt_ends_with_an_unknown_
     assert not memory.take_expired()[BUSY]
     outcomes.refuse_waiting(shutting_down)
     assert [outcome(request) for request in batch] == [UNKNOWN, UNKNOWN]
-
-
-async def test_a_deleted_detector_refuses_also_what_waits_for_its_second_attempt(outcomes, mailbox):
-    batch = sent_batch(mailbox, "key")
-    outcomes.settle(batch, None)
-    outcomes.refuse_waiting(lambda: no_such_detector("d1"))
-    assert isinstance(outcome(batch[0]), Refusal)

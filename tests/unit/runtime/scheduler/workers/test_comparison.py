@@ -43,8 +43,8 @@ def test_what_differs_is_mended(granted: dict[int, Granted], held: list[Held], m
 
 async def test_an_activation_that_nobody_granted_is_dropped(tmp_path: Path) -> None:
     async with local_service(tmp_path, spares=1, detectors_per_worker=2) as service:
-        detector, other = [await service.fleet.create_detector(name) for name in ("one", "two")]
-        assert isinstance(await service.fleet.call(detector, EVENT), Done)
+        detector, other = [await service.backend.create_detector(name) for name in ("one", "two")]
+        assert isinstance(await service.backend.call(detector, EVENT), Done)
         worker = service.actors.with_detector(detector)
         assert worker is not None
         epoch = await service.scheduler.catalogue.lease(other)
@@ -84,7 +84,7 @@ async def test_only_what_differs_twice_in_a_row_is_mended(look: list[Held]) -> N
 
 async def test_a_worker_tells_what_it_was_told_last(tmp_path: Path) -> None:
     async with local_service(tmp_path, spares=1) as service:
-        detector = await service.fleet.create_detector("one")
+        detector = await service.backend.create_detector("one")
         route = await service.scheduler.route(detector, 0)
         worker = service.actors.with_detector(detector)
         assert worker is not None
@@ -95,7 +95,7 @@ async def test_a_worker_tells_what_it_was_told_last(tmp_path: Path) -> None:
 
 async def test_an_activation_that_is_commanded_twice_is_made_once(tmp_path: Path) -> None:
     async with local_service(tmp_path, spares=1) as service:
-        detector = await service.fleet.create_detector("one")
+        detector = await service.backend.create_detector("one")
         await until(lambda: service.actors.started)
         worker = service.actors.started[0]
         epoch = await service.scheduler.catalogue.lease(detector)
@@ -109,11 +109,11 @@ async def test_an_activation_that_is_commanded_twice_is_made_once(tmp_path: Path
 async def test_activations_that_come_and_go_are_not_mended(tmp_path: Path) -> None:
     """Each look finds some of them under way."""
     async with local_service(tmp_path, spares=1, max_resident=1, turn_s=0.0) as service:
-        detectors = [await service.fleet.create_detector(name) for name in ("one", "two")]
+        detectors = [await service.backend.create_detector(name) for name in ("one", "two")]
         until_s = asyncio.get_running_loop().time() + 5
         while asyncio.get_running_loop().time() < until_s:
             for detector in detectors:
-                assert isinstance(await service.fleet.call(detector, EVENT), Done)
+                assert isinstance(await service.backend.call(detector, EVENT), Done)
             await asyncio.sleep(0.05)
         assert service.scheduler.counts[DETECTORS_LOST] == 0
         assert not any(worker.dead for worker in service.actors.started)

@@ -208,35 +208,35 @@ async def stopped(service: LocalService, detector: str) -> tuple[LocalWorker, as
 
 async def test_a_stopped_worker_is_replaced_and_finds_itself_fenced_when_it_goes_on(tmp_path):
     async with local_service(tmp_path, spares=1, node_timeout_s=0.4, hung_s=30.0) as service:
-        fleet = service.fleet
-        detector = await fleet.create_detector("one")
-        assert isinstance(await fleet.call(detector, event(1)), Done)
+        backend = service.backend
+        detector = await backend.create_detector("one")
+        assert isinstance(await backend.call(detector, event(1)), Done)
         old, goes_on = await stopped(service, detector)
-        in_flight = asyncio.create_task(fleet.call(detector, event(2)))
-        with_key = asyncio.create_task(fleet.call(detector, event(2, "key")))
+        in_flight = asyncio.create_task(backend.call(detector, event(2)))
+        with_key = asyncio.create_task(backend.call(detector, event(2, "key")))
         async with asyncio.timeout(10):
             with pytest.raises(DetectorUnavailable) as unknown:
                 await in_flight
             assert unknown.value.code == 1502
             # Its front end sends it again.
             assert isinstance(await with_key, Done)
-            assert isinstance(await fleet.call(detector, event(3)), Done)
+            assert isinstance(await backend.call(detector, event(3)), Done)
         (new,) = [one for one in service.actors.started if detector in one.hosts and one is not old]
         # What was in flight is executed now, and must neither count nor answer.
         goes_on.set()
         await until(lambda: not old.hosts)
-        assert isinstance(await fleet.call(detector, event(4)), Done)
+        assert isinstance(await backend.call(detector, event(4)), Done)
         assert new.actor._active.detector.events_seen == 4
         assert service.actors.with_detector(detector) is new
 
 
 async def test_a_worker_with_a_long_batch_is_not_taken_for_dead(tmp_path):
     async with local_service(tmp_path, spares=1, node_timeout_s=0.2, hung_s=30.0) as service:
-        detector = await service.fleet.create_detector("one")
-        await service.fleet.call(detector, event(1))
+        detector = await service.backend.create_detector("one")
+        await service.backend.call(detector, event(1))
         worker, goes_on = await stopped(service, detector)
         worker.silent = False
-        in_flight = asyncio.create_task(service.fleet.call(detector, event(2)))
+        in_flight = asyncio.create_task(service.backend.call(detector, event(2)))
         await asyncio.sleep(1.5)
         assert not in_flight.done()
         goes_on.set()

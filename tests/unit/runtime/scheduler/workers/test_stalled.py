@@ -26,7 +26,7 @@ async def test_a_worker_that_makes_no_progress_is_a_problem_until_it_does(tmp_pa
             return []
 
         worker.port.held = held  # type: ignore[method-assign]
-        assert (await service.fleet.status()).problems == []
+        assert (await service.backend.status()).problems == []
         await asyncio.sleep(HUNG_S * 3 / 8)
         (problem,) = (await service.scheduler.status()).problems
         assert re.search(
@@ -39,7 +39,7 @@ async def test_a_worker_that_makes_no_progress_is_a_problem_until_it_does(tmp_pa
 
 async def test_an_activation_that_takes_long_is_a_problem_until_it_is_over(tmp_path: Path) -> None:
     async with local_service(tmp_path, hung_s=HUNG_S, spares=1) as service:
-        detector_id = await service.fleet.create_detector("one")
+        detector_id = await service.backend.create_detector("one")
         await until(lambda: bool(service.scheduler._workers.all))
         (worker,) = service.scheduler._workers.all
         goes_on, activate = asyncio.Event(), worker.port.activate
@@ -60,9 +60,9 @@ async def test_an_activation_that_takes_long_is_a_problem_until_it_is_over(tmp_p
 
 async def test_a_detector_that_makes_no_progress_is_a_problem_though_its_worker_does(tmp_path: Path) -> None:
     async with local_service(tmp_path, hung_s=HUNG_S, detectors_per_worker=4, spares=1) as service:
-        ids = [await service.fleet.create_detector(name) for name in ("one", "other")]
+        ids = [await service.backend.create_detector(name) for name in ("one", "other")]
         for detector_id in ids:
-            await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+            await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
         worker = service.actors.with_detector(ids[0])
         assert worker is not None
         goes_on = asyncio.Event()
@@ -74,9 +74,9 @@ async def test_a_detector_that_makes_no_progress_is_a_problem_though_its_worker_
                 await goes_on.wait()
 
         worker.before = before
-        stalls = asyncio.create_task(service.fleet.call(ids[0], ops.rules()))
+        stalls = asyncio.create_task(service.backend.call(ids[0], ops.rules()))
         await until(lambda: asked)
-        await service.fleet.call(ids[1], ops.rules())
+        await service.backend.call(ids[1], ops.rules())
         await asyncio.sleep(HUNG_S / 3)
         (problem,) = (await service.scheduler.status()).problems
         assert problem == f"detector {ids[0]}: it has been at one step for 15 s; does its disk answer?"

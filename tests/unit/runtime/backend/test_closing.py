@@ -1,4 +1,4 @@
-"""The end of a fleet: what is saved, what is refused, and that nothing is left behind."""
+"""The end of a backend: what is saved, what is refused, and that nothing is left behind."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.service import local_fleet, local_service, until
-from tests.unit.runtime.fleet.requests import event, fired, refused
+from tests.local_runtime.service import local_backend, local_service, until
+from tests.unit.runtime.backend.requests import event, fired, refused
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -16,12 +16,15 @@ pytestmark = pytest.mark.skipping_clock
 async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
     files = FaultyFiles(for_good=True)
     async with local_service(tmp_path, files=files, journal_sync="off") as service:
-        fleet = service.fleet
-        changed, unchanged = await fleet.create_detector("changed"), await fleet.create_detector("unchanged")
-        await fleet.call(changed, event(1))
-        await fleet.call(unchanged, ops.rules())
+        backend = service.backend
+        changed, unchanged = (
+            await backend.create_detector("changed"),
+            await backend.create_detector("unchanged"),
+        )
+        await backend.call(changed, event(1))
+        await backend.call(unchanged, ops.rules())
         files.fails_at = len(files.calls)
-        (sentence,) = await fleet.close()
+        (sentence,) = await backend.close()
         assert changed in sentence
         assert "cannot be written" in sentence
 
@@ -38,20 +41,20 @@ async def test_one_that_cannot_be_saved_does_not_keep_its_place_from_others_that
     files = OneFolderFails()
     settings = {"max_resident": 2, "turn_s": 0.0, "retry_s": 60, "journal_sync": "off"}
     async with local_service(tmp_path, files=files, **settings) as service:
-        fleet = service.fleet
-        stuck, sound, third = [await fleet.create_detector("") for _ in range(3)]
+        backend = service.backend
+        stuck, sound, third = [await backend.create_detector("") for _ in range(3)]
         files.stuck = stuck
-        await fleet.call(stuck, event(1))
-        await fleet.call(sound, event(1))
-        await asyncio.wait_for(fleet.call(third, event(1)), 5)
+        await backend.call(stuck, event(1))
+        await backend.call(sound, event(1))
+        await asyncio.wait_for(backend.call(third, event(1)), 5)
         assert service.actors.with_detector(stuck) is not None
         files.stuck = ""
 
 
-async def test_a_fleet_that_is_shut_down_ends_everything_it_started(tmp_path):
+async def test_a_backend_that_is_shut_down_ends_everything_it_started(tmp_path):
     async with local_service(tmp_path) as service:
-        detector_id = await service.fleet.create_detector("one")
-        await service.fleet.call(detector_id, event(1))
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, event(1))
     assert all(actor.dead for actor in service.actors.started)
     assert service.directories.ended
     others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -61,30 +64,30 @@ async def test_a_fleet_that_is_shut_down_ends_everything_it_started(tmp_path):
 
 async def test_at_the_end_of_the_time_what_waits_for_a_process_is_refused_and_what_comes_then(tmp_path):
     async with local_service(tmp_path, shutdown_s=0.1) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
         service.actors.before = _hang
         for actor in service.actors.started:
             actor.before = _hang
-        waiting = [asyncio.create_task(refused(fleet.call(detector_id, event(1)))) for _ in range(3)]
+        waiting = [asyncio.create_task(refused(backend.call(detector_id, event(1)))) for _ in range(3)]
         await until(lambda: ("activate", 0) in [call for one in service.actors.started for call in one.calls])
-        fleet.refuse_all()
+        backend.refuse_all()
         assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [1503] * 3
-        assert await refused(fleet.call(detector_id, event(1))) == 1503
-        assert await refused(fleet.create_detector("two")) == 1503
-        assert await refused(fleet.status()) == 1503
+        assert await refused(backend.call(detector_id, event(1))) == 1503
+        assert await refused(backend.create_detector("two")) == 1503
+        assert await refused(backend.status()) == 1503
 
 
 async def test_at_the_end_of_the_time_nobody_waits_for_the_directory(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
+        backend = service.backend
         service.directories.before = _hang
-        creating = asyncio.create_task(refused(fleet.create_detector("one")))
-        asking = asyncio.create_task(refused(fleet.tokens()))
+        creating = asyncio.create_task(refused(backend.create_detector("one")))
+        asking = asyncio.create_task(refused(backend.tokens()))
         await asyncio.sleep(0.05)
         assert not creating.done()
         assert not asking.done()
-        fleet.refuse_all()
+        backend.refuse_all()
         # The first attempt had no answer.
         assert await asyncio.wait_for(creating, 5) == 1502
         assert await asyncio.wait_for(asking, 5) == 1503
@@ -92,9 +95,9 @@ async def test_at_the_end_of_the_time_nobody_waits_for_the_directory(tmp_path):
 
 async def test_at_the_end_of_the_time_what_is_under_way_is_not_known_and_the_detector_is_saved(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, ops.add_rule("seen", "once a == 1"))
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         go_on = asyncio.Event()
@@ -104,14 +107,14 @@ async def test_at_the_end_of_the_time_what_is_under_way_is_not_known_and_the_det
                 await go_on.wait()
 
         actor.before = late
-        under_way = asyncio.create_task(refused(fleet.call(detector_id, event(1, a=1))))
+        under_way = asyncio.create_task(refused(backend.call(detector_id, event(1, a=1))))
         await until(lambda: actor.in_flight == 1)
-        fleet.refuse_all()
+        backend.refuse_all()
         assert await asyncio.wait_for(under_way, 5) == 1502
         go_on.set()
-        assert await fleet.close() == []
-    async with local_fleet(tmp_path) as fleet:
-        assert await fired(fleet, detector_id, 2) == ["seen"], "it had begun, and was carried out"
+        assert await backend.close() == []
+    async with local_backend(tmp_path) as backend:
+        assert await fired(backend, detector_id, 2) == ["seen"], "it had begun, and was carried out"
 
 
 async def _hang(_: str) -> None:

@@ -9,7 +9,7 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.contract.catalogue_changes import TokenEntry
+from engine.runtime.contract.catalogue_changes import TokenEntry, token_label
 from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
@@ -31,7 +31,7 @@ from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
 
 
-class Fleet:
+class Backend:
     """A front end's access to tokens, catalogue and detectors. For one event loop.
 
     A change of tokens or the catalogue that has begun is finished, even if its caller is cancelled. Errors of
@@ -148,7 +148,7 @@ class Fleet:
         """Create a token durably."""
         minted = mint(name)
         version = await self.scheduler.ask("add_token", int, minted.id, minted.stored)
-        self._cache.tokens.note_added(minted.stored.digest, minted.id, version)
+        self._cache.tokens.note_added(minted.stored.digest, token_label(minted.id, minted.stored), version)
         return minted
 
     @finished
@@ -164,6 +164,10 @@ class Fleet:
     def token_known(self, digest: bytes) -> bool:
         """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
         return self._cache.use_token(digest)
+
+    def token(self, digest: bytes) -> str:
+        """Return the id of a known token, a blank and its name."""
+        return self._cache.token(digest)
 
     async def token_lookup(self, digest: bytes) -> bool:
         """Whether the directory has the token, asked now."""

@@ -10,18 +10,18 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
-from tests.local_runtime.service import local_fleet, local_service, until
-from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
+from tests.local_runtime.service import local_backend, local_service, until
+from tests.unit.runtime.backend.requests import event, fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock
 
 
 async def test_a_second_service_on_a_folder_is_refused(tmp_path):
-    async with local_fleet(tmp_path):
+    async with local_backend(tmp_path):
         with pytest.raises(StorageError, match="is in use"):
-            async with local_fleet(tmp_path):
+            async with local_backend(tmp_path):
                 pass
-    async with local_fleet(tmp_path):
+    async with local_backend(tmp_path):
         pass
 
 
@@ -33,25 +33,25 @@ def held(folder):
 async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left_alone(tmp_path, instead):
     data, aside, other = tmp_path / "data", tmp_path / "aside", tmp_path / "other"
     async with local_service(data, poll_s=0.01, ask_s=0.001, retry_s=0.01) as service:
-        fleet = service.fleet
-        warm, cold = await fleet.create_detector("warm"), await fleet.create_detector("cold")
-        await fleet.call(warm, ops.add_rule("seen", "once a == 1"))
-        assert await fired(fleet, warm, 1, a=1) == ["seen"]
+        backend = service.backend
+        warm, cold = await backend.create_detector("warm"), await backend.create_detector("cold")
+        await backend.call(warm, ops.add_rule("seen", "once a == 1"))
+        assert await fired(backend, warm, 1, a=1) == ["seen"]
         data.rename(aside)
         data.mkdir()
         if instead == "begun":
             begin_folder(data)
         before = held(data)
         await until(lambda: service.scheduler.catalogue.problem)
-        (reason,) = (await fleet.status()).reasons
+        (reason,) = (await backend.status()).reasons
         assert "is not the service's data folder" in reason
-        assert await refused(fleet.call(warm, event(2))) in (1501, 1502)
+        assert await refused(backend.call(warm, event(2))) in (1501, 1502)
         for work in (
-            lambda: fleet.call(warm, event(2)),
-            lambda: fleet.call(cold, event(1)),
-            lambda: fleet.create_detector("new"),
-            fleet.mint_token,
-            lambda: fleet.delete_detector(cold),
+            lambda: backend.call(warm, event(2)),
+            lambda: backend.call(cold, event(1)),
+            lambda: backend.create_detector("new"),
+            backend.mint_token,
+            lambda: backend.delete_detector(cold),
         ):
             assert await refused(work()) == 1501
         assert held(data) == before
@@ -59,28 +59,28 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         data.rename(other)
         aside.rename(data)
         await until(lambda: not service.scheduler.catalogue.problem)
-        assert (await fleet.status()).reasons == []
-        assert await fleet.detectors() == [(warm, "warm"), (cold, "cold")]
-        assert await fired_at_last(fleet, warm, 3) == ["seen"]
+        assert (await backend.status()).reasons == []
+        assert await backend.detectors() == [(warm, "warm"), (cold, "cold")]
+        assert await fired_at_last(backend, warm, 3) == ["seen"]
 
 
 async def test_a_process_with_another_folder_activates_nothing_and_the_next_one_does(tmp_path):
     (tmp_path / "without the mount").mkdir()
     elsewhere = [tmp_path / "without the mount"]
     async with local_service(tmp_path / "data", retry_s=0.01, spares=0) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
 
         def make(settings: RuntimeSettings, **options: Any) -> OperationExecutor:
             data = elsewhere.pop() if elsewhere else settings.data
             return OperationExecutor(dataclasses.replace(settings, data=data), **options)
 
         service.actors.make = make
-        assert await refused(fleet.call(detector_id, event(1))) == 1501
-        (problem,) = (await fleet.status()).problems
+        assert await refused(backend.call(detector_id, event(1))) == 1501
+        (problem,) = (await backend.status()).problems
         assert "without the mount" in problem
         assert "has no id" in problem
         assert list((tmp_path / "without the mount").iterdir()) == []
-        assert await fired_at_last(fleet, detector_id, 1) == []
-        assert (await fleet.status()).problems == []
+        assert await fired_at_last(backend, detector_id, 1) == []
+        assert (await backend.status()).problems == []
         assert service.actors.started[0].dead

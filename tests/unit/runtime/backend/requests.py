@@ -1,4 +1,4 @@
-"""What the tests ask of a fleet."""
+"""What the tests ask of a backend."""
 
 import asyncio
 import contextlib
@@ -18,17 +18,17 @@ def event(timestamp_ms: float, **fields: Any) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
-async def fired(fleet: Any, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    answer = await fleet.call(detector_id, event(timestamp_ms, **fields))
+async def fired(backend: Any, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
+    answer = await backend.call(detector_id, event(timestamp_ms, **fields))
     return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
-async def fired_at_last(fleet: Any, detector_id: str, timestamp_ms: float) -> list[str]:
+async def fired_at_last(backend: Any, detector_id: str, timestamp_ms: float) -> list[str]:
     """The same as `fired`, once the detector is tried again and found sound."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(DetectorUnavailable):
-                answer = await fleet.call(detector_id, event(timestamp_ms))
+                answer = await backend.call(detector_id, event(timestamp_ms))
                 if not isinstance(answer, Refused):
                     return [action["name"] for action in json.loads(answer.result)["actions"]]
             await asyncio.sleep(0.005)

@@ -41,16 +41,16 @@ class Callers:
         if self.service.actors.before is no_fault:
             self.service.actors.before = SHORT
         for number in range(detectors):
-            detector = await self.service.fleet.create_detector(f"busy {number}")
+            detector = await self.service.backend.create_detector(f"busy {number}")
             rule = ops.add_rule("each second", "count(a == 1) >= 1")
-            assert isinstance(await self.service.fleet.call(detector, rule), Done)
+            assert isinstance(await self.service.backend.call(detector, rule), Done)
             self.sent[detector] = 0
             self._tasks += [asyncio.create_task(self._send(detector)) for _ in range(2)]
 
     async def _send(self, detector: str) -> None:
         while True:
             event = {"fields": {"a": 1}, "timestamp_ms": 1}
-            answer = await self.service.fleet.call(
+            answer = await self.service.backend.call(
                 detector, ops.evaluate(json.dumps({"event": event}).encode())
             )
             assert isinstance(answer, Done), answer
@@ -65,7 +65,7 @@ class Callers:
         await asyncio.wait(self._tasks)
         for detector, sent in self.sent.items():
             assert sent
-            state = await self.service.fleet.call(detector, ops.state(StateAsked()))
+            state = await self.service.backend.call(detector, ops.state(StateAsked()))
             # Those in flight at the end may have been evaluated.
             assert sent <= json.loads(state.result)["events"] <= sent + 2
 
@@ -73,10 +73,10 @@ class Callers:
 async def answered_in_s(service: LocalService) -> float:
     """How long an event for a detector that nobody else asks takes."""
     loop = asyncio.get_running_loop()
-    other = await service.fleet.create_detector("other")
+    other = await service.backend.create_detector("other")
     began_s = loop.time()
     body = b'{"event": {"fields": {}, "timestamp_ms": 1}}'
-    assert isinstance(await service.fleet.call(other, ops.evaluate(body)), Done)
+    assert isinstance(await service.backend.call(other, ops.evaluate(body)), Done)
     return loop.time() - began_s
 
 
@@ -108,7 +108,7 @@ async def test_another_detector_does_not_wait_for_the_longest_of_the_batches_in_
         for worker in reversed(service.actors.started):
             worker.before = each_takes(handle=1.0 * SLOTS)
             await asyncio.sleep(1)
-        other = await service.fleet.create_detector("other")
+        other = await service.backend.create_detector("other")
         began_s = asyncio.get_running_loop().time()
         # Its own event would take as long in such a worker.
         await service.scheduler.route(other, 0)
@@ -137,17 +137,17 @@ async def test_another_detector_does_not_wait_for_processes_that_do_not_start(tm
 async def test_a_small_request_does_not_wait_for_large_batches_while_processes_start(tmp_path):
     """Few slots are open then, and a batch of those who wait for one may take longer than a second."""
     async with local_service(tmp_path, max_resident=SLOTS, spares=1) as service:
-        fleet, actors = service.fleet, service.actors
+        backend, actors = service.backend, service.actors
         event = {"fields": {"text": "x" * 4_000}, "timestamp_ms": 1}
         batch = ops.evaluate_batch(json.dumps({"events": [event] * 20}).encode())
 
         async def send_on(detector: str) -> None:
             while True:
-                assert isinstance(await fleet.call(detector, batch), Done)
+                assert isinstance(await backend.call(detector, batch), Done)
 
         actors.before = each_takes(handle=2.0)
-        large = [await fleet.create_detector(f"large {number}") for number in range(5)]
-        other = await fleet.create_detector("other")
+        large = [await backend.create_detector(f"large {number}") for number in range(5)]
+        other = await backend.create_detector("other")
         tasks = [asyncio.create_task(send_on(large[0]))]
         await until(lambda: len(actors.started) == 2)
         for worker in actors.started:
@@ -172,7 +172,7 @@ async def test_a_small_request_does_not_wait_for_large_batches_while_processes_s
 
 async def test_a_detector_counts_as_large_until_it_leaves(tmp_path):
     async with local_service(tmp_path) as service:
-        detector = await service.fleet.create_detector("large at first")
+        detector = await service.backend.create_detector("large at first")
         route = await service.scheduler.route(detector, 0, large=True)
         (placed,) = service.scheduler._placed.values()
         assert placed.large

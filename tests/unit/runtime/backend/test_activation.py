@@ -1,4 +1,4 @@
-"""Detectors of a fleet: what a restart finds, who is active, and which processes come and go."""
+"""Detectors of a backend: what a restart finds, who is active, and which processes come and go."""
 
 import asyncio
 from typing import Any
@@ -7,75 +7,75 @@ import pytest
 
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.requests import operations as ops
-from tests.local_runtime.service import local_fleet, local_service, until
-from tests.unit.runtime.fleet.requests import event, fired, refused
+from tests.local_runtime.service import local_backend, local_service, until
+from tests.unit.runtime.backend.requests import event, fired, refused
 
 pytestmark = pytest.mark.skipping_clock
 
 
 async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(tmp_path):
-    async with local_fleet(tmp_path) as fleet:
-        kept, revoked = await fleet.mint_token(), await fleet.mint_token()
-        await fleet.revoke_token(revoked.id)
-        one, two = await fleet.create_detector("one"), await fleet.create_detector("two")
-        gone = await fleet.create_detector("gone")
-        await fleet.delete_detector(gone)
-        await fleet.call(one, ops.add_rule("recent", "once within 10s a == 1"))
-        assert await fired(fleet, one, 1000, a=1) == ["recent"]
-    async with local_fleet(tmp_path) as fleet:
-        assert fleet.token_known(digest_of(kept.token))
-        assert not fleet.token_known(digest_of(revoked.token))
-        assert await fleet.detectors() == [(one, "one"), (two, "two")]
-        assert await fleet.detector(two) == "two"
-        assert await fired(fleet, one, 11_000, a=2) == ["recent"]
-        assert await fired(fleet, one, 11_001, a=2) == []
-        assert await fired(fleet, two, 1, a=1) == []
-        assert await refused(fleet.call(gone, ops.rules())) == 1200
+    async with local_backend(tmp_path) as backend:
+        kept, revoked = await backend.mint_token(), await backend.mint_token()
+        await backend.revoke_token(revoked.id)
+        one, two = await backend.create_detector("one"), await backend.create_detector("two")
+        gone = await backend.create_detector("gone")
+        await backend.delete_detector(gone)
+        await backend.call(one, ops.add_rule("recent", "once within 10s a == 1"))
+        assert await fired(backend, one, 1000, a=1) == ["recent"]
+    async with local_backend(tmp_path) as backend:
+        assert backend.token_known(digest_of(kept.token))
+        assert not backend.token_known(digest_of(revoked.token))
+        assert await backend.detectors() == [(one, "one"), (two, "two")]
+        assert await backend.detector(two) == "two"
+        assert await fired(backend, one, 11_000, a=2) == ["recent"]
+        assert await fired(backend, one, 11_001, a=2) == []
+        assert await fired(backend, two, 1, a=1) == []
+        assert await refused(backend.call(gone, ops.rules())) == 1200
 
 
 async def test_what_does_not_exist_is_refused_by_its_kind(tmp_path):
-    async with local_fleet(tmp_path) as fleet:
+    async with local_backend(tmp_path) as backend:
         for unknown in ("0" * 32, "", "../../etc"):
-            assert await refused(fleet.call(unknown, ops.rules())) == 1200
-            assert await refused(fleet.detector(unknown)) == 1200
-            assert await refused(fleet.delete_detector(unknown)) == 1200
-            assert await refused(fleet.revoke_token(unknown)) == 1202
-            assert not fleet.exists(unknown)
+            assert await refused(backend.call(unknown, ops.rules())) == 1200
+            assert await refused(backend.detector(unknown)) == 1200
+            assert await refused(backend.delete_detector(unknown)) == 1200
+            assert await refused(backend.revoke_token(unknown)) == 1202
+            assert not backend.exists(unknown)
 
 
 async def test_a_token_is_known_at_once_and_unknown_at_once(tmp_path):
-    async with local_fleet(tmp_path, poll_s=60) as fleet:
-        assert not fleet.any_token
-        minted = await fleet.mint_token()
-        assert fleet.any_token
-        assert fleet.token_known(digest_of(minted.token))
-        assert not fleet.token_known(digest_of(minted.token + "x"))
-        await fleet.revoke_token(minted.id)
-        assert not fleet.token_known(digest_of(minted.token))
-        assert not await fleet.token_lookup(digest_of(minted.token))
-        assert await refused(fleet.revoke_token(minted.id)) == 1202
+    async with local_backend(tmp_path, poll_s=60) as backend:
+        assert not backend.any_token
+        minted = await backend.mint_token()
+        assert backend.any_token
+        assert backend.token_known(digest_of(minted.token))
+        assert not backend.token_known(digest_of(minted.token + "x"))
+        await backend.revoke_token(minted.id)
+        assert not backend.token_known(digest_of(minted.token))
+        assert not await backend.token_lookup(digest_of(minted.token))
+        assert await refused(backend.revoke_token(minted.id)) == 1202
 
 
 async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path):
     async with local_service(tmp_path, max_resident=2, turn_s=0.001, spares=1) as service:
-        fleet = service.fleet
-        ids = [await fleet.create_detector(f"{number}") for number in range(6)]
+        backend = service.backend
+        ids = [await backend.create_detector(f"{number}") for number in range(6)]
         for detector_id in ids:
-            await fleet.call(detector_id, ops.add_rule("first", "not once a == 1"))
+            await backend.call(detector_id, ops.add_rule("first", "not once a == 1"))
         most = 0
 
         async def caller(detector_id: str) -> None:
             nonlocal most
             for step in range(8):
-                await fleet.call(detector_id, event(1000 + step))
+                await backend.call(detector_id, event(1000 + step))
                 most = max(most, service.scheduler.active_detectors)
 
         await asyncio.gather(*(caller(detector_id) for detector_id in ids for _ in range(2)))
         assert most == 2
         for detector_id in ids:
-            assert await fired(fleet, detector_id, 2000, a=0) == ["first"]
-            assert await fired(fleet, detector_id, 2001, a=1) == []
-        assert {await fired(fleet, detector_id, 2002, a=0) == [] for detector_id in ids} == {True}
+            assert await fired(backend, detector_id, 2000, a=0) == ["first"]
+            assert await fired(backend, detector_id, 2001, a=1) == []
+        assert {await fired(backend, detector_id, 2002, a=0) == [] for detector_id in ids} == {True}
         assert sum(not actor.dead for actor in service.actors.started) <= 4
 
 
@@ -84,8 +84,8 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
     """After a restart, all get requests at once, and each process takes its time to start."""
     settings = {"spares": spares, "starts_at_once": 2, "turn_s": 0.001}
     async with local_service(tmp_path, **settings) as service:
-        fleet, actors = service.fleet, service.actors
-        ids = [await fleet.create_detector(f"{number}") for number in range(30)]
+        backend, actors = service.backend, service.actors
+        ids = [await backend.create_detector(f"{number}") for number in range(30)]
         begin = actors.start
 
         async def start(*_: object) -> Any:
@@ -94,65 +94,65 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
             return await begin()
 
         actors.start = start
-        answers = await asyncio.wait_for(asyncio.gather(*(fired(fleet, one, 1) for one in ids)), 30)
+        answers = await asyncio.wait_for(asyncio.gather(*(fired(backend, one, 1) for one in ids)), 30)
         assert answers == [[]] * 30
         # Again, while each still has more to do.
-        calls = [fired(fleet, one, step) for one in ids for step in range(2, 12)]
+        calls = [fired(backend, one, step) for one in ids for step in range(2, 12)]
         assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
         assert len(actors.started) == 2
         assert service.scheduler.active_detectors == 2, "both processes are of use"
 
 
 async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
-    async with local_fleet(tmp_path, max_resident=1, turn_s=0.001) as fleet:
-        busy, patient = await fleet.create_detector("busy"), await fleet.create_detector("patient")
-        flood = [asyncio.create_task(_flood(fleet, busy)) for _ in range(5)]
+    async with local_backend(tmp_path, max_resident=1, turn_s=0.001) as backend:
+        busy, patient = await backend.create_detector("busy"), await backend.create_detector("patient")
+        flood = [asyncio.create_task(_flood(backend, busy)) for _ in range(5)]
         await asyncio.sleep(0.01)
-        await asyncio.wait_for(fleet.call(patient, event(1)), 5)
+        await asyncio.wait_for(backend.call(patient, event(1)), 5)
         for task in flood:
             task.cancel()
         await asyncio.gather(*flood, return_exceptions=True)
 
 
-async def _flood(fleet: Any, detector_id: str) -> None:
+async def _flood(backend: Any, detector_id: str) -> None:
     while True:
-        await fleet.call(detector_id, event(1))
+        await backend.call(detector_id, event(1))
 
 
 async def test_an_idle_detector_is_passivated_and_its_queue_is_forgotten(tmp_path):
     async with local_service(tmp_path, passivate_after_s=0.01) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
-        await fired(fleet, detector_id, 1, a=1)
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
+        await fired(backend, detector_id, 1, a=1)
         await until(lambda: not service.scheduler._placed)
         assert service.scheduler.active_detectors == 0
-        assert await fired(fleet, detector_id, 2) == ["r"]
+        assert await fired(backend, detector_id, 2) == ["r"]
 
 
 async def test_many_detectors_are_activated_and_passivated_without_leaving_anything(tmp_path):
     async with local_service(tmp_path, max_resident=5, turn_s=0.0) as service:
-        fleet = service.fleet
-        ids = [await fleet.create_detector("") for _ in range(60)]
-        await asyncio.gather(*(fleet.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
+        backend = service.backend
+        ids = [await backend.create_detector("") for _ in range(60)]
+        await asyncio.gather(*(backend.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
         await until(lambda: len(service.scheduler._placed) <= 5)
         assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
 async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change(tmp_path):
     async with local_service(tmp_path, snapshot_interval_s=0.01) as service:
-        detector_id = await service.fleet.create_detector("one")
-        await service.fleet.call(detector_id, event(1))
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, event(1))
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         await until(lambda: service.scheduler.counts["snapshots_written"])
-        await service.fleet.call(detector_id, ops.rules())
+        await service.backend.call(detector_id, ops.rules())
         await asyncio.sleep(0.05)
         assert actor.calls.count(("finish_saving", 0)) == 1
         # What was saved is what a killed actor's successor begins with.
         actor.die()
         await until(lambda: not service.scheduler.active_detectors)
-        late = await service.fleet.call(detector_id, event(0))
+        late = await service.backend.call(detector_id, event(0))
         assert b"2001" in late.messages
         assert service.scheduler.counts["journal_records_read"] == 0
         assert service.scheduler.counts["detectors_lost"] == 1
@@ -160,22 +160,22 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
 
 async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        broken, sound = await fleet.create_detector("broken"), await fleet.create_detector("sound")
-        await fleet.call(broken, ops.add_rule("r", "a == 1"))
+        backend = service.backend
+        broken, sound = await backend.create_detector("broken"), await backend.create_detector("sound")
+        await backend.call(broken, ops.add_rule("r", "a == 1"))
     for path in (tmp_path / "detectors" / broken).iterdir():
         path.write_bytes(b"")
     async with local_service(tmp_path, max_resident=1, retry_s=0.05) as service:
-        fleet = service.fleet
-        answers = await asyncio.gather(*(refused(fleet.call(broken, event(1))) for _ in range(20)))
+        backend = service.backend
+        answers = await asyncio.gather(*(refused(backend.call(broken, event(1))) for _ in range(20)))
         assert answers == [1501] * 20
-        assert await fired(fleet, sound, 1) == []
-        assert any(broken in reason for reason in (await fleet.status()).problems)
-        assert (await fleet.status()).reasons == []
+        assert await fired(backend, sound, 1) == []
+        assert any(broken in reason for reason in (await backend.status()).problems)
+        assert (await backend.status()).reasons == []
         tried = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         began_s = asyncio.get_running_loop().time()
         for _ in range(20):
-            assert await refused(fleet.call(broken, event(1))) == 1501
+            assert await refused(backend.call(broken, event(1))) == 1501
         again = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         assert again - tried <= 2 + (asyncio.get_running_loop().time() - began_s) / 0.05
         await until(lambda: list(service.scheduler._placed) in ([], [sound]))
@@ -183,8 +183,8 @@ async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving
 
 async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_path):
     async with local_service(tmp_path, max_resident=1) as service:
-        fleet = service.fleet
-        busy, given_up = await fleet.create_detector("busy"), await fleet.create_detector("given up")
+        backend = service.backend
+        busy, given_up = await backend.create_detector("busy"), await backend.create_detector("given up")
         go_on = asyncio.Event()
 
         async def wait(call: str) -> None:
@@ -194,9 +194,9 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
         for actor in service.actors.started:
             actor.before = wait
         service.actors.before = wait
-        under_way = asyncio.create_task(fleet.call(busy, event(1)))
+        under_way = asyncio.create_task(backend.call(busy, event(1)))
         await until(lambda: service.scheduler.active_detectors)
-        waits = asyncio.create_task(fleet.call(given_up, event(1)))
+        waits = asyncio.create_task(backend.call(given_up, event(1)))
         await asyncio.sleep(0.01)
         waits.cancel()
         go_on.set()
@@ -208,11 +208,11 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
 
 async def test_actors_are_replaced_after_many_activations(tmp_path):
     async with local_service(tmp_path, max_resident=1, turn_s=0.0, activations_max=3, spares=1) as service:
-        fleet = service.fleet
-        ids = [await fleet.create_detector("") for _ in range(4)]
+        backend = service.backend
+        ids = [await backend.create_detector("") for _ in range(4)]
         for round_ in range(6):
             for detector_id in ids:
-                await fleet.call(detector_id, event(round_))
+                await backend.call(detector_id, event(round_))
         activations = [sum(call == "activate" for call, _ in actor.calls) for actor in service.actors.started]
         assert sum(activations) == 24
         assert max(activations) == 3

@@ -1,4 +1,4 @@
-"""What a fleet has answered survives processes, journals and disks that fail."""
+"""What a backend has answered survives processes, journals and disks that fail."""
 
 import asyncio
 import errno
@@ -13,31 +13,31 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.service import local_service, until
-from tests.unit.runtime.fleet.requests import event, fired, fired_at_last, refused
+from tests.unit.runtime.backend.requests import event, fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock
 
 
 async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
         for number in range(10):
-            await fleet.call(detector_id, ops.add_rule(f"{number}", "once a == 1"))
-        await fired(fleet, detector_id, 1, a=1)
+            await backend.call(detector_id, ops.add_rule(f"{number}", "once a == 1"))
+        await fired(backend, detector_id, 1, a=1)
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         actor.die()
         await until(lambda: not service.scheduler.active_detectors)
-        assert len(await fired(fleet, detector_id, 2)) == 10
+        assert len(await fired(backend, detector_id, 2)) == 10
         assert service.scheduler.counts["journal_records_read"] == 11
 
 
 async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile(tmp_path):
     async with local_service(tmp_path, snapshot_journal_bytes=2_000) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, event(0))
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, event(0))
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         go_on = asyncio.Event()
@@ -48,7 +48,7 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
 
         actor.before = wait
         for number in range(40):
-            await fleet.call(detector_id, event(number))
+            await backend.call(detector_id, event(number))
         assert actor.calls.count(("begin_saving", 0)) == 1
         assert ("handle", 1) in actor.calls[actor.calls.index(("finish_saving", 0)) :]
         go_on.set()
@@ -57,8 +57,8 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
 
 async def test_what_an_interval_leaves_is_synced_in_time(tmp_path):
     async with local_service(tmp_path, journal_sync="interval", journal_sync_interval_s=0.01) as service:
-        detector_id = await service.fleet.create_detector("one")
-        await service.fleet.call(detector_id, event(1))
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, event(1))
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         await until(lambda: ("sync", 0) in actor.calls)
@@ -72,35 +72,35 @@ async def test_a_journal_that_fails_is_told_and_the_detector_comes_back(tmp_path
     settings = {"handle": {}, "sync": {"journal_sync": "interval", "journal_sync_interval_s": 0.01}}
     chosen = settings.get(call, {"journal_sync": "interval", "snapshot_interval_s": 0.01})
     async with local_service(tmp_path, files=files, retry_s=0.01, **chosen) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
         files.fail_next("sync_data")
         if call == "handle":
-            assert await refused(fleet.call(detector_id, event(1))) == 1502
+            assert await refused(backend.call(detector_id, event(1))) == 1502
         else:
-            await fleet.call(detector_id, event(1))
+            await backend.call(detector_id, event(1))
         await until(lambda: service.scheduler.counts["journal_failures"] == 1)
-        assert await fired(fleet, detector_id, 2, a=1) == ["r"]
-        assert await fired(fleet, detector_id, 3) == ["r"]
+        assert await fired(backend, detector_id, 2, a=1) == ["r"]
+        assert await fired(backend, detector_id, 3) == ["r"]
 
 
 async def test_a_record_that_cannot_be_written_was_certainly_not_evaluated(tmp_path):
     files = FaultyFiles()
     async with local_service(tmp_path, files=files) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
         files.fail_next("write")
-        assert await refused(fleet.call(detector_id, event(1, a=1))) == 1501
-        assert await fired(fleet, detector_id, 2) == []
+        assert await refused(backend.call(detector_id, event(1, a=1))) == 1501
+        assert await fired(backend, detector_id, 2) == []
 
 
 async def test_of_what_was_in_flight_only_what_has_a_key_is_sent_again_and_evaluated_once(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("first", "a == 1 and not once b == 1"))
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, ops.add_rule("first", "a == 1 and not once b == 1"))
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         handle = actor.actor.handle
@@ -113,28 +113,28 @@ async def test_of_what_was_in_flight_only_what_has_a_key_is_sent_again_and_evalu
         actor.actor.handle = die_after
         body = event(1, a=1).payload
         once_b = event(2, b=1)
-        keyed = asyncio.create_task(fleet.call(detector_id, ops.evaluate(body, "key")))
-        bare = asyncio.create_task(refused(fleet.call(detector_id, once_b)))
+        keyed = asyncio.create_task(backend.call(detector_id, ops.evaluate(body, "key")))
+        bare = asyncio.create_task(refused(backend.call(detector_id, once_b)))
         assert [action["name"] for action in json.loads((await keyed).result)["actions"]] == ["first"]
         assert await bare == 1502
-        again = await fleet.call(detector_id, ops.evaluate(body, "key"))
+        again = await backend.call(detector_id, ops.evaluate(body, "key"))
         assert again == keyed.result()
-        assert await fired(fleet, detector_id, 3, a=1) == []
+        assert await fired(backend, detector_id, 3, a=1) == []
 
 
 async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_before_and_the_journal(tmp_path):
     async with local_service(tmp_path, snapshot_interval_s=0.01) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
         for count, name in enumerate(("first", "second", "third"), start=1):
-            await fleet.call(detector_id, ops.add_rule(name, "a == 1"))
+            await backend.call(detector_id, ops.add_rule(name, "a == 1"))
             await until(lambda count=count: service.scheduler.counts["snapshots_written"] == count)
     newest = max((tmp_path / "detectors" / detector_id).glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        assert await fired(fleet, detector_id, 1, a=1) == ["first", "second", "third"]
-        status = await fleet.status()
+        backend = service.backend
+        assert await fired(backend, detector_id, 1, a=1) == ["first", "second", "third"]
+        status = await backend.status()
         assert status.reasons == []
         (reason,) = status.problems
         assert newest.name in reason
@@ -145,47 +145,47 @@ async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_bef
 async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_path):
     files = FaultyFiles(error=errno.ENOSPC, for_good=True)
     async with local_service(tmp_path, files=files, retry_s=0.01, snapshot_interval_s=0.01) as service:
-        fleet = service.fleet
-        one, two = await fleet.create_detector("one"), await fleet.create_detector("two")
-        await fleet.call(one, ops.add_rule("r", "once a == 1"))
-        await fired(fleet, one, 1, a=1)
+        backend = service.backend
+        one, two = await backend.create_detector("one"), await backend.create_detector("two")
+        await backend.call(one, ops.add_rule("r", "once a == 1"))
+        await fired(backend, one, 1, a=1)
         files.fail_next("reserve", "create", "make_folder")
         large = event(2, text="x" * 200_000)
-        answer = await fleet.call(one, large)
+        answer = await backend.call(one, large)
         assert [entry.code for entry in answer.entries] == [1501]
-        assert any("has no room" in reason for reason in (await fleet.status()).problems)
+        assert any("has no room" in reason for reason in (await backend.status()).problems)
         assert service.scheduler.counts["batches_without_room"] == 1
-        assert b'"r"' in (await fleet.call(one, ops.rules())).result
+        assert b'"r"' in (await backend.call(one, ops.rules())).result
         # One that is passive can be read only.
-        answer = await fleet.call(two, event(1))
+        answer = await backend.call(two, event(1))
         assert [entry.code for entry in answer.entries] == [1501]
-        assert (await fleet.call(two, ops.rules())).result == b'{"rules":[]}'
+        assert (await backend.call(two, ops.rules())).result == b'{"rules":[]}'
         with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:
-            await fleet.create_detector("three")
+            await backend.create_detector("three")
         assert caught.value.code == 1501
         await until(lambda: service.scheduler.counts["snapshots_failed"])
         files.fails_at = None
-        await fleet.call(one, large)
-        assert await fired(fleet, one, 3) == ["r"]
-        assert await fired_at_last(fleet, two, 1) == []
+        await backend.call(one, large)
+        assert await fired(backend, one, 3) == ["r"]
+        assert await fired_at_last(backend, two, 1) == []
         await until(lambda: not service.scheduler._problems.current)
 
 
 async def test_a_detector_that_has_a_later_owner_is_given_up_and_activated_from_what_that_one_did(tmp_path):
     async with local_service(tmp_path) as service:
-        fleet = service.fleet
-        detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
+        backend = service.backend
+        detector_id = await backend.create_detector("one")
+        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
         fenced = service.actors.with_detector(detector_id)
         assert fenced is not None
-        await fleet.call(detector_id, event(1))
+        await backend.call(detector_id, event(1))
         other = OperationExecutor(RuntimeSettings(data=tmp_path))
         other.activate(detector_id, 2**40)
-        assert await refused(fleet.call(detector_id, event(5, a=1))) == 1502
+        assert await refused(backend.call(detector_id, event(5, a=1))) == 1502
         await until(lambda: fenced.dead)
         assert service.scheduler.counts["owners_fenced"] == 1
         # The directory's epochs are earlier than that of the other, which nobody has ended.
-        assert await refused(fleet.call(detector_id, event(6))) == 1501
+        assert await refused(backend.call(detector_id, event(6))) == 1501
         assert not json.loads(other.handle([event(7)]).answers[0].result)["actions"]
 
 
@@ -194,9 +194,9 @@ async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_n
     for sync, lost in (("interval", 0), ("off", 1)):
         settings = {"journal_sync": sync, "journal_sync_interval_s": 60, "spares": 0}
         async with local_service(tmp_path / sync, **settings) as service:
-            fleet = service.fleet
-            detector_id = await fleet.create_detector("one")
-            await fleet.call(detector_id, event(1))
+            backend = service.backend
+            detector_id = await backend.create_detector("one")
+            await backend.call(detector_id, event(1))
             actor = service.actors.with_detector(detector_id)
             assert actor is not None
 
@@ -204,4 +204,4 @@ async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_n
                 actor.die()
 
             actor.before = dies
-            assert len(await fleet.close()) == lost
+            assert len(await backend.close()) == lost

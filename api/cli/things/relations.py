@@ -1,0 +1,227 @@
+"""`rule-detector relations`: the relations that are stored with a detector of a running service."""
+
+import csv
+import gzip
+import io
+import sys
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from api.cli.failures import CommandError
+from api.cli.lookup import find_detector
+from api.cli.options.service_options import service_and_output_options
+from api.cli.printing.output import show, tell, value_text, yes_option
+from api.cli.recordings.times import iso
+from api.cli.things.rules import detector_option
+from rule_detector_client import Client, Relation, calls
+from rule_detector_client.calls import Tuple
+
+HEADER: Final = ("name", "tuples", "values in each", "changed at")
+_TYPES: Final = {".csv": "text/csv", ".ndjson": "application/x-ndjson", ".jsonl": "application/x-ndjson"}
+_CHANGED_AT_ONCE: Final = 2_000
+"""Tuples of one change: it is one body of at most a megabyte, unless they are long."""
+
+form_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "ndjson", "text"]),
+    help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
+)
+
+
+@click.group()
+def relations() -> None:
+    """List and change the relations of a detector of a running service.
+
+    A relation is a set of tuples that conditions look up, as in `known(user, ip)` or `ip in network blocked`.
+    """
+
+
+@relations.command("list")
+@detector_option
+@service_and_output_options
+def list_(*, client: Client, detector: str, output: str) -> None:
+    """List the relations, by name."""
+    found = client.send(calls.list_relations(find_detector(client, detector).id))
+    show(output, {"relations": found}, HEADER, map(_row, found))
+
+
+@relations.command(name="show")
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most so many tuples.  [default: all]")
+@detector_option
+@service_and_output_options
+def show_(*, client: Client, name: str, limit: int | None, detector: str, output: str) -> None:
+    """Print the tuples of a relation: one in each line, as CSV, or with -o json as NDJSON."""
+    tuples = islice(client.tuples(find_detector(client, detector).id, name), limit)
+    if output == "json":
+        for values in tuples:
+            click.echo(msgspec.json.encode(values))
+        return
+    rows = io.StringIO()
+    written = csv.writer(rows, lineterminator="\n")
+    for values in tuples:
+        written.writerow([value if isinstance(value, str) else value_text(value) for value in values])
+        click.echo(rows.getvalue(), nl=False)
+        rows.seek(0)
+        rows.truncate()
+
+
+@relations.command(
+    epilog="""\b
+Examples:
+  rule-detector relations put blocked blocked.txt --detector shop
+  rule-detector relations put owns owns.csv --types string,number --detector shop
+"""
+)
+@click.argument("name")
+@click.argument("file")
+@form_option
+@click.option("--header", is_flag=True, help="The first line of CSV names the columns.")
+@click.option("--types", metavar="TYPE,…", help="Types of the columns of CSV: string, number or boolean.")
+@detector_option
+@service_and_output_options
+def put(
+    *,
+    client: Client,
+    name: str,
+    file: str,
+    form: str | None,
+    header: bool,
+    types: str | None,
+    detector: str,
+    output: str,
+) -> None:
+    """Create a relation from a FILE, or replace it, as one change.
+
+    FILE is CSV, NDJSON with a tuple in each line, or text with a value in each line; plain or gzipped. - is
+    standard input.
+    """
+    body, kind = _body(file, form)
+    asked = {"header": "true" if header else "", "types": types or ""}
+    if kind != "text/csv" and any(asked.values()):
+        raise click.UsageError("`--header` and `--types` are for CSV.")
+    query = {member: value for member, value in asked.items() if value}
+    detector_id = find_detector(client, detector).id
+    _changed(output, client.send(calls.put_relation(detector_id, name, body, kind, **query)))
+
+
+@relations.command(
+    epilog="""\b
+Examples:
+  rule-detector relations add blocked 203.0.113.7 203.0.113.9 --detector shop
+  rule-detector relations add owns '["ada", 17]' --detector shop
+"""
+)
+@click.argument("name")
+@click.argument("tuples", nargs=-1, metavar="TUPLE…")
+@click.option(
+    "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
+)
+@detector_option
+@service_and_output_options
+def add(
+    *, client: Client, name: str, tuples: tuple[str, ...], file: str | None, detector: str, output: str
+) -> None:
+    """Add tuples. A TUPLE is a JSON array, or any other text: that is a tuple of one string.
+
+    More than 2 000 are added in several changes.
+    """
+    _change(client, (detector, name), "add", _given(tuples, file), output)
+
+
+@relations.command()
+@click.argument("name")
+@click.argument("tuples", nargs=-1, metavar="TUPLE…")
+@click.option(
+    "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
+)
+@detector_option
+@service_and_output_options
+def remove(
+    *, client: Client, name: str, tuples: tuple[str, ...], file: str | None, detector: str, output: str
+) -> None:
+    """Remove tuples. They are written as for `add`. To remove what is not there changes nothing."""
+    _change(client, (detector, name), "remove", _given(tuples, file), output)
+
+
+@relations.command()
+@click.argument("name")
+@detector_option
+@yes_option
+@service_and_output_options
+def delete(*, client: Client, name: str, detector: str, yes: bool, output: str) -> None:
+    """Delete a relation. Conditions that name it are false from then on."""
+    detector_id = find_detector(client, detector).id
+    if not yes:
+        click.confirm(f"Delete the relation `{name}`?", abort=True, err=True)
+    tell(output, client.send(calls.delete_relation(detector_id, name)), f"The relation `{name}` is deleted.")
+
+
+def _change(client: Client, place: tuple[str, str], member: str, tuples: list[Tuple], output: str) -> None:
+    detector, name = place
+    detector_id = find_detector(client, detector).id
+    for begin in range(0, len(tuples), _CHANGED_AT_ONCE):
+        wanted: dict[str, Any] = {member: tuples[begin : begin + _CHANGED_AT_ONCE]}
+        changed = client.send(calls.patch_relation(detector_id, name, **wanted))
+    _changed(output, changed)
+
+
+def _given(tuples: tuple[str, ...], file: str | None) -> list[Tuple]:
+    """Return the tuples of the command line and of a file. Raises click.UsageError, CommandError."""
+    found = [_tuple(text) for text in tuples]
+    if file is not None:
+        found += [_tuple(line) for line in _text(file).splitlines() if line.strip()]
+    if not found:
+        raise click.UsageError("Give a TUPLE or `--file`.")
+    return found
+
+
+def _tuple(text: str) -> Tuple:
+    if not text.lstrip().startswith("["):
+        return text
+    try:
+        return msgspec.json.decode(text, type=list[str | int | float | bool])
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"`{text}` is no tuple: {str(error).lower()}") from None
+
+
+def _body(file: str, form: str | None) -> tuple[bytes, str]:
+    """Return a body and its content type. Raises CommandError."""
+    suffix = Path(file.removesuffix(".gz")).suffix.lower()
+    kind = {"csv": "text/csv", "ndjson": "application/x-ndjson"}.get(form or "")
+    kind = kind or (None if form else _TYPES.get(suffix))
+    if kind is not None:
+        return _bytes(file), kind
+    values = (line.strip() for line in _text(file).splitlines())
+    return b"".join(msgspec.json.encode(value) + b"\n" for value in values if value), "application/x-ndjson"
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        found = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return gzip.decompress(found) if found.startswith(b"\x1f\x8b") else found
+    except (OSError, EOFError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from None
+
+
+def _text(file: str) -> str:
+    try:
+        return _bytes(file).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file} is not UTF-8: {error}") from None
+
+
+def _changed(output: str, relation: Relation) -> None:
+    count = "1 tuple" if relation.tuples == 1 else f"{relation.tuples} tuples"
+    tell(output, relation, f"The relation `{relation.name}` has {count}.")
+
+
+def _row(relation: Relation) -> tuple[str, ...]:
+    arity = "" if relation.arity is None else str(relation.arity)
+    return value_text(relation.name), str(relation.tuples), arity, iso(relation.changed_ms * 1_000)

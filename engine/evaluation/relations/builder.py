@@ -1,0 +1,141 @@
+"""Builds a relation from pieces, apart from the detector that will have it."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from engine.evaluation.relations.networks import NETWORK_BYTES, StoredNetworks
+from engine.evaluation.relations.parts import PartedDict
+from engine.evaluation.relations.rows import Row, row_bytes, rows_of
+from engine.evaluation.relations.stored import (
+    ALL_PLACES,
+    CHUNK,
+    Chunk,
+    StoredRelation,
+    chunks_by_number,
+    without,
+)
+from engine.language.condition import Scalar
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+
+RELATION_BYTES: Final = 2_048
+"""The estimated memory that a relation takes besides its tuples, in bytes."""
+
+
+class RelationBuilder:
+    """Makes a new relation, or another version of one: call `add` and `remove` with pieces, then `built`.
+
+    Nothing else sees it meanwhile, so any thread may build. A piece of a thousand tuples takes about two
+    milliseconds. Where a call raises, the relation is not to be used.
+    """
+
+    def __init__(self, limits: Limits, base: StoredRelation | None = None) -> None:
+        self._limits = limits
+        if base is None:
+            self._rows, self._networks = PartedDict(), StoredNetworks()
+            self._chunks: list[Chunk] = []
+            self._bytes, self._next = RELATION_BYTES, 0
+            self._arity: int | None = None
+        else:
+            self._rows, self._networks = base.rows.copy(), base.networks.copy()
+            self._chunks = base.chunks[:]
+            self._bytes, self._next, self._arity = base.bytes, base.next_number, base.arity
+        self._given = 0
+
+    def add(self, tuples: Iterable[Sequence[Scalar] | Scalar]) -> None:
+        """Add tuples; one that is there already changes nothing. A scalar stands for a tuple of one.
+
+        Raises TupleRefused for one of another length than the others, or with what is no scalar, and Refusal
+        1400 where the relation takes more than a detector has room for.
+        """
+        rows = self._rows
+        coming = [row for row in self._taken(tuples) if row not in rows]
+        if not coming:
+            return
+        self._count(coming)
+        self._append(coming)
+        self._check()
+
+    def remove(self, tuples: Iterable[Sequence[Scalar] | Scalar]) -> None:
+        """Remove tuples; one that is not there changes nothing. Raises TupleRefused as `add` does."""
+        rows = self._rows
+        going = {row: rows.get(row) for row in self._taken(tuples) if row in rows}
+        networks_before = len(self._networks)
+        for row in going:
+            del rows[row]
+            self._networks.remove(row)
+        self._bytes -= sum(map(row_bytes, going)) + (networks_before - len(self._networks)) * NETWORK_BYTES
+        emptied = False
+        for number, gone in chunks_by_number(going.items()).items():
+            place = bisect_left(self._chunks, number, key=lambda chunk: chunk.number)
+            self._chunks[place] = without(self._chunks[place], gone)
+            emptied = emptied or not self._chunks[place].rows
+        if emptied:
+            self._chunks = [chunk for chunk in self._chunks if chunk.rows]
+        if not self._chunks:
+            self._arity = None
+
+    def restore(self, chunk: Chunk) -> None:
+        """Add the next chunk of a relation that was saved."""
+        self._count(chunk.rows)
+        for row in chunk.rows:
+            self._rows[row] = chunk.number
+        self._chunks.append(chunk)
+
+    def built(self, changed_ms: float, next_number: int | None = None) -> StoredRelation:
+        """Return the relation, as changed at a time. The builder is not used any more.
+
+        `next_number` is that of a relation that was saved.
+        """
+        return StoredRelation(
+            chunks=self._chunks,
+            rows=self._rows,
+            networks=self._networks,
+            bytes=self._bytes,
+            next_number=self._next if next_number is None else next_number,
+            changed_ms=changed_ms,
+        )
+
+    def _taken(self, tuples: Iterable[Sequence[Scalar] | Scalar]) -> dict[Row, None]:
+        """Return the rows of given tuples, each once."""
+        rows = rows_of(tuples, self._arity, self._given)
+        self._given += len(rows)
+        return dict.fromkeys(rows)
+
+    def _count(self, coming: Sequence[Row]) -> None:
+        """Count what rows take, and the networks among them."""
+        self._arity = len(coming[0])
+        networks_before = len(self._networks)
+        for row in coming:
+            self._networks.add(row)
+        self._bytes += sum(map(row_bytes, coming)) + (len(self._networks) - networks_before) * NETWORK_BYTES
+
+    def _append(self, coming: list[Row]) -> None:
+        """Put rows into chunks, the first ones into the last chunk if it has room."""
+        left = iter(coming)
+        number, place = divmod(self._next, CHUNK)
+        while some := (*islice(left, CHUNK - place),):
+            for row in some:
+                self._rows[row] = number
+            self._next += len(some)
+            places = ALL_PLACES[place : place + len(some)]
+            if self._chunks and self._chunks[-1].number == number:
+                last = self._chunks.pop()
+                some, places = last.rows + some, last.places + places
+            self._chunks.append(Chunk(number, some, places))
+            number, place = divmod(self._next, CHUNK)
+
+    def _check(self) -> None:
+        limits = self._limits
+        if len(self._rows) > limits.relation_tuples_max:
+            raise Refusal(Entry(1400, f"the relation has more than {limits.relation_tuples_max} tuples"))
+        if self._bytes > limits.relations_bytes_max:
+            raise no_room(self._bytes, limits)
+
+
+def no_room(taken: int, limits: Limits) -> Refusal:
+    """Return the error 1400 for relations that take too much memory."""
+    most = f"limit {limits.relations_bytes_max} (--max-relations-bytes)"
+    return Refusal(Entry(1400, f"the relations of the detector take {taken} bytes; {most}"))

@@ -1,0 +1,113 @@
+"""The relations of a detector, and how they are put, changed, deleted and listed."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from engine.evaluation.relations.builder import RelationBuilder, no_room
+from engine.evaluation.relations.stored import RelationPage, RelationSummary, StoredRelation
+from engine.language.condition import Scalar
+from engine.language.diagnostics import Entry, Refusal, quoted
+from engine.language.limits import Limits
+
+RELATIONS_MAX: Final = 10_000
+"""The most relations of a detector."""
+
+_NAME: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{1,255}")
+
+Tuples = Iterable[Sequence[Scalar] | Scalar]
+
+
+class _Readers(Protocol):
+    def relation_changed(self, name: str) -> None:
+        """Read a relation anew."""
+
+
+class RelationBook:
+    """The relations of one detector. A change is seen by all events after it, and by none before it."""
+
+    limits: Limits
+    rule_set: _Readers
+    """Those that read relations, and are told of each change."""
+    stored: dict[str, StoredRelation]
+    """The relations by name."""
+
+    def put_relation(self, name: str, tuples: Tuples, time_ms: float) -> StoredRelation:
+        """Store a relation, in place of one of that name; `time_ms` is the time of the change.
+
+        All tuples have one length; a scalar stands for a tuple of one. Raises TupleRefused, Refusal 1001 for
+        the name, and 1400 if there is no room. Nothing is changed then.
+        """
+        builder = RelationBuilder(self.limits)
+        builder.add(tuples)
+        relation = builder.built(time_ms)
+        self.install_relation(name, relation)
+        return relation
+
+    def change_relation(
+        self, name: str, add: Tuples = (), remove: Tuples = (), *, time_ms: float
+    ) -> StoredRelation:
+        """Remove tuples from a relation, then add others: all of it or nothing.
+
+        Raises Refusal 1203 if there is no such relation, and what `put_relation` raises.
+        """
+        builder = RelationBuilder(self.limits, self.relation(name))
+        builder.remove(remove)
+        builder.add(add)
+        relation = builder.built(time_ms)
+        self.install_relation(name, relation)
+        return relation
+
+    def install_relation(self, name: str, relation: StoredRelation) -> None:
+        """Store what a RelationBuilder made, in one short step. Raises what `put_relation` raises."""
+        check_relation_name(name)
+        before = self.stored.get(name)
+        if before is None and len(self.stored) >= RELATIONS_MAX:
+            raise Refusal(Entry(1400, f"the detector has {RELATIONS_MAX} relations, which is the limit"))
+        less = 0 if before is None else before.bytes
+        taken = self.relations_bytes - less + relation.bytes
+        # If the bound was lowered, a detector may exceed it, and its relations can still become smaller.
+        if relation.bytes > less and taken > self.limits.relations_bytes_max:
+            raise no_room(taken, self.limits)
+        self.stored[name] = relation
+        self.rule_set.relation_changed(name)
+
+    def delete_relation(self, name: str) -> None:
+        """Delete a relation. Raises Refusal 1203 if there is none of that name."""
+        self.relation(name)
+        del self.stored[name]
+        self.rule_set.relation_changed(name)
+
+    def relation(self, name: str) -> StoredRelation:
+        """Return a relation, as the base of a RelationBuilder. Raises Refusal 1203."""
+        try:
+            return self.stored[name]
+        except KeyError:
+            raise Refusal(Entry(1203, f"there is no relation {quoted(name)} in this detector")) from None
+
+    def relations(self) -> list[RelationSummary]:
+        """Return the name and the size of each relation, in the order of names."""
+        return [
+            RelationSummary(name, len(one), one.arity, one.changed_ms, one.bytes)
+            for name, one in sorted(self.stored.items())
+        ]
+
+    def relation_page(self, name: str, after: int = 0, limit: int = 100) -> RelationPage:
+        """Return up to `limit` tuples in the order in which they were added, and where the next page begins.
+
+        `after` is the `next` of the page before. A change meanwhile skips no tuple that stays, and repeats
+        none, unless the relation was put anew. Raises Refusal 1203.
+        """
+        return self.relation(name).page(after, limit)
+
+    @property
+    def relations_bytes(self) -> int:
+        """The estimated memory that all relations take."""
+        return sum(relation.bytes for relation in self.stored.values())
+
+
+def check_relation_name(name: str) -> None:
+    """Raise Refusal 1001 unless a relation can have the name."""
+    if not _NAME.fullmatch(name):
+        said = "1 to 255 characters, no control characters but tab and newline"
+        raise Refusal(Entry(1001, f"name: expected {said}"))

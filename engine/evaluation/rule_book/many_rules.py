@@ -1,0 +1,245 @@
+"""Many rules that are changed as one change: what it will do is decided, and refused, as a whole."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+from engine.evaluation.rule_book.rooms import Room, patterns_of, records_of
+from engine.evaluation.rule_book.shadows import DRAFTS_MAX
+from engine.evaluation.rules import (
+    Labels,
+    LiveRule,
+    Rule,
+    check_description,
+    check_labels,
+    check_name,
+    read_condition,
+    source_of,
+)
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry, Refusal, quoted
+from engine.language.limits import Limits
+from engine.language.nodes import Node
+from engine.language.text.printer import format as canonical
+
+DEFECTS_MAX: Final = 32
+"""How many defects are reported."""
+
+_MORE: Final = "there are more defects than these"
+
+
+class WantedRule(NamedTuple):
+    """What a rule is to be. What is not given has its default."""
+
+    name: str
+    condition: str | Mapping[str, Any] | Condition
+    notify: bool = False
+    enabled: bool = True
+    shadow: bool = False
+    draft_of: str | None = None
+    """The name of the rule that it is a draft of."""
+    description: str = ""
+    labels: Labels = MappingProxyType({})
+
+
+class RulesChange(NamedTuple):
+    """What a change of many rules does."""
+
+    created: tuple[Rule, ...]
+    """Rules with new ids, in order of priority."""
+    changed: tuple[tuple[Rule, Rule], ...]
+    """Each rule before and after."""
+    removed: tuple[Rule, ...]
+    unchanged: tuple[Rule, ...]
+
+    @property
+    def put(self) -> tuple[Rule, ...]:
+        """The rules that are added or replaced."""
+        return (*(after for _, after in self.changed), *self.created)
+
+
+class Book(Protocol):
+    """The rules of a detector, as far as a change of many asks about them."""
+
+    limits: Limits
+    live: dict[str, LiveRule]
+    events_seen: int
+    priority_highest: int
+    records: Room[tuple[Node, int]]
+
+    def new_id(self) -> str:
+        """Return the id of a new rule."""
+
+    def filled_rooms(self) -> tuple[Room[str], Room[Rule]]:
+        """Return the rooms for patterns and for rules."""
+
+
+def rules_change(
+    book: Book, wanted: Sequence[WantedRule], *, prune: bool, between: Callable[[], None]
+) -> RulesChange:
+    """Return what makes the named rules what is wanted; with `prune`, all others are removed.
+
+    Raises Refusal with all defects of the first kind that there is, each with its place: 1001 for names and
+    members, 13xx for conditions, and 1400 for what there is no room for. `between` is called from time to
+    time.
+    """
+    named: dict[str, list[Rule]] = {}
+    for live in book.live.values():
+        named.setdefault(live.rule.name, []).append(live.rule)
+    _refuse(_wrong_names(wanted, named, prune=prune))
+    conditions: list[tuple[Condition, str | None]] = []
+    defects: list[Entry] = []
+    for place, one in enumerate(wanted):
+        before = named.get(one.name, [None])[0]
+        try:
+            conditions.append(_read(one.condition, before, book.limits))
+        except Refusal as refusal:
+            defects += [
+                entry._replace(message=f"rules[{place}].condition: {entry.message}")
+                for entry in refusal.entries
+            ]
+            if len(defects) > DEFECTS_MAX:
+                break
+        between()
+    _refuse(iter(defects))
+    names = {one.name for one in wanted}
+    others = [rule for name, rules in named.items() if name not in names for rule in rules]
+    change = _made(book, wanted, conditions, named, tuple(others) if prune else ())
+    _refuse(_without_room(book, change))
+    return change
+
+
+def _refuse(defects: Iterator[Entry]) -> None:
+    """Raise Refusal if there are defects."""
+    found = [entry for entry, _ in zip(defects, range(DEFECTS_MAX + 1), strict=False)]
+    if len(found) > DEFECTS_MAX:
+        found[DEFECTS_MAX] = Entry(found[0].code, _MORE)
+    if found:
+        raise Refusal(*found)
+
+
+def _wrong_names(
+    wanted: Sequence[WantedRule], named: Mapping[str, list[Rule]], *, prune: bool
+) -> Iterator[Entry]:
+    """Yield what is wrong with everything but the conditions."""
+    places: dict[str, int] = {}
+    shadows = {} if prune else {name: rules[0].shadow for name, rules in named.items() if len(rules) == 1}
+    shadows |= {one.name: one.shadow for one in wanted}
+    for place, one in enumerate(wanted):
+        at = f"rules[{place}]"
+        for check, value in ((check_name, one.name), (check_description, one.description)):
+            try:
+                check(value)
+            except Refusal as refusal:
+                yield from (entry._replace(message=f"{at}.{entry.message}") for entry in refusal.entries)
+        try:
+            check_labels(one.labels)
+        except Refusal as refusal:
+            yield from (entry._replace(message=f"{at}.{entry.message}") for entry in refusal.entries)
+        first = places.setdefault(one.name, place)
+        if first != place:
+            yield Entry(1001, f"{at}.name: rules[{first}] is named {quoted(one.name)}, too")
+        elif len(rules := named.get(one.name, ())) > 1:
+            yield Entry(1001, f"{at}.name: the detector has {len(rules)} rules named {quoted(one.name)}")
+        of = one.draft_of
+        if of is None:
+            continue
+        if not one.shadow:
+            yield Entry(1001, f"{at}.draftOf: only a shadow rule can be a draft; send `shadow`, too")
+        if of not in shadows:
+            where = "the body" if prune else "the body or, alone, in the detector"
+            yield Entry(1001, f"{at}.draftOf: no rule in {where} is named {quoted(of)}")
+        elif shadows[of]:
+            yield Entry(1001, f"{at}.draftOf: the rule {quoted(of)} is a shadow rule itself")
+
+
+def _read(
+    given: str | Mapping[str, Any] | Condition, before: Rule | None, limits: Limits
+) -> tuple[Condition, str | None]:
+    """Return a condition and its source. A text that a rule has already is not parsed again."""
+    if before is not None and isinstance(given, str):
+        stored = before.source
+        if given == stored or (stored is None and given == canonical(before.condition)):
+            return before.condition, stored
+    read = read_condition(given, limits)
+    return read, source_of(given, read)
+
+
+def _made(
+    book: Book,
+    wanted: Sequence[WantedRule],
+    conditions: Sequence[tuple[Condition, str | None]],
+    named: Mapping[str, list[Rule]],
+    removed: tuple[Rule, ...],
+) -> RulesChange:
+    ids = {name: rules[0].id for name, rules in named.items()}
+    ids |= {one.name: book.new_id() for one in wanted if one.name not in named}
+    created: list[Rule] = []
+    changed: list[tuple[Rule, Rule]] = []
+    unchanged: list[Rule] = []
+    for one, (condition, source) in zip(wanted, conditions, strict=True):
+        before = named.get(one.name, [None])[0]
+        rule = Rule(
+            id=ids[one.name],
+            name=one.name,
+            condition=condition,
+            enabled=one.enabled,
+            notify=one.notify,
+            priority=book.priority_highest + len(created) + 1 if before is None else before.priority,
+            source=source,
+            shadow=one.shadow,
+            draft_of=None if one.draft_of is None else ids[one.draft_of],
+            description=one.description,
+            labels=dict(one.labels),
+        )
+        if before is None:
+            created.append(rule)
+        elif not rule.is_same(before):
+            changed.append((before, rule))
+        else:
+            unchanged.append(before)
+    return RulesChange(tuple(created), tuple(changed), removed, tuple(unchanged))
+
+
+def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
+    """Yield what the detector has no room for once everything is changed."""
+    count, most = len(book.live) + len(change.created) - len(change.removed), book.limits.rules_max
+    if count > most and change.created:
+        yield Entry(1400, f"the detector would have {count} rules; limit {most}")
+    coming = change.put
+    going = (*(before for before, _ in change.changed), *change.removed)
+    drafts = Counter(live.rule.draft_of for live in book.live.values() if live.rule.draft_of is not None)
+    drafts.subtract(rule.draft_of for rule in going if rule.draft_of is not None)
+    drafts.update(rule.draft_of for rule in coming if rule.draft_of is not None)
+    names = {rule.id: rule.name for rule in (*coming, *(live.rule for live in book.live.values()))}
+    several = [names[rule_id] for rule_id, number in drafts.items() if number > 1]
+    yield from (Entry(1400, f"the rule {quoted(name)} would have several drafts") for name in several)
+    if drafts.total() > DRAFTS_MAX and any(rule.draft_of is not None for rule in coming):
+        yield Entry(1400, f"the detector would have {drafts.total()} drafts; limit {DRAFTS_MAX}")
+    patterns, rules = book.filled_rooms()
+    checks: list[tuple[Room[Any], Sequence[Collection[Any]], Sequence[Collection[Any]]]] = [
+        (
+            patterns,
+            [patterns_of(rule.condition) for rule in coming],
+            [patterns_of(one.condition) for one in going],
+        ),
+        (rules, [[rule] for rule in coming], [[rule] for rule in going]),
+        (
+            book.records,
+            [records_of(rule.condition, _birth(book, rule)) for rule in coming if rule.enabled],
+            [records_of(one.condition, book.live[one.id].birth) for one in going if one.enabled],
+        ),
+    ]
+    for room, come, go in checks:
+        try:
+            room.check_all(come, go)
+        except Refusal as refusal:
+            yield from refusal.entries
+
+
+def _birth(book: Book, rule: Rule) -> int:
+    """Return how many events were seen before the history of a rule began, once it is put."""
+    live = book.live.get(rule.id)
+    keeps = live is not None and live.rule.enabled and live.rule.condition == rule.condition
+    return live.birth if live is not None and keeps else book.events_seen

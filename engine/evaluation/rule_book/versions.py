@@ -1,0 +1,122 @@
+"""The versions of rules: what each was, since when, and who changed it."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.rules import Rule, rule_as_sent
+from engine.language.json.writer import json_bytes
+from engine.language.text.printer import format as canonical
+from engine.language.validation.document import condition_from_document
+
+KEPT_MAX: Final = 100
+"""The most versions of a rule, the present one included."""
+
+_ROW_BYTES: Final = 200
+"""About what a version takes besides its rule."""
+
+
+class Change(NamedTuple):
+    """When a rule was changed, and by whom."""
+
+    time_us: int | None = None
+    """In microseconds since 1970; None if it is not known."""
+    by: str = ""
+    """The id of the caller's token, a blank and its name; empty if it is not known."""
+
+
+class Version(NamedTuple):
+    """A version of a rule, numbered from 1."""
+
+    number: int
+    change: Change
+    """What made it."""
+
+
+UNKNOWN: Final = Version(1, Change())
+"""The version of a rule that an earlier release has stored."""
+
+
+class Versions:
+    """The versions of a detector's rules, by priority, which a fork keeps.
+
+    Earlier ones are kept as JSON. Past `bytes_max` bytes, the earliest of all are dropped.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        """About the size of the earlier versions."""
+        self.present: dict[int, Version] = {}
+        """The version that each rule has now."""
+        self.earlier: OrderedDict[tuple[int, int], tuple[Change, bytes]] = OrderedDict()
+        """By priority and number, those first that ended first: what made each, and its rule."""
+        self._bytes_max = bytes_max
+
+    def put(self, before: Rule | None, rule: Rule, change: Change) -> None:
+        """Note that a rule was added or changed."""
+        if before is None:
+            self.present[rule.priority] = Version(1, change)
+            return
+        if before.is_same(rule):
+            return
+        ended = self.present.get(rule.priority, UNKNOWN)
+        self.present[rule.priority] = Version(ended.number + 1, change)
+        document = rule_as_sent(before, "") | {"source": before.source}
+        document.pop("draftOf", None)
+        self.keep(rule.priority, ended, json_bytes(document))
+
+    def keep(self, priority: int, version: Version, rule: bytes) -> None:
+        """Keep a version that has just ended, and drop what is past the bounds."""
+        self.earlier[priority, version.number] = version.change, rule
+        self.bytes += _ROW_BYTES + len(rule)
+        self._drop(priority, version.number + 1 - KEPT_MAX)
+        while self.bytes > self._bytes_max:
+            self._drop(*next(iter(self.earlier)))
+
+    def forget(self, priority: int) -> None:
+        """Drop the versions of a rule that is removed."""
+        newest = self.present.pop(priority, UNKNOWN).number
+        for number in range(max(1, newest - KEPT_MAX), newest):
+            self._drop(priority, number)
+
+    def of(self, rule: Rule, detector_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the versions of a rule as plain data, newest first."""
+        present = self.present.get(rule.priority, UNKNOWN)
+        shown = rule_as_sent(rule, detector_id) | {"source": rule.source or canonical(rule.condition)}
+        yield _document(present.number, present.change, shown)
+        for number in range(present.number - 1, 0, -1):
+            kept = self.earlier.get((rule.priority, number))
+            if kept is None:
+                return
+            document = json.loads(kept[1]) | {"id": rule.id, "detectorId": detector_id}
+            if document["source"] is None:
+                document["source"] = canonical(condition_from_document(document["condition"]))
+            yield _document(number, kept[0], document)
+
+    def dump(self) -> tuple[list[Any], list[Any]]:
+        """Return what `restore` takes."""
+        present = [(priority, version.number, *version.change) for priority, version in self.present.items()]
+        return present, [(*name, *change, rule) for name, (change, rule) in self.earlier.items()]
+
+    def restore(self, present: Iterable[Any], earlier: Iterable[Any]) -> None:
+        """Go on with what `dump` gave."""
+        for priority, number, *change in present:
+            self.present[priority] = Version(number, Change(*change))
+        for priority, number, time_us, by, rule in earlier:
+            self.keep(priority, Version(number, Change(time_us, by)), rule)
+
+    def _drop(self, priority: int, number: int) -> None:
+        dropped = self.earlier.pop((priority, number), None)
+        if dropped is not None:
+            self.bytes -= _ROW_BYTES + len(dropped[1])
+
+
+def _document(number: int, change: Change, rule: dict[str, Any]) -> dict[str, Any]:
+    token_id, _, name = change.by.partition(" ")
+    return {
+        "version": number,
+        "time_ms": None if change.time_us is None else change.time_us // 1_000,
+        "token": {"id": token_id, "name": name} if change.by else None,
+        "rule": rule,
+    }

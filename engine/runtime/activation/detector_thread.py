@@ -1,0 +1,167 @@
+"""The threads of a worker, in which the calls of its detectors are executed beside its event loop."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from engine.runtime.concurrency.threads import Threads
+from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.requests.calls import Activated
+from engine.runtime.contract.requests.operations import PUT_RULES, Operation, Reply
+from engine.runtime.detector.executor import OperationExecutor
+from engine.runtime.detector.turns import FREE, Turn, Turns
+from engine.runtime.process.collector import FrozenHeap
+
+T = TypeVar("T")
+
+_SMALL_BYTES: Final = 32 * 1024
+"""Payloads of this size are evaluated in a few milliseconds."""
+_SLOW_S: Final = 0.02
+"""If the last batch of a detector took longer, to evaluate or to sync, a thread executes the next one: then
+no other detectors wait for it."""
+_LARGE_BYTES: Final = 1024 * 1024
+"""Payloads of this size are evaluated in parts of a second."""
+_CALLS_AT_ONCE: Final = 4
+_SAVING_AT_ONCE: Final = 2
+"""How many detectors that share a worker are saved at the same time."""
+
+
+class WorkerThreads:
+    """The threads of a worker, beside its event loop, for the calls of all its detectors.
+
+    Python code runs in one thread at a time, so more threads evaluate no faster. But a thread that waits for
+    the disk leaves the others to the detectors whose data is elsewhere. What is quick never waits for a
+    thread that executes a long batch, nor does a long batch for one of the longest. Those that compute take
+    turns.
+    """
+
+    def __init__(self, detectors: int) -> None:
+        """Start the threads for that many detectors."""
+        shared = detectors > 1
+        self.calls: Final = Threads("detector", _CALLS_AT_ONCE if shared else 1)
+        self._long: Final = Threads("long batch", _CALLS_AT_ONCE) if shared else self.calls
+        self._longest: Final = Threads("longest batch", _CALLS_AT_ONCE) if shared else self.calls
+        self.turns: Final[Turn] = Turns() if shared else FREE
+        # One at a time: the report of a crash in a replay must name the detector that was replayed.
+        self.activations: Final = Threads("activation") if shared else self.calls
+        self.saving: Final = Threads("saving", _SAVING_AT_ONCE if shared else 1)
+        self.heap: Final = FrozenHeap(detectors)
+
+    def for_long(self, payload_bytes: int) -> Threads:
+        """Return the threads for a long batch."""
+        return self._longest if payload_bytes > _LARGE_BYTES else self._long
+
+
+class DetectorThread:
+    """A detector inside a worker, as the worker's event loop calls it; a thread executes what takes long.
+
+    Calls are made one at a time, except `finish_saving` and `finish_fork`. They raise StorageError.
+    """
+
+    def __init__(
+        self,
+        actor: OperationExecutor,
+        threads: WorkerThreads,
+        alone: Callable[[], bool] = lambda: True,
+        others_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`alone` returns whether no other detector is active in this process.
+
+        `others_wait` returns whether this process has more to do than the batch that is about to be executed.
+        """
+        self._actor = actor
+        self._threads = threads
+        self._alone = alone
+        self._others_wait = others_wait
+        self._slow = self._long = False
+        """Whether the last batch took long, and whether it computed for long."""
+        self.cpu_s = 0.0
+        """The processor time of those of its batches that were executed beside other detectors."""
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Activate a detector."""
+        return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
+
+    def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
+        """Execute a small batch in the event loop, because waking a thread takes longer.
+
+        Returns None if it is large, or if other detectors wait already or would wait for long.
+        """
+        if _payload_bytes(batch) > _SMALL_BYTES:
+            return None
+        if self._alone():
+            return self._actor.handle(batch)
+        if self._slow or self._others_wait():
+            return None
+        return self._handle(batch)
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Execute a batch. Raises StorageError if its answers would not be durable."""
+        reply = self.handle_at_once(batch)
+        if reply is not None:
+            return reply
+        threads, payload_bytes = self._threads, _payload_bytes(batch)
+        if payload_bytes <= _SMALL_BYTES and not self._long:
+            return await threads.calls.call(partial(self._handle, batch))
+        return await threads.for_long(payload_bytes).call(partial(self._handle, batch, threads.turns))
+
+    async def sync(self) -> None:
+        """Sync the journal to the disk."""
+        await self._threads.calls.call(self._actor.sync)
+
+    async def begin_saving(self) -> bool:
+        """Copy the state for a snapshot; return whether there is anything for `finish_saving` to write."""
+        return await self._threads.calls.call(self._actor.begin_saving)
+
+    async def finish_saving(self) -> None:
+        """Write the snapshot that was begun, while batches continue."""
+        await self._threads.saving.call(self._actor.finish_saving)
+
+    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        """Copy the state for another detector; return what makes the folder of that."""
+        return await self._threads.calls.call(partial(self._actor.begin_fork, fork_id))
+
+    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
+        """Make the folder of the other detector, while batches continue."""
+        await self._threads.saving.call(make_folder)
+
+    async def passivate(self) -> int:
+        """Save and drop the detector; return the bytes that the process holds."""
+        # As in `handle`: a thread is only woken for what takes long.
+        if self._actor.passivates_at_once and not self._threads.heap.holds_many:
+            return self._dropping(self._actor.passivate)
+        return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
+
+    async def discard(self) -> None:
+        """Drop the detector without saving it."""
+        await self._threads.calls.call(partial(self._dropping, self._actor.discard))
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the active detector holds, even while a call is under way; None if there is none."""
+        return self._actor.figures()
+
+    def _handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
+        began_s, before_s = time.perf_counter(), time.thread_time()
+        try:
+            return self._actor.handle(batch, turn)
+        finally:
+            cpu_s = time.thread_time() - before_s
+            self.cpu_s += cpu_s
+            self._long = cpu_s > _SLOW_S
+            self._slow = time.perf_counter() - began_s > _SLOW_S
+
+    def _activate(self, detector_id: str, epoch: int) -> Activated:
+        activated = self._actor.activate(detector_id, epoch)
+        self._threads.heap.activated()
+        return activated
+
+    def _dropping(self, drop: Callable[[], T]) -> T:
+        dropped = drop()
+        self._threads.heap.gone()
+        return dropped
+
+
+def _payload_bytes(batch: Sequence[Operation]) -> int:
+    """Return the size of a batch. A change of many rules is never small: even a short one may remove many."""
+    return sum([len(one.payload) + (one.kind == PUT_RULES) * _SMALL_BYTES for one in batch])

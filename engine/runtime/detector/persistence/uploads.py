@@ -1,0 +1,137 @@
+"""Relations that are being uploaded, in parts that nobody sees until the last one is there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.relations.builder import RelationBuilder
+from engine.evaluation.relations.rows import TupleRefused
+from engine.evaluation.relations.stored import StoredRelation
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.contract.errors import STARTING, TOO_MANY_WAIT
+from engine.runtime.contract.requests.operations import ChangeRelation, StagedTuples
+from engine.runtime.contract.requests.tuples import TuplesPart, place_in, tuples_in
+
+FORGOTTEN_US: Final = 60_000_000
+"""An upload that got no part for this long is dropped: its caller is gone."""
+
+_staged: Final = msgspec.msgpack.Decoder(StagedTuples)
+_change: Final = msgspec.json.Decoder(ChangeRelation)
+
+
+@dataclass(eq=False, slots=True)
+class _Upload:
+    builder: RelationBuilder
+    touched_us: int
+    tuples: int = 0
+    """How many were given, equal ones too."""
+    payloads: list[bytes] = field(default_factory=list)
+    bytes_: int = 0
+
+
+class Uploads:
+    """The uploads of one detector. They are in memory only, until they are complete.
+
+    The journal then gets all parts, one after another, and after them the entry that installs the relation.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[str, _Upload] = {}
+        self._installed: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def bytes_of(self, upload: str) -> int:
+        """Return what an upload will add to the journal."""
+        found = self._all.get(upload)
+        return found.bytes_ if found else 0
+
+    def stage(self, detector: Detector, payload: bytes, now_us: int = 0) -> None:
+        """Take the next part of an upload, a StagedTuples.
+
+        Raises Refusal 1000 and 1001 for its tuples, 1400, 1401 if all uploads have too many bytes together,
+        and 1501 if an earlier part is not here. The upload is then dropped.
+        """
+        staged = _staged.decode(payload)
+        upload = self._all.pop(staged.upload, None)
+        if staged.number == 0:
+            upload = _Upload(RelationBuilder(detector.limits), now_us)
+        if upload is None or staged.number != len(upload.payloads):
+            raise _lost()
+        part, limits = staged.part, detector.limits
+        self._forget(now_us)
+        held = sum(one.bytes_ for one in self._all.values()) + upload.bytes_
+        if held + len(payload) > 2 * limits.relation_body_bytes_max:
+            said = "too much is being uploaded to this detector at once; nothing was changed"
+            raise Refusal(Entry(TOO_MANY_WAIT, said))
+        tuples = tuples_in(part, limits)
+        try:
+            upload.builder.add(tuples)
+        except TupleRefused as refused:
+            place = place_in(part, refused.index - upload.tuples, limits)
+            raise Refusal(Entry(1001, f"{place}: {refused.reason}")) from None
+        upload.tuples += len(tuples)
+        upload.payloads.append(payload)
+        upload.bytes_ += len(payload)
+        upload.touched_us = now_us
+        self._all[staged.upload] = upload
+
+    def install(self, detector: Detector, name: str, upload: str, parts: int, time_ms: int) -> StoredRelation:
+        """Replace a relation by an upload, and return it.
+
+        Raises Refusal 1001 for the name, 1400, and 1501 if not all parts are here.
+        """
+        found = self._all.pop(upload, None)
+        if found is None and not parts:
+            found = _Upload(RelationBuilder(detector.limits), 0)
+        if found is None or len(found.payloads) != parts:
+            raise _lost()
+        relation = found.builder.built(time_ms)
+        detector.install_relation(name, relation)
+        self._installed += found.payloads
+        return relation
+
+    def take_installed(self) -> Iterable[bytes]:
+        """Return the parts of what was installed since the last call: the journal needs them."""
+        installed, self._installed = self._installed, []
+        return installed
+
+    def drop(self, upload: str) -> None:
+        """Drop an upload, if it is here."""
+        self._all.pop(upload, None)
+
+    def clear(self) -> None:
+        """Drop all uploads, and what was installed."""
+        self._all.clear()
+        self._installed.clear()
+
+    def _forget(self, now_us: int) -> None:
+        for upload in [one for one, held in self._all.items() if held.touched_us + FORGOTTEN_US < now_us]:
+            del self._all[upload]
+
+
+def _lost() -> Refusal:
+    said = (
+        "the detector has been restarted or moved during the upload, or it took too long; nothing was changed"
+    )
+    return Refusal(Entry(STARTING, said))
+
+
+def change_relation(detector: Detector, payload: bytes, time_ms: int) -> tuple[str, StoredRelation]:
+    """Execute a ChangeRelation, and return the relation. Raises Refusal 1000, 1001, 1203 and 1400."""
+    change, limits = _change.decode(payload), detector.limits
+    add, remove = (
+        tuples_in(TuplesPart("json", bytes(raw), place=member), limits)
+        for member, raw in (("add", change.add), ("remove", change.remove))
+    )
+    try:
+        return change.name, detector.change_relation(change.name, add, remove, time_ms=time_ms)
+    except TupleRefused as refused:
+        # Those to remove come first.
+        at = refused.index - len(remove)
+        place = f"add[{at}]" if at >= 0 else f"remove[{refused.index}]"
+        raise Refusal(Entry(1001, f"{place}: {refused.reason}")) from None

@@ -1,0 +1,215 @@
+"""Many rules are changed as one change: it does what the same changes do one by one, or nothing."""
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Detector, Refusal
+from engine.evaluation.rule_book.many_rules import DEFECTS_MAX, WantedRule
+from engine.language.limits import Limits
+from tests.audit import audit
+from tests.differential.feeding import rule_id
+from tests.differential.modes import TRIED, in_mode
+
+CONDITIONS = (
+    "a == 1",
+    "a in [1, 2]",
+    "once within 20ms a == 1",
+    "per k (count(a == 1) within 50ms >= 2)",
+    "historically for 10ms strong a == 2",
+    "count(b == 1) since a == 2 >= 1",
+    "b matches 'x[yz]'",
+)
+LONGER = f'x == "{"z" * 700}"'
+NAMES = tuple("pqrstuvw")
+
+
+def put(detector: Detector, wanted: list[WantedRule], *, prune: bool = False) -> dict[str, list[str]]:
+    change = detector.rules_change(wanted, prune=prune)
+    detector.change_rules(change.put, [rule.id for rule in change.removed])
+    lists = {"created": change.created, "removed": change.removed, "unchanged": change.unchanged}
+    return {"changed": [rule.name for _, rule in change.changed]} | {
+        name: [rule.name for rule in rules] for name, rules in lists.items()
+    }
+
+
+def one_by_one(detector: Detector, wanted: list[WantedRule], *, prune: bool) -> None:
+    there = {rule.name: rule for rule in detector.rules()}
+    names = {one.name for one in wanted}
+    for rule in [rule for rule in there.values() if prune and rule.name not in names]:
+        detector.remove_rule(rule.id)
+    for one in wanted:
+        given = {"notify": one.notify, "description": one.description, "labels": one.labels}
+        given |= {"condition": one.condition, "shadow": one.shadow}
+        if one.name in there:
+            detector.change_rule(there[one.name].id, enabled=one.enabled, **given)
+    for one in wanted:
+        if one.name not in there:
+            made = detector.add_rule(name=one.name, **given_of(one))
+            if not one.enabled:
+                detector.change_rule(made, enabled=False)
+
+
+def given_of(one: WantedRule) -> dict[str, Any]:
+    members = one._asdict()
+    for member in ("name", "enabled", "draft_of"):
+        del members[member]
+    return members
+
+
+@pytest.mark.parametrize("mode", TRIED)
+def test_one_change_does_what_the_same_changes_do_one_by_one(mode: str, scaled: Callable[[int], int]) -> None:
+    for number in range(scaled(30)):
+        draw = random.Random(f"{mode} {number}")
+        numbers = [itertools.count(), itertools.count()]
+        with in_mode(mode):
+            both = [Detector(new_id=lambda each=each: rule_id(next(each))) for each in numbers]
+            for step in range(6):
+                wanted = [
+                    WantedRule(
+                        name,
+                        draw.choice(CONDITIONS),
+                        notify=draw.random() < 0.3,
+                        enabled=draw.random() < 0.8,
+                        shadow=draw.random() < 0.2,
+                        description=draw.choice(("", "why")),
+                        labels=draw.choice(({}, {"level": 1}, {"level": True})),
+                    )
+                    for name in draw.sample(NAMES, draw.randrange(len(NAMES)))
+                ]
+                prune = draw.random() < 0.3
+                put(both[0], wanted, prune=prune)
+                one_by_one(both[1], wanted, prune=prune)
+                assert repr(both[0].rules()) == repr(both[1].rules())
+                assert [live.birth for live in both[0].live.values()] == [
+                    live.birth for live in both[1].live.values()
+                ]
+                again = put(both[0], wanted, prune=prune)
+                assert again == {
+                    "changed": [],
+                    "created": [],
+                    "removed": [],
+                    "unchanged": [*again["unchanged"]],
+                }
+                audit(both[0])
+                for event in range(5):
+                    fields = {
+                        "a": draw.randrange(3),
+                        "b": draw.choice((1, "xy", "q")),
+                        "k": draw.choice("mn"),
+                    }
+                    at_ms = 100 * step + 10 * event
+                    fired = [detector.evaluate(fields, at_ms) for detector in both]
+                    assert fired[0] == fired[1]
+
+
+def test_a_condition_that_stays_keeps_its_history_and_its_source() -> None:
+    detector = Detector()
+    text = "once  a == 1  # ever"
+    rule = detector.rule(detector.add_rule("r", text))
+    detector.evaluate({"a": 1}, 1)
+    assert put(detector, [WantedRule("r", text, labels={"level": 1})])["changed"] == ["r"]
+    assert detector.rule(rule.id).source == text
+    assert [action["labels"] for action in detector.evaluate({}, 2)] == [{"level": 1}]
+    put(detector, [WantedRule("r", "once a == 1")])
+    assert len(detector.evaluate({}, 3)) == 1
+    put(detector, [WantedRule("r", "once a == 2")])
+    assert detector.evaluate({}, 4) == []
+
+
+def defects(detector: Detector, wanted: list[WantedRule], *, prune: bool = False) -> list[tuple[int, str]]:
+    before = detector.dump()
+    with pytest.raises(Refusal) as refused:
+        put(detector, wanted, prune=prune)
+    assert detector.dump() == before
+    return [(entry.code, entry.message.split("\n")[0]) for entry in refused.value.entries]
+
+
+def test_all_defects_of_the_first_kind_are_listed_with_their_places() -> None:
+    detector = Detector()
+    for _ in range(2):
+        detector.add_rule("twice", "a == 1")
+    detector.add_rule("shadow", "a == 1", shadow=True)
+    bad = "once wihtin 5m a == 1"
+    assert defects(
+        detector,
+        [
+            WantedRule("x", bad),
+            WantedRule("x", "a == 1"),
+            WantedRule("twice", "a == 1"),
+            WantedRule("y", "a == 1", labels={"l": "x" * 2_000}),
+            WantedRule("z", "a == 1", draft_of="x"),
+            WantedRule("u", "a == 1", shadow=True, draft_of="nothing"),
+            WantedRule("v", "a == 1", shadow=True, draft_of="shadow"),
+        ],
+    ) == [
+        (1001, "rules[1].name: rules[0] is named `x`, too"),
+        (1001, "rules[2].name: the detector has 2 rules named `twice`"),
+        (1001, "rules[3].labels.l: expected at most 1024 characters"),
+        (1001, "rules[4].draftOf: only a shadow rule can be a draft; send `shadow`, too"),
+        (1001, "rules[5].draftOf: no rule in the body or, alone, in the detector is named `nothing`"),
+        (1001, "rules[6].draftOf: the rule `shadow` is a shadow rule itself"),
+    ]
+    found = defects(
+        detector, [WantedRule("x", bad), WantedRule("y", "a in [1, 'x']"), WantedRule("z", "a == 1")]
+    )
+    assert [code for code, _ in found] == [1300, 1301]
+    assert [said[:19] for _, said in found] == ["rules[0].condition:", "rules[1].condition:"]
+    many = defects(detector, [WantedRule(f"r{number}", bad) for number in range(100)])
+    assert len(many) == DEFECTS_MAX + 1
+    assert many[-1] == (1300, "there are more defects than these")
+
+
+def test_room_is_judged_by_what_there_will_be() -> None:
+    detector = Detector(limits=Limits(rules_max=2, rules_bytes_max=1_000))
+    put(detector, [WantedRule("a", "x == 1"), WantedRule("b", f'x == "{"y" * 500}"')])
+    assert defects(detector, [WantedRule("c", "x == 1")]) == [
+        (1400, "the detector would have 3 rules; limit 2")
+    ]
+    assert defects(detector, [WantedRule("a", LONGER)])[0][0] == 1400
+    # One by one, there would be no room for the first.
+    put(detector, [WantedRule("a", LONGER), WantedRule("b", "x == 1")])
+    assert put(detector, [WantedRule("c", "x == 1")], prune=True) == {
+        "changed": [],
+        "created": ["c"],
+        "removed": ["a", "b"],
+        "unchanged": [],
+    }
+
+
+def test_a_detector_past_a_lowered_bound_can_become_smaller() -> None:
+    detector = Detector()
+    put(detector, [WantedRule("a", LONGER), WantedRule("b", LONGER)])
+    full = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=Limits(rules_bytes_max=1_000))
+    assert put(full, [WantedRule("a", "x == 1"), WantedRule("b", LONGER, notify=True)])["changed"] == [
+        "a",
+        "b",
+    ]
+
+
+def test_a_label_of_another_type_is_a_change() -> None:
+    detector = Detector()
+    put(detector, [WantedRule("a", "x == 1", labels={"level": 1})])
+    assert put(detector, [WantedRule("a", "x == 1", labels={"level": True})])["changed"] == ["a"]
+
+
+def test_drafts_are_named_by_their_rules_and_may_be_exchanged() -> None:
+    detector = Detector()
+    rules = [WantedRule("a", "x == 1"), WantedRule("b", "x == 2")]
+    drafts = [WantedRule(name, "x == 3", shadow=True, draft_of=of) for name, of in (("d", "a"), ("e", "b"))]
+    put(detector, [*reversed(drafts), *rules])
+    ids = {rule.name: rule.id for rule in detector.rules()}
+    assert [detector.comparison(ids[name]).draft_id for name in "ab"] == [ids["d"], ids["e"]]
+    put(detector, [drafts[0]._replace(draft_of="b"), drafts[1]._replace(draft_of="a")])
+    assert [detector.comparison(ids[name]).draft_id for name in "ab"] == [ids["e"], ids["d"]]
+    third = WantedRule("f", "x == 3", shadow=True, draft_of="a")
+    assert defects(detector, [third]) == [(1400, "the rule `a` would have several drafts")]
+    put(detector, [drafts[0]._replace(draft_of=None), *rules], prune=True)
+    with pytest.raises(Refusal, match="has no draft"):
+        detector.comparison(ids["a"])
+    assert defects(detector, [third], prune=True) == [
+        (1001, "rules[0].draftOf: no rule in the body is named `a`")
+    ]

@@ -1,0 +1,149 @@
+"""`details`: an action says for whom its rule fires and what it found, as the explanation does."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.requirements import keys_of
+from engine.evaluation.wire import results
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.inspecting.explanations import (
+    dry_run_batch_body,
+    dry_run_body,
+    evaluate_explained_body,
+    explain_body,
+)
+from engine.language.limits import Limits
+from engine.language.text.parser import parse
+from tests.differential.modes import TRIED, in_mode
+
+RULES = (
+    "a == 1",
+    "per k (count(a == 1) within 1s >= 2)",
+    "per k where a == 1 (sum(b) within 1s > 0.5 * b)",
+    "per k per m (a == 1 and once within 1s a == 1) and a == 1",
+    "b > 0.1 * earlier avg(b) within 1s and not b == prev(b)",
+    "once within 1s per m (count(a == 1) >= 1)",
+    "per k (count(a == 1) >= 1) and per m (count(a == 1) >= 1)",
+    "distinct(k) > 1 or count(a == 1) since b == 2 >= 2 or avg(b) > 1",
+)
+EVENTS = [
+    {"fields": {"a": n % 3 and 1, "b": n % 4, "k": "xy"[n % 2], "m": n % 2 or [1]}, "timestamp_ms": 10 * n}
+    for n in range(40)
+]
+
+
+def made() -> Detector:
+    detector = Detector()
+    for number, condition in enumerate(RULES):
+        detector.add_rule(f"r{number}", condition, rule_id=f"{number:032}", labels={"n": number})
+    return detector
+
+
+def result(answer: Any) -> Any:
+    assert isinstance(answer, Done), answer
+    return json.loads(answer.result)
+
+
+def body(event: dict[str, Any]) -> bytes:
+    return json.dumps({"event": event}).encode()
+
+
+def without_details(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: each[name] for name in each if name not in {"keys", "found"}} for each in actions]
+
+
+def found_in(node: dict[str, Any]) -> Iterator[Any]:
+    if "found" in node:
+        yield from node["found"].values() if isinstance(node["found"], dict) else [node["found"]]
+    for inner in node.get("nodes", ()):
+        yield from found_in(inner)
+
+
+@pytest.mark.parametrize("mode", TRIED)
+def test_details_are_what_the_explanation_shows_and_change_nothing(mode: str) -> None:
+    with in_mode(mode):
+        plain, detailed = made(), made()
+        fired = 0
+        for event in EVENTS:
+            explained = result(explain_body(detailed, body(event)))["rules"]
+            dry = result(dry_run_body(detailed, body(event), explained=False, detailed=True))
+            actions = result(evaluate_explained_body(detailed, body(event), explained=False, detailed=True))
+            assert dry == actions
+            assert without_details(actions["actions"]) == result(evaluate_body(plain, body(event)))["actions"]
+            nodes = {each["ruleId"]: each["node"] for each in explained}
+            for action in actions["actions"]:
+                fired += 1
+                assert sorted(action["found"].values()) == sorted(found_in(nodes[action["ruleId"]]))
+                fields = event["fields"]
+                names = keys_of(parse(RULES[int(action["ruleId"])]))
+                assert action["keys"] == {n: fields[n] for n in names if not isinstance(fields[n], list)}
+        assert fired > 100
+        assert plain.dump() == detailed.dump()
+
+
+@pytest.mark.parametrize("mode", TRIED)
+def test_a_batch_gives_what_its_events_give_one_by_one(mode: str) -> None:
+    with in_mode(mode):
+        alone, together, dry = made(), made(), made()
+        sent = json.dumps({"events": [*EVENTS, {**EVENTS[0], "timestamp_ms": -(10**9)}]}).encode()
+        expected = [result(evaluate_explained_body(alone, body(event), detailed=True)) for event in EVENTS]
+        for each in expected:
+            for action in each["actions"]:
+                action.pop("node")
+        answer, refused = evaluate_batch_body(together, sent, detailed=True)
+        assert result(answer)["results"][:-1] == expected
+        assert refused == (len(EVENTS),)
+        assert together.dump() == alone.dump()
+        assert result(dry_run_batch_body(dry, sent, "json", detailed=True))["results"][:-1] == expected
+
+
+def test_texts_stand_before_the_comparison_and_name_their_keys_where_they_are_the_same() -> None:
+    detector = made()
+    for event in EVENTS[:6]:
+        actions = result(evaluate_explained_body(detector, body(event), detailed=True))["actions"]
+    found = {action["name"]: action["found"] for action in actions}
+    assert found == {
+        "r0": {},
+        "r1": {"count(a == 1) within 1s": 2},
+        "r2": {"sum(b) within 1s": 2},
+        "r3": {},
+        "r4": {"0.1 * earlier avg(b) within 1s": 0.12, "earlier avg(b) within 1s": 1.2, "prev(b)": 0},
+        "r5": {"count(a == 1)": 1},
+        "r6": {"count(a == 1)": 1, "per m count(a == 1)": 1},
+        "r7": {"distinct(k)": 2, "count(a == 1) since b == 2": 2, "avg(b)": 7 / 6},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("a == 1", ()),
+        ("per b (per a once c == 1) and not per d (count(c == 1) > 1)", ("b", "a", "d")),
+        ("once within 1s per a b == 1 or per b where per c a == 1 previous a == 1", ("b", "c")),
+        ("per a (b == 1) or per a once b == 1", ("a",)),
+    ],
+)
+def test_the_keys_are_the_names_of_per_under_no_temporal_member(text: str, keys: tuple[str, ...]) -> None:
+    assert keys_of(parse(text)) == keys
+
+
+def test_long_keys_are_cut_and_details_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "DETAILS_BYTES_MAX", 2_500)
+    detector = Detector(limits=Limits(answer_bytes_max=20_000))
+    for _ in range(4):
+        detector.add_rule("r", "per k once a == 1")
+    event = {"fields": {"a": 1, "k": "x" * 5_000}, "timestamp_ms": 1}
+    actions = result(evaluate_explained_body(detector, body(event), explained=False, detailed=True))[
+        "actions"
+    ]
+    assert ["keys" in action for action in actions] == [True, True, False, False]
+    assert len(actions[0]["keys"]["k"]) < 1_100
+    sent = json.dumps({"events": [event] * 30}).encode()
+    answer, refused = evaluate_batch_body(detector, sent, detailed=True)
+    assert refused
+    assert isinstance(answer, Done)
+    assert len(answer.result) < 20_000 + 200 * len(refused)
