@@ -178,8 +178,11 @@ class _Plan:
         """Return how the rules of these names differ. All rules are listed, unless there are no names."""
         stored: dict[str, Rule] = {}
         of_ids: dict[str, str] = {}
-        for rule in self._client.rules(detector_id) if names else ():
-            stored[rule.name], of_ids[rule.id] = rule, rule.name
+        after = 0
+        while names and (page := self._client.send(calls.rules_page(detector_id, after))):
+            stored |= {rule.name: rule for rule in page}
+            of_ids |= {rule.id: rule.name for rule in page}
+            after = page[-1].priority
         rules = self._wanted.rules
         return [
             changed_rule(

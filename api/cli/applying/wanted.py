@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from api.cli.failures import CommandError
 from api.cli.rule_files.members import RuleMembers
@@ -62,12 +61,8 @@ def _check_names(
 
 def body_of(name: str, rule: RuleMembers, *, keep_history: bool = False) -> dict[str, Any]:
     """Return a rule as the service takes it; members that the file leaves out are left out."""
-    members: dict[str, Any] = msgspec.structs.asdict(rule)
-    given = {
-        field.encode_name: members[field.name]
-        for field in msgspec.structs.fields(rule)
-        if members[field.name] is not UNSET and field.name not in ("tests", "condition")
-    }
+    given: dict[str, Any] = msgspec.to_builtins(rule)
+    given.pop("tests", None)
     if keep_history:
         given["history"] = "keep"
-    return {"name": name, "condition": rule.text, **given}
+    return {**given, "name": name, "condition": rule.text}

@@ -212,7 +212,7 @@ class _Reader:
             case dict() if not given.keys() & MEMBERS:
                 return RuleMembers(given)
             case dict():
-                members = self._converted(part, given, RuleMembers, f"{quoted(name)}: ")
+                members = self._converted(part, given, RuleMembers, name)
                 if members and members.draft_of:
                     if members.shadow is False:
                         self._add(part, f"{quoted(name)}: shadow: a draft is a shadow rule; leave it out")
@@ -226,19 +226,22 @@ class _Reader:
         found: dict[str, list[Tuple]] = {}
         for name, one in given.items():
             part = ("relations", name)
-            about = f"relation {quoted(name)}: "
-            relation = one if isinstance(one, list) else self._converted(part, one, RelationFile, about)
+            is_here = isinstance(one, list)
+            relation = one if is_here else self._converted(part, one, RelationFile, name, "relation ")
             try:
                 found[name] = [] if relation is None else tuples_in(relation, Path(self._path).parent)
             except RelationError as error:
-                self._add(part, f"{about}{error}")
+                self._add(part, f"relation {quoted(name)}: {error}")
         return found
 
-    def _converted(self, part: Part, given: Any, type_: type[T], about: str = "") -> T | None:
+    def _converted(
+        self, part: Part, given: Any, type_: type[T], name: str | None = None, kind: str = ""
+    ) -> T | None:
         """Return a value of a type; None if the given one is none, which is told."""
         try:
             return msgspec.convert(given, type_)
         except msgspec.ValidationError as error:
+            about = "" if name is None else f"{kind}{quoted(name)}: "
             for entry in shape_refusal(given, type_, str(error)).entries:
                 said = entry.message.removeprefix("body: ")
                 steps = [int(number) if number else name for number, name in _steps(said)]

@@ -224,7 +224,7 @@ def put_rules(
     """
     document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
-    return Call("PUT", path, _with_messages(RulesChanged), body)
+    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True)
 
 
 def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:

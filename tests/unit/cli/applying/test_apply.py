@@ -79,8 +79,8 @@ def test_a_detector_is_created_and_a_second_time_nothing_changes(
             False,
             {"severity": "high"},
         ),
-        ("quiet", "a == 1", False, True, False, {}),
         ("many failures, draft", f"per ip (count({failed}) within 5m >= 20)", True, False, True, {}),
+        ("quiet", "a == 1", False, True, False, {}),
     ]
     service.requests.clear()
     second = apply(tmp_path, FILE, "--yes").output

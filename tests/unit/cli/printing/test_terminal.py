@@ -187,11 +187,17 @@ _COMMANDS: Final = [
     ("try", "rules.yaml", "cells.csv"),
     ("try", "rules.yaml", "FILE"),
     ("sigma", "sigma.yml"),
+    ("test", "rules.yaml"),
+    ("test", "refused.yaml"),
+    ("apply", "rules.yaml", "--detector", "DETECTOR", "--yes", "--prune"),
+    ("apply", "refused.yaml", "--detector", "DETECTOR", "--yes"),
+    ("export", "DETECTOR"),
+    ("relations", "list", "--detector", "DETECTOR"),
 ]
 
 _WITHOUT_A_SERVICE = {"inspect", "backup", "repair", "restore", "retry", "token"}
 """These commands are tried on a data folder below."""
-_NO_JSON = {"check", "sigma", "replay", "move", "drain", "undrain", "--explain"}
+_NO_JSON = {"check", "sigma", "export", "replay", "move", "drain", "undrain", "--explain"}
 _OWN_WORDS = {"demo", "serve"}
 """These commands print nothing but words of the program, and the log, which is tested by itself."""
 
