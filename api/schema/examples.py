@@ -104,6 +104,7 @@ STATE: Final[dict[str, Any]] = {
     "indexed": False,
     "keys": {"live": 400, "max": 1_000_000, "paths": [{"per": ["user"], "live": 400}]},
     "bytes": {"held": 140_800, "max": 1_073_741_824},
+    "relations": {"total": 1, "tuples": 2, "bytes": 2_300},
     "samples": 0,
     "journal": {"record": 812, "bytes": 91_204, "segments": 1, "synced": True},
     "snapshot": {"record": 640},

@@ -109,6 +109,8 @@ class State(Struct):
     """Whether an index finds the rules that an event concerns; otherwise all rules are evaluated."""
     keys: dict[str, Any] | list[StateKey] | UnsetType = UNSET
     bytes: dict[str, int] | UnsetType = UNSET
+    relations: dict[str, int] | UnsetType = UNSET
+    """How many relations are stored, with how many tuples; absent if there are none."""
     samples: int | UnsetType = UNSET
     """At how many events the time of indexed rules was measured."""
     counted_since: CountedSince | UnsetType = UNSET

@@ -46,8 +46,17 @@ def overview(detector: Detector) -> dict[str, Any]:
             "paths": [{"per": _per(one.path), "live": len(one)} for one in keyed[:PATHS_SHOWN]],
         },
         "bytes": {"held": histories.bytes, "max": histories.bytes_max},
+        **({"relations": _relations(detector)} if detector.stored else {}),
         "samples": rule_set.samples.events,
         "counted_since": _counted_since(detector),
+    }
+
+
+def _relations(detector: Detector) -> dict[str, int]:
+    return {
+        "total": len(detector.stored),
+        "tuples": sum(map(len, detector.stored.values())),
+        "bytes": detector.relations_bytes,
     }
 
 
