@@ -4,6 +4,8 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused, Outcome
 from engine.evaluation.explanation.explaining import explain, explain_row
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
+from engine.evaluation.relations.builder import RelationBuilder
+from engine.evaluation.relations.rows import TupleRefused
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, Refusal
@@ -26,7 +28,9 @@ __all__ = [
     "Node",
     "Outcome",
     "Refusal",
+    "RelationBuilder",
     "Rule",
+    "TupleRefused",
     "explain",
     "explain_row",
     "format",

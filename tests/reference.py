@@ -239,8 +239,9 @@ class ReferenceDetector:
         self.relations[name] = [list(row) if kind(row) == "array" else [row] for row in given]
 
     def change_relation(self, name: str, add: Sequence[Any], remove: Sequence[Any]) -> None:
-        left = [row for row in self.relations[name] if not among(row, [*remove])]
-        self.relations[name] = left + [row for row in add if not among(row, left)]
+        going, coming = ([row if kind(row) == "array" else [row] for row in rows] for rows in (remove, add))
+        left = [row for row in self.relations[name] if not among(row, going)]
+        self.relations[name] = left + [row for row in coming if not among(row, left)]
 
     def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
         """Give type, id, name, priority, notify of each action in order, or None for a refused event."""

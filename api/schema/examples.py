@@ -104,7 +104,14 @@ STATE: Final[dict[str, Any]] = {
     "indexed": False,
     "keys": {"live": 400, "max": 1_000_000, "paths": [{"per": ["user"], "live": 400}]},
     "bytes": {"held": 140_800, "max": 1_073_741_824},
-    "relations": {"total": 1, "tuples": 2, "bytes": 2_300},
+    "relations": {
+        "total": 1,
+        "bytes": 2_410,
+        "bytes_max": 1_073_741_824,
+        "stored": [
+            {"name": "blocked", "tuples": 2, "arity": 1, "changed_ms": 1_700_000_000_000, "bytes": 2_410}
+        ],
+    },
     "samples": 0,
     "journal": {"record": 812, "bytes": 91_204, "segments": 1, "synced": True},
     "snapshot": {"record": 640},

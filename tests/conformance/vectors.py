@@ -20,6 +20,9 @@ class Player(Protocol):
     def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str: ...
     def edit(self, rule_id: str, changes: dict[str, Any]) -> None: ...
     def remove(self, rule_id: str) -> None: ...
+    def relate(self, kind: str, name: str, given: dict[str, Any]) -> None:
+        """Put, amend or delete a stored relation."""
+
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
         """Give `{"expect": names, "messages": codes}`, or `{"refused": code}`."""
 
@@ -43,6 +46,16 @@ class EnginePlayer:
 
     def remove(self, rule_id: str) -> None:
         self.detector.remove_rule(rule_id)
+
+    def relate(self, kind: str, name: str, given: dict[str, Any]) -> None:
+        match kind:
+            case "put":
+                self.detector.put_relation(name, given["tuples"], 0)
+            case "amend":
+                add, remove = given.get("add", []), given.get("remove", [])
+                self.detector.change_relation(name, add, remove, time_ms=0)
+            case _:
+                self.detector.delete_relation(name)
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
         try:
@@ -85,6 +98,15 @@ class ReferencePlayer:
     def remove(self, rule_id: str) -> None:
         del self.detector.rules[rule_id]
 
+    def relate(self, kind: str, name: str, given: dict[str, Any]) -> None:
+        match kind:
+            case "put":
+                self.detector.put_relation(name, given["tuples"])
+            case "amend":
+                self.detector.change_relation(name, given.get("add", []), given.get("remove", []))
+            case _:
+                del self.detector.relations[name]
+
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
         fired = self.detector.evaluate(event["fields"], event["timestamp_ms"], sent)
         if fired is None:
@@ -125,6 +147,8 @@ def play(vector: Vector, player: Player) -> str | None:
                 differs = [key for key in wanted if wanted[key] != given.get(key, wanted[key])]
                 if differs or ("refused" in given) != ("refused" in wanted):
                     return f"step {number}, {json.dumps(step)}: {given}"
+            case {"put": name} | {"amend": name} | {"delete": name} as given:
+                player.relate(next(iter(given)), name, given)
             case {"add": rule}:
                 add(rule)
             case {"remove": name}:

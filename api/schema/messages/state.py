@@ -109,8 +109,8 @@ class State(Struct):
     """Whether an index finds the rules that an event concerns; otherwise all rules are evaluated."""
     keys: dict[str, Any] | list[StateKey] | UnsetType = UNSET
     bytes: dict[str, int] | UnsetType = UNSET
-    relations: dict[str, int] | UnsetType = UNSET
-    """How many relations are stored, with how many tuples; absent if there are none."""
+    relations: dict[str, Any] | UnsetType = UNSET
+    """The stored relations, the first ones with tuples, arity and bytes. They count apart from keys."""
     samples: int | UnsetType = UNSET
     """At how many events the time of indexed rules was measured."""
     counted_since: CountedSince | UnsetType = UNSET

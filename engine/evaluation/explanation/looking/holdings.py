@@ -27,6 +27,7 @@ SLICES_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
 """About the most slices, and the most rules, that are read in one call."""
 PATHS_SHOWN: Final = 100
+RELATIONS_SHOWN: Final = 100
 USERS_SHOWN: Final = 20
 
 
@@ -46,17 +47,14 @@ def overview(detector: Detector) -> dict[str, Any]:
             "paths": [{"per": _per(one.path), "live": len(one)} for one in keyed[:PATHS_SHOWN]],
         },
         "bytes": {"held": histories.bytes, "max": histories.bytes_max},
-        **({"relations": _relations(detector)} if detector.stored else {}),
+        "relations": {
+            "total": len(detector.stored),
+            "bytes": detector.relations_bytes,
+            "bytes_max": detector.limits.relations_bytes_max,
+            "stored": [one._asdict() for one in detector.relations()[:RELATIONS_SHOWN]],
+        },
         "samples": rule_set.samples.events,
         "counted_since": _counted_since(detector),
-    }
-
-
-def _relations(detector: Detector) -> dict[str, int]:
-    return {
-        "total": len(detector.stored),
-        "tuples": sum(map(len, detector.stored.values())),
-        "bytes": detector.relations_bytes,
     }
 
 
