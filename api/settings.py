@@ -161,6 +161,13 @@ class Settings:
     )
     max_body_bytes: int = _setting(_MIB, "The maximum size of a request's body, in bytes.")
     max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.")
+    max_relation_tuples: int = _setting(
+        DEFAULT_LIMITS.relation_tuples_max, "The maximum number of tuples of a stored relation."
+    )
+    max_relations_bytes: int = _setting(
+        DEFAULT_LIMITS.relations_bytes_max,
+        "The memory for all stored relations of a detector, in bytes. They count apart from keys.",
+    )
     max_relation_body_bytes: int = _setting(
         DEFAULT_LIMITS.relation_body_bytes_max,
         "The maximum size of a body that replaces a relation, in bytes. It is read in parts.",
@@ -356,6 +363,8 @@ class Settings:
             event_values_max=self.max_event_values,
             batch_events_max=self.max_batch_events,
             answer_bytes_max=self.max_answer_bytes,
+            relation_tuples_max=self.max_relation_tuples,
+            relations_bytes_max=self.max_relations_bytes,
             relation_body_bytes_max=self.max_relation_body_bytes,
             rules_max=self.max_rules,
             rules_bytes_max=self.max_rules_bytes,

@@ -175,6 +175,8 @@ class _Reader:
             temporal_nodes=len(detector.histories.memories),
             rule_count=len(rules),
             rules_enabled=sum(rule.enabled for rule in rules),
+            relations=len(detector.stored),
+            relation_tuples=sum(map(len, detector.stored.values())),
             diverged=diverged,
             rules=[
                 RuleEntry(

@@ -95,6 +95,9 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     temporal_nodes: int
     rule_count: int
     rules_enabled: int
+    relations: int = 0
+    relation_tuples: int = 0
+    """In all relations together."""
     diverged: str | None = None
     """Names the journal records at which other rules fire now than at first; None if there are none."""
     rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
@@ -174,6 +177,8 @@ def _detector_lines(detector: DetectorReport) -> Iterator[str]:
         return
     off = held.rule_count - held.rules_enabled
     yield _row("rules", f"{held.rule_count}{f', {off} of them disabled' if off else ''}")
+    if held.relations:
+        yield _row("relations", f"{held.relations}, with {counted(held.relation_tuples, 'tuple')}")
     last = "" if held.clock_us is None else f", the clock at {iso(held.clock_us)}"
     yield _row("events", f"{held.events_seen} seen{last}")
     keys, nodes = counted(held.live_keys, "live key"), counted(held.temporal_nodes, "temporal node")

@@ -20,11 +20,13 @@ from api.cli.recordings.times import iso
 from api.cli.things.rules import detector_option
 from rule_detector_client import Client, Relation, calls
 from rule_detector_client.calls import Tuple
+from rule_detector_client.sending import Batches
 
 HEADER: Final = ("name", "tuples", "values in each", "changed at")
 _TYPES: Final = {".csv": "text/csv", ".ndjson": "application/x-ndjson", ".jsonl": "application/x-ndjson"}
 _CHANGED_AT_ONCE: Final = 2_000
-"""Tuples of one change: it is one body of at most a megabyte, unless they are long."""
+_CHANGED_BYTES: Final = 512 * 1024
+"""The most tuples of one change, and about their size: it is one body of less than a megabyte."""
 
 form_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--format",
@@ -166,8 +168,10 @@ def delete(*, client: Client, name: str, detector: str, yes: bool, output: str) 
 def _change(client: Client, place: tuple[str, str], member: str, tuples: list[Tuple], output: str) -> None:
     detector, name = place
     detector_id = find_detector(client, detector).id
-    for begin in range(0, len(tuples), _CHANGED_AT_ONCE):
-        wanted: dict[str, Any] = {member: tuples[begin : begin + _CHANGED_AT_ONCE]}
+    batches = Batches[Tuple](lambda one: len(msgspec.json.encode(one)), _CHANGED_AT_ONCE, _CHANGED_BYTES)
+    full = [some for one in tuples if (some := batches.add(one))]
+    for some in [*full, batches.take()]:
+        wanted: dict[str, Any] = {member: some}
         changed = client.send(calls.patch_relation(detector_id, name, **wanted))
     _changed(output, changed)
 

@@ -67,6 +67,7 @@ export async function stateView(detector, query, signal) {
       Rules: `${whole.rules.enabled.toLocaleString("en")} of ${whole.rules.total.toLocaleString("en")} on`,
       "Live keys": whole.keys.live.toLocaleString("en"),
       "Held by keys and histories": `${bytes(whole.bytes.held)} of ${bytes(whole.bytes.max)}`,
+      Relations: whole.relations.total > 0 && `${whole.relations.total.toLocaleString("en")}, ${bytes(whole.relations.bytes)} of ${bytes(whole.relations.bytes_max)}`,
       "Rules are": whole.indexed ? "indexed" : "evaluated at every event",
       Journal: whole.journal && `record ${whole.journal.record}, ${bytes(whole.journal.bytes)}`,
       Snapshot: whole.snapshot && `record ${whole.snapshot.record}` +
