@@ -80,7 +80,7 @@ async def use_async(url: str) -> None:
 async def test_relations_are_put_shown_changed_and_deleted(
     service: LocalService, settings: Settings, tmp_path: Path
 ) -> None:
-    async with served(Application(settings, service.fleet), settings) as wire:
+    async with served(Application(settings, service.backend), settings) as wire:
         url = f"http://127.0.0.1:{wire.port}"
         await asyncio.to_thread(use, url, tmp_path)
         await use_async(url)

@@ -76,7 +76,7 @@ class Upload:
 
 @pytest.fixture
 def app(settings: Settings, service: LocalService) -> Application:
-    return Application(settings, service.fleet)
+    return Application(settings, service.backend)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_a_caller_who_goes_away_at_any_place_leaves_nothing(
     for number in range(len(messages)):
         assert await Upload(app, f"{path}/r")(*messages[:number], GONE) == []
         assert await settled(caller, path) == []
-    await asyncio.gather(*service.fleet.background)
+    await asyncio.gather(*service.backend.background)
     worker = service.actors.with_detector(path.split("/")[3])
     assert worker is not None
     assert len(worker.actor._the_active().uploads) == 0
@@ -137,7 +137,7 @@ async def test_a_token_that_is_revoked_during_an_upload_changes_nothing(
 async def test_a_body_past_the_limit_is_1003(
     settings: Settings, service: LocalService, caller: Caller, path: str, announced: bool
 ) -> None:
-    limited = Application(replace(settings, max_relation_body_bytes=50_000), service.fleet)
+    limited = Application(replace(settings, max_relation_body_bytes=50_000), service.backend)
     headers = {"content-length": str(len(LINES))} if announced else {}
     upload = Upload(limited, f"{path}/r", **headers)
     assert await upload(*pieces()) == [1003]
@@ -148,7 +148,7 @@ async def test_a_body_past_the_limit_is_1003(
 async def test_a_part_that_does_not_arrive_in_time_is_1502(
     settings: Settings, service: LocalService, caller: Caller, path: str
 ) -> None:
-    hurried = Application(replace(settings, deadline_s=0.1), service.fleet)
+    hurried = Application(replace(settings, deadline_s=0.1), service.backend)
     assert await Upload(hurried, f"{path}/r")(*pieces()[:4]) == [1502]
     assert await settled(caller, path) == []
 
@@ -156,7 +156,7 @@ async def test_a_part_that_does_not_arrive_in_time_is_1502(
 async def test_a_body_may_take_longer_than_a_request_in_all(
     settings: Settings, service: LocalService, caller: Caller, path: str
 ) -> None:
-    hurried = Application(replace(settings, deadline_s=0.5), service.fleet)
+    hurried = Application(replace(settings, deadline_s=0.5), service.backend)
     assert await Upload(hurried, f"{path}/r")(*pieces(), between=lambda _: asyncio.sleep(0.15)) == []
     assert (await settled(caller, path))[0]["tuples"] == 6_000
 
@@ -165,7 +165,7 @@ async def test_two_front_ends_upload_the_same_relation_one_after_the_other(
     settings: Settings, service: LocalService, caller: Caller, path: str
 ) -> None:
     async with front_end(service) as one, front_end(service) as other:
-        apps = [Application(settings, end.fleet) for end in (one, other)]
+        apps = [Application(settings, end.backend) for end in (one, other)]
         done = await asyncio.gather(*(Upload(app, f"{path}/r")(*pieces()) for app in apps))
         assert done == [[], []]
         said = Caller(apps[0], BOOTSTRAP)
