@@ -192,7 +192,7 @@ def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
             "" if each.token is None else on_one_line(each.token.name or each.token.id),
             each.rule.name,
             _yes(each.rule.enabled),
-            on_one_line(each.rule.source),
+            canonical(condition_from_document(each.rule.condition)),
         )
         for each in found
     ]
