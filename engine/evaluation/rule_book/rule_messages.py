@@ -6,7 +6,7 @@ from typing import Final
 from engine.evaluation.requirements import is_temporal
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
-from engine.language.diagnostics import Entry
+from engine.language.diagnostics import Entry, quoted
 from engine.language.hints.hints import HINTS_MAX, hints
 from engine.language.hints.warnings import condition_warnings
 
@@ -24,11 +24,26 @@ def condition_messages(condition: Condition, stored: Collection[str] = ()) -> li
     ]
 
 
+def equality_messages(equal: Rule | None) -> list[Entry]:
+    """Return the message 2006 about a rule whose condition means the same as that of `equal`."""
+    if equal is None:
+        return []
+    both = "both are true at the same events" if equal.enabled else "that rule is disabled"
+    said = f"the condition is equal to that of the rule {quoted(equal.name)}, up to the order of its parts"
+    return [Entry(NOT_MEANT, f"{said}: {both}; change or enable that rule instead, or remove one of the two")]
+
+
 def change_messages(
-    rule: Rule, before: Rule, *, condition_given: bool, stored: Collection[str] = ()
+    rule: Rule,
+    before: Rule,
+    *,
+    condition_given: bool,
+    stored: Collection[str] = (),
+    equal: Rule | None = None,
 ) -> list[Entry]:
     """Return the messages about a changed rule, those about its condition if the change gave one."""
     said = condition_messages(rule.condition, stored) if condition_given else []
+    said += equality_messages(equal)
     if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
         return said
     if rule.condition != before.condition and before.enabled:
