@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
+from engine.evaluation.kernel.costs import key_bytes_max
 from engine.evaluation.requirements import is_temporal
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
@@ -15,12 +16,17 @@ BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
 
 
+def doubts(condition: Condition) -> list[str]:
+    """Return what a condition says that is probably not meant, with what a key costs; see `hints`."""
+    return hints(condition, key_bytes_max)
+
+
 def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
     """Return the messages 2003 and 2006 about a condition; `stored` names the relations of the detector."""
     unknown = condition_warnings(condition, relations=stored)
     return [
         *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
-        *(Entry(NOT_MEANT, hint) for hint in hints(condition)),
+        *(Entry(NOT_MEANT, hint) for hint in doubts(condition)),
     ]
 
 

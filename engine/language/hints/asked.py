@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.language import condition as language
 from engine.language.condition import Condition
-from engine.language.diagnostics import json_type
+from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.form import Content
 from engine.language.forms.table import form_of
 from engine.language.nodes import TermNode
@@ -50,18 +50,20 @@ class Asked(NamedTuple):
     """Operators, each with a constant."""
 
     @property
-    def name(self) -> str:
-        """The subject in the text language."""
+    def oneness(self) -> str:
+        """Why a subject cannot answer two ways, as a sentence."""
         match self.subject:
             case str() as fact:
-                return fact
+                name = fact
             case TermNode() as term:
-                return format_term(term)
+                name = format_term(term)
             case (TermNode() as left, TermNode() as right):
-                return f"{format_term(left)}, compared with {format_term(right)},"
+                both = f"{quoted(format_term(left))} and {quoted(format_term(right))}"
+                return f"{both} compare in one way at an event"
             case _:
                 # A member that compares a number ends in the operator and the constant.
-                return text_of(self.node).rsplit(" ", 2)[0]
+                name = text_of(self.node).rsplit(" ", 2)[0]
+        return f"{quoted(name)} has one value at an event"
 
 
 def asked_by(node: Condition) -> Asked | None:

@@ -99,9 +99,14 @@ def _what(term: TermNode) -> str:
 
 
 def windowed_term(node: Compare) -> str:
-    """Return how the first term without a window is written with one; empty if there is none."""
+    """Return how the first term without a window is written with one; empty if there is none.
+
+    The value before, as in `prev(x)`, has no form with a window.
+    """
     for side in (node.left, node.right):
         for term in terms_in(side):
             if isinstance(term, AggregateTerm) and term.window_secs is None:
                 return f"{TERM_FORM_OF[type(term)].name}(…) within 30d"
+            if isinstance(term, Age):
+                return "once within [5m, 30d] …"
     return ""

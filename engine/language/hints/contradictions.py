@@ -60,7 +60,7 @@ def _no_value(asked: Asked, askers: list[Condition]) -> str:
     rest = "" if len(askers) == 2 else " and the other conditions on it"  # noqa: PLR2004
     return (
         f"{quoted(text_of(asked.node))} is never true together with {quoted(text_of(askers[-2]))}{rest}: "
-        f"{quoted(asked.name)} has one value at an event; alternatives are joined by `or`"
+        f"{asked.oneness}; alternatives are joined by `or`"
     )
 
 

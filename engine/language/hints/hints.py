@@ -1,6 +1,6 @@
 """Hints about valid conditions that probably do not say what was meant, and what to write instead."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 HINTS_MAX: Final = 10
 """The most hints about one condition."""
 
+_KB: Final = 1_000
 _WITHOUT_WINDOW: Final = {Shape.PREFIX, Shape.INFIX}
 _WITH_WINDOW: Final = {
     Shape.PREFIX_WITHIN: "{} within 30d …",
@@ -29,12 +30,19 @@ _WITH_WINDOW: Final = {
 }
 
 
-def hints(condition: Condition) -> list[str]:
-    """Return the hints about a condition, in document order, each once, and at most HINTS_MAX."""
-    return [*islice(dict.fromkeys(_hints(condition)), HINTS_MAX)]
+KeyBytes = Callable[[Condition], int]
+"""Returns how many bytes a key takes at most for what a condition itself remembers."""
 
 
-def _hints(condition: Condition) -> Iterator[str]:
+def hints(condition: Condition, key_bytes: KeyBytes | None = None) -> list[str]:
+    """Return the hints about a condition, in document order, each once, and at most HINTS_MAX.
+
+    With `key_bytes`, those about keys that are remembered for ever say what each takes.
+    """
+    return [*islice(dict.fromkeys(_hints(condition, key_bytes)), HINTS_MAX)]
+
+
+def _hints(condition: Condition, key_bytes: KeyBytes | None) -> Iterator[str]:
     truths = Truths(condition)
     explained: set[int] = set()
     """The conditions that a hint about one around them covers."""
@@ -55,7 +63,7 @@ def _hints(condition: Condition) -> Iterator[str]:
             case language.Compare() if node not in truths.known:
                 yield from filter(None, [about_comparison(node)])
             case language.Keyed(inner, key) if not keys:
-                yield from _kept_for_ever(inner, key)
+                yield from _kept_for_ever(inner, key, key_bytes)
             case _ if FORM_OF[type(node)].looks_before and FORM_OF[type(node)].shape in PREFIXES:
                 yield from _about_previous(node, explained)
             case _:
@@ -127,17 +135,23 @@ def _compared_with_itself(node: Condition, form: Form, ref: language.Ref) -> str
     )
 
 
-def _kept_for_ever(inner: Condition, key: str) -> Iterator[str]:
-    """Yield a hint if a slice of each key is remembered without a bound in time."""
+def _kept_for_ever(inner: Condition, key: str, key_bytes: KeyBytes | None) -> Iterator[str]:
+    """Yield a hint if each key is remembered without a bound in time, and a window would be one."""
     for node, _ in walk(inner):
         windowed = _windowed(node)
         if windowed:
+            cost = "" if key_bytes is None else f", which takes up to {_bytes_text(key_bytes(node))} each"
             yield (
                 f"{quoted(text_of(node))} has no window, so {quoted('per ' + key)} remembers each value of "
-                f"{quoted(key)} for ever, and past the limits forgets the longest unseen; "
-                f"a window bounds that, as in `{windowed}`"
+                f"{quoted(key)} for ever{cost}; past `--max-keys` and `--max-state-bytes` the longest unseen "
+                f"are forgotten. A window bounds that, as in `{windowed}`"
             )
             return
+
+
+def _bytes_text(bytes_: int) -> str:
+    """Return a number of bytes as people say it."""
+    return f"{bytes_} bytes" if bytes_ < _KB else f"{bytes_ / _KB:.0f} KB"
 
 
 def _windowed(node: Any) -> str:
