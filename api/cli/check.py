@@ -17,9 +17,9 @@ from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files.reading import holds_rules, line_conditions, read_text, rules_file_of
 from engine import Detector
+from engine.evaluation.rule_book.rule_messages import doubts
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
-from engine.language.hints.hints import hints
 from engine.language.hints.samples import NAMES_MAX, Sample
 from engine.language.hints.warnings import condition_warnings
 from engine.language.json.writer import condition_to_document
@@ -139,6 +139,6 @@ def _report(
         detector.add_rule("code", condition)
         click.echo(indent(f"code\n{detector.code()}", "  "))
     warnings = [one.text for one in condition_warnings(condition, sample, relations)]
-    for warning in [*warnings, *hints(condition)]:
+    for warning in [*warnings, *doubts(condition)]:
         click.echo(f"{name}: warning: {warning}", err=True)
     return True

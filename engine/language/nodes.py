@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 _SMALL: Final = 1 << 16
 
 
-def _typed(value: object) -> object:
+def typed(value: object) -> object:
     """Return a form of a member that is equal to others only if the types are, too.
 
     `true` differs from `1`, and `1` equals `1.0`. The hash of a number can be predicted, so thousands of
@@ -14,7 +14,7 @@ def _typed(value: object) -> object:
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, tuple):
-        return ("array", *map(_typed, value))
+        return ("array", *map(typed, value))
     if isinstance(value, int | float) and not -_SMALL < value < _SMALL:
         is_whole = isinstance(value, int) or value.is_integer()
         return ("number", hex(int(value)) if is_whole else float(value).hex())
@@ -29,7 +29,7 @@ class Node:
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     def _identity(self) -> tuple[object, ...]:
-        return (type(self).__name__, *[_typed(getattr(self, name)) for name in self.__match_args__])
+        return (type(self).__name__, *[typed(getattr(self, name)) for name in self.__match_args__])
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -186,7 +186,6 @@ HELD_BY_IDENTITY = {
     "engine/evaluation/kernel/indexing/analysis.py": "each entry holds its node",
     "engine/evaluation/kernel/indexing/rows.py": "a function holds what it is given, and is held weakly",
     "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
-    "engine/language/hints/contradictions.py": "only while the condition is walked, which holds its nodes",
     "engine/language/hints/hints.py": "only while the condition is walked, which holds its nodes",
     "engine/evaluation/wire/results.py": "only while the tuples are in the list that it goes through",
 }

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from api.cli.rule_files.reading import NamedCondition
 from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.rule_book.rule_messages import doubts
 from engine.language.condition import Leaf, Some, walk
 from engine.language.diagnostics import nearest, quoted
-from engine.language.hints.hints import hints
 from engine.language.hints.samples import NAMES_MAX, Sample
 from engine.language.hints.warnings import condition_warnings
 
@@ -51,7 +51,7 @@ class Mismatches:
             yield f"the events have more than {NAMES_MAX} fields, so the rules are not compared with them"
         among = "" if self._left else f" (in the first {events} events)"
         for rule in self._rules:
-            yield from (f"{rule.name}: {hint}" for hint in hints(rule.condition))
+            yield from (f"{rule.name}: {hint}" for hint in doubts(rule.condition))
             for warning in condition_warnings(rule.condition, self._sample, relations=()):
                 yield f"{rule.name}: {warning.text}{among}"
             for leaf, text in _texts_of(rule):

@@ -3,9 +3,11 @@
 from collections import Counter
 from typing import Final, NamedTuple
 
-from engine.evaluation.operators.table import operator_of, remembering, term_operator
+from engine.evaluation.key_sizes import key_bytes
+from engine.evaluation.operators.table import operator_of, parts_of, remembering, term_operator
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import requirements_of
+from engine.evaluation.slices.slices import PLACE_BYTES, SLICE_BYTES
 from engine.language import condition as language
 from engine.language.condition import Condition, children
 from engine.language.nodes import TermNode
@@ -42,6 +44,16 @@ def estimate_of(condition: Condition) -> Estimate:
         event_ns += _KEYED_NS if path else 0
         memories[tuple(map(fact_of, path))] += remembering(node).keep(node)
     return Estimate(round(event_ns), dict(memories))
+
+
+def key_bytes_max(condition: Condition) -> int:
+    """Return the most that a key of 16 characters takes for what a condition itself remembers, in bytes."""
+    taken = SLICE_BYTES + key_bytes("0123456789abcdef")
+    for part in parts_of(condition):
+        operator = remembering(part)
+        memory = operator.memory(part)
+        taken += PLACE_BYTES + (memory.bytes_max(operator.keep(part)) if memory.is_record else 0)
+    return taken
 
 
 def _time_ns(node: Condition) -> float:

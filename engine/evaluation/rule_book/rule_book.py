@@ -1,13 +1,14 @@
 """The rules of a detector, and how they are added, changed, exchanged and removed."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
 from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule, rules_change
+from engine.evaluation.rule_book.meanings import Meanings
 from engine.evaluation.rule_book.rooms import (
     Room,
     patterns_of,
@@ -61,6 +62,8 @@ class RuleBook(RelationBook):
         self._rooms: tuple[Room[str], Room[Rule]] | None = None
         """For the patterns of all rules, and for the rules. None until a rule is added or changed: evaluation
         does not need them."""
+        self._meanings: Meanings | None = None
+        """None until it is asked for."""
 
     def add_rule(
         self,
@@ -197,6 +200,8 @@ class RuleBook(RelationBook):
         if self._rooms is not None:
             self._rooms[0].remove(patterns_of(live.rule.condition))
             self._rooms[1].remove([live.rule])
+        if self._meanings is not None:
+            self._meanings.remove(live.rule)
         self.versions.forget(live.rule.priority)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
@@ -211,6 +216,12 @@ class RuleBook(RelationBook):
     def rules(self) -> list[Rule]:
         """Return all rules in order of priority."""
         return [live.rule for live in self.live.values()]
+
+    def equal_rule(self, rule: Rule, besides: Collection[str] = ()) -> Rule | None:
+        """Return another rule whose condition means the same, without those `besides`; see `Meanings`."""
+        if self._meanings is None:
+            self._meanings = Meanings(self.live)
+        return self._meanings.equal_to(rule, besides)
 
     def comparison(self, rule_id: str) -> Comparison:
         """Return how the firings of a rule and its draft differ. Raises Refusal 1201 if there is no draft."""
@@ -229,6 +240,10 @@ class RuleBook(RelationBook):
         if self._rooms is not None:
             self._rooms[1].remove([live.rule, draft.rule])
             self._rooms[1].add([rule, other])
+        if self._meanings is not None:
+            # The draft is a shadow rule before and after.
+            self._meanings.remove(live.rule)
+            self._meanings.add(rule)
         for before, after in ((live.rule, rule), (draft.rule, other)):
             self.versions.put(before, after, self.change)
         self.rule_set.exchange(rule, other)
@@ -257,6 +272,10 @@ class RuleBook(RelationBook):
             if before is not None:
                 self._rooms[0].remove(patterns_of(before.rule.condition))
                 self._rooms[1].remove([before.rule])
+        if self._meanings is not None:
+            if before is not None:
+                self._meanings.remove(before.rule)
+            self._meanings.add(rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:

@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from typing import Final
 
+from engine.evaluation.kernel.costs import key_bytes_max
 from engine.evaluation.requirements import is_temporal
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
-from engine.language.diagnostics import Entry
+from engine.language.diagnostics import Entry, quoted
 from engine.language.hints.hints import HINTS_MAX, hints
 from engine.language.hints.warnings import condition_warnings
 
@@ -15,20 +16,40 @@ BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
 
 
+def doubts(condition: Condition) -> list[str]:
+    """Return what a condition says that is probably not meant, with what a key costs; see `hints`."""
+    return hints(condition, key_bytes_max)
+
+
 def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
     """Return the messages 2003 and 2006 about a condition; `stored` names the relations of the detector."""
     unknown = condition_warnings(condition, relations=stored)
     return [
         *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
-        *(Entry(NOT_MEANT, hint) for hint in hints(condition)),
+        *(Entry(NOT_MEANT, hint) for hint in doubts(condition)),
     ]
 
 
+def equality_messages(equal: Rule | None) -> list[Entry]:
+    """Return the message 2006 about a rule whose condition means the same as that of `equal`."""
+    if equal is None:
+        return []
+    both = "both are true at the same events" if equal.enabled else "that rule is disabled"
+    said = f"the condition is equal to that of the rule {quoted(equal.name)}, up to the order of its parts"
+    return [Entry(NOT_MEANT, f"{said}: {both}; change or enable that rule instead, or remove one of the two")]
+
+
 def change_messages(
-    rule: Rule, before: Rule, *, condition_given: bool, stored: Collection[str] = ()
+    rule: Rule,
+    before: Rule,
+    *,
+    condition_given: bool,
+    stored: Collection[str] = (),
+    equal: Rule | None = None,
 ) -> list[Entry]:
     """Return the messages about a changed rule, those about its condition if the change gave one."""
     said = condition_messages(rule.condition, stored) if condition_given else []
+    said += equality_messages(equal)
     if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
         return said
     if rule.condition != before.condition and before.enabled:

@@ -1,39 +1,112 @@
-"""Hints about comparisons of terms: with themselves, and of a part of the time with what it never is."""
+"""What comparisons of terms can never or always be, and how their terms are written with a window."""
 
-from collections.abc import Iterator
-from typing import Final
+import math
+from typing import Any, Final
 
 from engine.language.condition import Compare
 from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.terms import TERM_FORM_OF
-from engine.language.terms import AggregateTerm, Clock, terms_in
+from engine.language.hints.asked import COMPARE, MIRRORED
+from engine.language.nodes import TermNode
+from engine.language.terms import Abs, Age, AggregateTerm, Clock, CountTerm, Length, Term, terms_in
 from engine.language.text.printer import format as text_of
+from engine.language.text.printer import format_term
 
-_RANGES: Final = {"hour": (0, 23), "minute": (0, 59), "weekday": (1, 7), "day": (1, 31), "month": (1, 12)}
+_PARTS: Final = {"hour": (0, 23), "minute": (0, 59), "weekday": (1, 7), "day": (1, 31), "month": (1, 12)}
 
 
-def about_comparison(node: Compare) -> Iterator[str]:
-    """Yield the hints about a comparison."""
+def truth_of_comparison(node: Compare) -> tuple[bool, str] | None:
+    """Return whether a comparison is never or always true, and why; None if neither is known."""
     text = quoted(text_of(node))
-    if Compare(node.left, "eq", 0) == Compare(node.right, "eq", 0):
-        asks = node.op in {"eq", "gte", "lte"}
-        verdict = "only asks whether there is a value" if asks else "is never true"
-        yield f"{text} {verdict}: both sides are the same"
-    for term, other in ((node.left, node.right), (node.right, node.left)):
-        if isinstance(term, Clock) and isinstance(other, str | int | float):
-            is_number = json_type(other) == "a number"
-            if term.part == "clock" and not isinstance(other, str):
-                yield f'{text} is never true: `clock()` is a text, as in "08:30"'
-            elif term.part != "clock":
-                low, high = _RANGES[term.part]
-                if not is_number or not low <= float(other) <= high:
-                    yield f"{text}: `{term.part}()` is a number from {low} to {high}"
+    left, right = node.left, node.right
+    if not isinstance(left, TermNode) and not isinstance(right, TermNode):
+        truth = _truth_within(left, left, node.op, right) is True
+        return truth, f"{text} is {'always' if truth else 'never'} true: it compares two constants"
+    if _equal_terms(left, right):
+        if node.op in {"eq", "gte", "lte"}:
+            return None
+        return False, f"{text} is never true: both sides are the same"
+    for term, op, other in ((left, node.op, right), (right, MIRRORED[node.op], left)):
+        if isinstance(other, TermNode) or not isinstance(term, TermNode):
+            continue
+        if isinstance(other, bool) and op not in {"eq", "neq"}:
+            return False, f"{text} is never true: booleans have no order; write `==` or `!=`"
+        limits = _limits(term)
+        if limits is None:
+            continue
+        found = _truth_within(*limits, op, other)
+        if found is False or (found is True and isinstance(term, CountTerm)):
+            return found, f"{text} is {'always' if found else 'never'} true: {_what(term)}"
+    return None
+
+
+def about_comparison(node: Compare) -> str | None:
+    """Return a hint about a comparison that is true wherever its terms have a value."""
+    left, right = node.left, node.right
+    text = quoted(text_of(node))
+    if _equal_terms(left, right):
+        return f"{text} only asks whether there is a value: both sides are the same"
+    for term, op, other in ((left, node.op, right), (right, MIRRORED[node.op], left)):
+        if isinstance(term, TermNode) and not isinstance(other, TermNode):
+            limits = _limits(term)
+            if limits is not None and _truth_within(*limits, op, other) is True:
+                return f"{text} is true wherever there is a value: {_what(term)}"
+    return None
+
+
+def _equal_terms(left: Term, right: Term) -> bool:
+    return Compare(left, "eq", 0) == Compare(right, "eq", 0)
+
+
+def _limits(term: TermNode) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value that a term can have, None if that is not known."""
+    match term:
+        case Clock("clock"):
+            return "00:00", "23:59"
+        case Clock(part):
+            return _PARTS[part]
+        case CountTerm() | Length() | Age() | Abs():
+            return 0, math.inf
+        case _:
+            return None
+
+
+def _truth_within(low: Any, high: Any, op: str, other: Any) -> bool | None:
+    """Return whether all values from `low` to `high` compare so with a constant, or none, or only some do."""
+    if json_type(low) != json_type(other):
+        return op == "neq"
+    if op in {"eq", "neq"}:
+        is_other = not low <= other <= high
+        return op == "neq" if is_other else None if low != high else op == "eq"
+    if isinstance(other, bool):
+        return False
+    compare = COMPARE[op]
+    at_ends = {compare(low, other), compare(high, other)}
+    return at_ends.pop() if len(at_ends) == 1 else None
+
+
+def _what(term: TermNode) -> str:
+    """Return what the values of a term are."""
+    name = quoted(format_term(term))
+    match term:
+        case Clock("clock"):
+            return f'{name} is a text from "00:00" to "23:59"'
+        case Clock(part):
+            low, high = _PARTS[part]
+            return f"{name} is a number from {low} to {high}"
+        case _:
+            return f"{name} is a number and never less than 0"
 
 
 def windowed_term(node: Compare) -> str:
-    """Return how the first term without a window is written with one; empty if there is none."""
+    """Return how the first term without a window is written with one; empty if there is none.
+
+    The value before, as in `prev(x)`, has no form with a window.
+    """
     for side in (node.left, node.right):
         for term in terms_in(side):
             if isinstance(term, AggregateTerm) and term.window_secs is None:
                 return f"{TERM_FORM_OF[type(term)].name}(…) within 30d"
+            if isinstance(term, Age):
+                return "once within [5m, 30d] …"
     return ""

@@ -1,6 +1,6 @@
 """Hints about valid conditions that probably do not say what was meant, and what to write instead."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -11,8 +11,9 @@ from engine.language.forms.form import Content, Form, Shape
 from engine.language.forms.shapes import CALLS, PREFIXES
 from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.comparisons import about_comparison, windowed_term
-from engine.language.hints.contradictions import contradictions, excluded_alternatives
+from engine.language.hints.contradictions import excluded_alternatives, idle_alternative
 from engine.language.hints.foreign_functions import about_function
+from engine.language.hints.truths import Truths
 from engine.language.terms import Fact, Prev
 from engine.language.text.printer import format as text_of
 from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
@@ -20,6 +21,7 @@ from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 HINTS_MAX: Final = 10
 """The most hints about one condition."""
 
+_KB: Final = 1_000
 _WITHOUT_WINDOW: Final = {Shape.PREFIX, Shape.INFIX}
 _WITH_WINDOW: Final = {
     Shape.PREFIX_WITHIN: "{} within 30d …",
@@ -28,51 +30,82 @@ _WITH_WINDOW: Final = {
 }
 
 
-def hints(condition: Condition) -> list[str]:
-    """Return the hints about a condition, in document order, each once, and at most HINTS_MAX."""
-    return [*islice(dict.fromkeys(_hints(condition)), HINTS_MAX)]
+KeyBytes = Callable[[Condition], int]
+"""Returns how many bytes a key takes at most for what a condition itself remembers."""
 
 
-def _hints(condition: Condition) -> Iterator[str]:
+def hints(condition: Condition, key_bytes: KeyBytes | None = None) -> list[str]:
+    """Return the hints about a condition, in document order, each once, and at most HINTS_MAX.
+
+    With `key_bytes`, those about keys that are remembered for ever say what each takes.
+    """
+    return [*islice(dict.fromkeys(_hints(condition, key_bytes)), HINTS_MAX)]
+
+
+def _hints(condition: Condition, key_bytes: KeyBytes | None) -> Iterator[str]:
+    truths = Truths(condition)
     explained: set[int] = set()
     """The conditions that a hint about one around them covers."""
     for node, keys in walk(condition):
         if id(node) in explained:
             continue
+        reason = truths.reason(node)
+        if reason is not None:
+            yield reason
         match node:
             case language.InRelation(name, args):
                 yield from about_function(name, args)
             case language.Leaf(fact, "matches", str() as pattern):
                 yield from _about_wildcards(node, fact, pattern)
-            case language.Ref(fact, op) if op in {"neq", "in"} and _is_of_itself(node):
-                yield f"{quoted(text_of(node))} is never true: it compares {quoted(fact)} with itself"
-            case language.All():
-                yield from contradictions(node, explained)
-            case language.Leaf(_, "in", ()):
-                yield f"{quoted(text_of(node))} is never true: the list is empty"
-            case language.Any():
-                yield from excluded_alternatives(node, explained)
-            case language.Compare():
-                yield from about_comparison(node)
+            case language.Any(members) if node not in truths.known:
+                explained.update(id(member) for member in members if isinstance(member, language.Any))
+                yield from filter(None, [excluded_alternatives(node) or _about_alternatives(node)])
+            case language.Compare() if node not in truths.known:
+                yield from filter(None, [about_comparison(node)])
             case language.Keyed(inner, key) if not keys:
-                yield from _kept_for_ever(inner, key)
+                yield from _kept_for_ever(inner, key, key_bytes)
+            case _ if FORM_OF[type(node)].looks_before and FORM_OF[type(node)].shape in PREFIXES:
+                yield from _about_previous(node, explained)
             case _:
-                yield from _about_operator(node, FORM_OF[type(node)], explained)
+                pass
 
 
-def _about_operator(node: Any, form: Form, explained: set[int]) -> Iterator[str]:
-    """Yield the hints about an operator by itself. Adds the conditions that these cover to `explained`."""
-    if form.looks_before and form.shape in PREFIXES:
-        inner = node.inner
-        if isinstance(inner, language.Ref) and inner.op != "eq" and _is_of_itself(inner):
-            explained.add(id(inner))
-            yield _compared_with_itself(node, form, inner)
-    if form.shape is Shape.CALL_SINCE and node.inner == node.reset:
-        yield f"{quoted(text_of(node))} counts nothing: each event that it would count is one that resets it"
-    verdict = {("gte", 0): "true", ("lt", 0): "false"}
-    if form.fields.get("value") is Content.COUNT and (node.op, node.value) in verdict:
-        is_what = verdict[node.op, node.value]
-        yield f"{quoted(text_of(node))} is always {is_what}: a count is never less than 0"
+def _about_alternatives(node: language.Any) -> str | None:
+    """Return a hint about a member of an `or` that adds nothing."""
+    found = idle_alternative(node)
+    if found is None:
+        return None
+    narrow, wide = map(text_of, found)
+    if narrow == wide:
+        return f"{quoted(narrow)} stands twice in an `or`; leave one out"
+    return f"{quoted(narrow)} adds nothing to {quoted(wide)}, which is true wherever it is; leave one out"
+
+
+def _about_previous(node: Any, explained: set[int]) -> Iterator[str]:
+    """Yield a hint if a comparison is meant with the value before. Adds what it covers to `explained`."""
+    form, inner = FORM_OF[type(node)], node.inner
+    if isinstance(inner, language.Ref) and inner.op != "eq" and _is_of_itself(inner):
+        explained.add(id(inner))
+        yield _compared_with_itself(node, form, inner)
+    if not isinstance(node, language.Previous):
+        return
+    match inner:
+        case language.Ref(fact, "eq" | "neq" as op, reference) if fact != reference:
+            yield _compared_before(node, fact, op, reference)
+        case language.Compare(Fact(fact), op, Fact(reference)) if fact != reference:
+            yield _compared_before(node, fact, op, reference)
+        case _:
+            pass
+
+
+def _compared_before(node: Condition, fact: str, op: str, other: str) -> str:
+    """Return the hint for `previous x == y`, where the value of x before is probably meant."""
+    one = quoted(text_of(language.Compare(Prev(fact), op, Fact(other))))
+    both = quoted(text_of(language.Compare(Prev(fact), op, Prev(other))))
+    return (
+        f"{quoted(text_of(node))} compares two values of the event before; that the value before and the one "
+        f"now compare so is written {one}; if both are of the event before, write {both}"
+    )
 
 
 def _about_wildcards(leaf: Condition, fact: str, pattern: str) -> Iterator[str]:
@@ -102,17 +135,23 @@ def _compared_with_itself(node: Condition, form: Form, ref: language.Ref) -> str
     )
 
 
-def _kept_for_ever(inner: Condition, key: str) -> Iterator[str]:
-    """Yield a hint if a slice of each key is remembered without a bound in time."""
+def _kept_for_ever(inner: Condition, key: str, key_bytes: KeyBytes | None) -> Iterator[str]:
+    """Yield a hint if each key is remembered without a bound in time, and a window would be one."""
     for node, _ in walk(inner):
         windowed = _windowed(node)
         if windowed:
+            cost = "" if key_bytes is None else f", which takes up to {_bytes_text(key_bytes(node))} each"
             yield (
                 f"{quoted(text_of(node))} has no window, so {quoted('per ' + key)} remembers each value of "
-                f"{quoted(key)} for ever, and past the limits forgets the longest unseen; "
-                f"a window bounds that, as in `{windowed}`"
+                f"{quoted(key)} for ever{cost}; past `--max-keys` and `--max-state-bytes` the longest unseen "
+                f"are forgotten. A window bounds that, as in `{windowed}`"
             )
             return
+
+
+def _bytes_text(bytes_: int) -> str:
+    """Return a number of bytes as people say it."""
+    return f"{bytes_} bytes" if bytes_ < _KB else f"{bytes_ / _KB:.0f} KB"
 
 
 def _windowed(node: Any) -> str:

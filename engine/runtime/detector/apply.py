@@ -1,6 +1,6 @@
 """Execution of one operation on a detector: gives its answer and its journal entry."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -9,9 +9,10 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule
-from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
+from engine.evaluation.rule_book.meanings import meaning_of
+from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
 from engine.evaluation.rule_book.versions import Change
-from engine.evaluation.rules import rule_as_sent
+from engine.evaluation.rules import Rule, rule_as_sent
 from engine.evaluation.wire.events import (
     Answer,
     Done,
@@ -248,14 +249,17 @@ def _ruled(
             rule_id = detector.add_rule(**_members(added))
             rule = detector.rule(rule_id)
             messages = condition_messages(rule.condition, detector.stored)
+            messages += equality_messages(detector.equal_rule(rule))
             return {"id": rule_id}, rule_put(rule, operation.by), messages
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
             changed = detector.change_rule(**_members(change))
             entry = rule_put(changed, operation.by) if change != ChangeRule(change.rule_id) else None
+            given = change.condition is not None
+            equal = detector.equal_rule(changed) if given or before.shadow else None
             messages = change_messages(
-                changed, before, condition_given=change.condition is not None, stored=detector.stored
+                changed, before, condition_given=given, stored=detector.stored, equal=equal
             )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.PUT_RULES | operations.PUT_RULES_DRY:
@@ -286,7 +290,7 @@ def _rules_put(
         "removed": [rule.name for rule in change.removed],
         "unchanged": [rule.name for rule in change.unchanged],
     }
-    messages = list(islice(_messages(change), MESSAGES_MAX))
+    messages = list(islice(_messages(detector, change), MESSAGES_MAX))
     if operation.kind == operations.PUT_RULES_DRY or not (change.put or change.removed):
         return result, None, messages
     removed = tuple([rule.id for rule in change.removed])
@@ -294,13 +298,22 @@ def _rules_put(
     return result, RulesChanged(tuple(map(rule_put, change.put)), removed, operation.by), messages
 
 
-def _messages(change: RulesChange) -> Iterator[Entry]:
+def _messages(detector: Detector, change: RulesChange) -> Iterator[Entry]:
     """Yield the messages about the rules that a change adds or changes, each with the rule's name."""
+    going = {rule.id for rule in (*change.removed, *(before for before, _ in change.changed))}
+    put: dict[Hashable, Rule] = {}
+    """The rules that are put, by what their conditions mean."""
     for before, rule in (*change.changed, *((None, rule) for rule in change.created)):
+        equal = None
+        if not rule.shadow:
+            first = put.setdefault(meaning_of(rule.condition), rule)
+            equal = detector.equal_rule(rule, going) if first is rule else first
         if before is None:
-            said = condition_messages(rule.condition)
+            said = condition_messages(rule.condition) + equality_messages(equal)
         else:
-            said = change_messages(rule, before, condition_given=rule.condition != before.condition)
+            is_given = rule.condition != before.condition
+            equal = equal if is_given or before.shadow else None
+            said = change_messages(rule, before, condition_given=is_given, equal=equal)
         yield from (entry._replace(message=f"{quoted(rule.name)}: {entry.message}") for entry in said)
 
 

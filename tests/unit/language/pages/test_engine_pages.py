@@ -13,6 +13,7 @@ import pytest
 
 from api.cli.rule_files.reading import line_conditions
 from engine import Detector
+from engine.evaluation.rule_book.rule_messages import doubts
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
 from engine.language.forms.table import FORMS
@@ -35,6 +36,8 @@ KINDS = {
     "rule",
     "rule-error",
     "message",
+    "doubt",
+    "hint",
     "json",
     "same",
     "canonical",
@@ -124,6 +127,11 @@ def test_a_faulty_rule_is_refused_in_these_words(text: str, message: str) -> Non
     assert "".join(f"{entry.code} {entry.message}\n" for entry in refused.value.entries) == message
 
 
+@pytest.mark.parametrize(("text", "hint"), pairs("doubt", "hint"))
+def test_a_doubtful_rule_is_told_in_these_words(text: str, hint: str) -> None:
+    assert doubts(parse(text)) == [hint.removesuffix("\n")]
+
+
 @pytest.mark.parametrize(("text", "document"), pairs("rule", "json"))
 def test_a_rule_and_its_json_say_the_same(text: str, document: str) -> None:
     assert parse(text) == parse(document)
@@ -147,6 +155,7 @@ def test_every_comparison_is_told() -> None:
 def test_each_message_and_each_json_follows_its_rule() -> None:
     assert len(pairs("rule-error", "message")) == len(blocks("message"))
     assert len(pairs("rule", "json")) == len(blocks("json"))
+    assert len(pairs("doubt", "hint")) == len(blocks("hint")) == len(blocks("doubt"))
 
 
 @pytest.mark.parametrize("text", blocks("same"))

@@ -7,6 +7,8 @@ import pytest
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done
+from engine.language.json.writer import condition_to_document
+from engine.language.text.parser import parse
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
@@ -45,7 +47,9 @@ def test_a_new_rule_and_a_changed_one_are_answered_with_what_is_doubtful(
     condition: str, codes: list[int]
 ) -> None:
     asked = Asked()
-    assert asked(ops.add_rule("r", condition))[1] == codes
+    added, told = asked(ops.add_rule("r", condition))
+    assert told == codes
+    asked(ops.remove_rule(added["id"]))
     rule = asked.add("a == 1")
     told = asked(ops.change_rule(rule, condition=condition))[1]
     assert [code for code in told if code != 2005] == codes
@@ -70,3 +74,83 @@ def test_a_condition_that_does_not_look_back_has_no_history_to_lose() -> None:
     assert asked(ops.change_rule(rule, condition="a == 1"))[1] == []
     assert asked(ops.change_rule(rule, condition="a == 2"))[1] == []
     assert asked(ops.change_rule(rule, condition=TEMPORAL))[1] == [2005]
+
+
+@pytest.mark.parametrize(
+    ("condition", "other"),
+    [
+        ("a == 1 and b == 2", "b == 2 and a == 1 and b == 2.0"),
+        ("a == 1 or (b == 2 or c == 3)", "(c == 3 or a == 1) or b == 2"),
+        ("per k (count(a == 1 and x > 5) within 1m >= 3)", "per k (count(x > 5 and a == 1) within 60s >= 3)"),
+        ("historically for 5m a in [1, 2]", "historically for 5m weak a in [2, 1]"),
+        ("not not a == 1", "a == 1 and a == 1"),
+        ("count(a == 1 or b == 1) > 2 * count(c == 1)", "count(b == 1 or a == 1) > 2 * count(c == 1)"),
+    ],
+)
+def test_a_rule_that_is_equal_to_another_is_told_its_name(condition: str, other: str) -> None:
+    asked = Asked()
+    asked.add("z == 1")
+    asked(ops.add_rule("first", condition))
+    for operation in (
+        ops.add_rule("second", other),
+        ops.add_rule("third", json.dumps(condition_to_document(parse(other)))),
+    ):
+        answer = apply(asked.detector, ONE, IdempotencyCache(1, 1), operation, 0).answer
+        assert isinstance(answer, Done)
+        [entry] = json.loads(answer.messages)
+        assert entry["code"] == 2006
+        assert "equal to that of the rule `first`" in entry["message"]
+
+
+@pytest.mark.parametrize(
+    "other", ["a == 1 or b == 2", "a == true and b == 2", "a == 1 and b == 2 and c == 3"]
+)
+def test_a_rule_that_means_something_else_is_not_called_equal(other: str) -> None:
+    asked = Asked()
+    asked.add("a == 1 and b == 2")
+    asked.add(other)
+
+
+def test_rules_are_equal_as_they_are_now() -> None:
+    asked = Asked()
+    first, second = asked.add("a == 1"), asked.add("a == 2")
+    assert asked(ops.change_rule(second, condition="a == 1"))[1] == [2006]
+    # What is not given is not questioned again, and shadow rules are trials of others.
+    assert asked(ops.change_rule(second, name="other"))[1] == []
+    assert asked(ops.add_rule("trial", "a == 1", shadow=True))[1] == []
+    assert asked(ops.remove_rule(first))[1] == []
+    assert asked(ops.change_rule(second, condition="a == 1"))[1] == []
+    # It is told that an equal rule is disabled.
+    assert asked(ops.change_rule(second, enabled=False))[1] == []
+    assert asked(ops.add_rule("again", "a == 1"))[1] == [2006]
+    assert asked(ops.change_rule(second, condition="a == 2"))[1] == []
+    asked.add("a == 3")
+
+
+def test_a_promoted_draft_takes_its_meaning_along() -> None:
+    asked = Asked()
+    rule = asked.add("a == 1")
+    assert asked(ops.add_rule("draft", "a == 2", shadow=True, draft_of=rule))[1] == []
+    asked(ops.promote(rule))
+    assert asked(ops.add_rule("second", "a == 2"))[1] == [2006]
+    asked.add("a == 1")
+
+
+def test_rules_that_are_put_at_once_are_compared_with_each_other_and_with_those_that_stay() -> None:
+    asked = Asked()
+    asked(ops.add_rule("stays", "a == 1"))
+    asked(ops.add_rule("changes", "a == 2"))
+    rules = [
+        ops.PutRule("changes", "a == 3"),
+        ops.PutRule("one", "a == 1"),
+        ops.PutRule("two", "a == 2"),
+        ops.PutRule("three", "a == 3"),
+        ops.PutRule("trial", "a == 1", shadow=True),
+    ]
+    for dry_run in (True, False):
+        operation = ops.put_rules(rules, dry_run=dry_run)
+        answer = apply(asked.detector, ONE, IdempotencyCache(1, 1), operation, 0).answer
+        assert isinstance(answer, Done)
+        told = [entry["message"].split(": ")[:2] for entry in json.loads(answer.messages)]
+        same = "the condition is equal to that of the rule `{}`, up to the order of its parts"
+        assert told == [["`one`", same.format("stays")], ["`three`", same.format("changes")]]
