@@ -244,7 +244,9 @@ async def test_a_relation_is_made_searched_changed_and_deleted(console: Console)
     assert (await console.caller("GET", f"{path}/bad%20hosts")).result["tuples"] == [["b"]]
 
     await page.get_by_role("link", name="owns").click()
-    await expect(page.get_by_text("1,000 tuples, and more that are not loaded; the first 200")).to_be_visible()
+    await expect(
+        page.get_by_text("1,000 tuples, and more that are not loaded; the first 200")
+    ).to_be_visible()
     await page.get_by_role("button", name="Load more").click()
     await page.get_by_label("Find tuples").fill('a",1099]')
     await page.get_by_role("button", name="Remove").click()
