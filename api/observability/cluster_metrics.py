@@ -98,6 +98,9 @@ _WORKERS: Final = {
     "state_bytes": _OfWorkers(
         "The estimated memory of live keys and their histories.", _of_detectors("state_bytes")
     ),
+    "relations_bytes": _OfWorkers(
+        "The estimated memory of stored relations.", _of_detectors("relations_bytes")
+    ),
     "journal_bytes": _OfWorkers(
         "The bytes of journals that the newest snapshots do not include.", _of_detectors("journal_bytes")
     ),

@@ -21,6 +21,7 @@ from tests.bench.measuring.fresh import call, resident_bytes
 
 RULES: Final = 10_000
 KEYS: Final = 200_000
+TUPLES: Final = 500_000
 DETECTORS: Final = 200
 
 RULES_BY_NAME: Final[dict[str, Callable[[int], str]]] = {
@@ -66,6 +67,15 @@ def keys(condition: str) -> dict[str, float]:
     return {"each_bytes": (resident_bytes() - before) / KEYS}
 
 
+def tuples() -> dict[str, float]:
+    """Bytes of one of many tuples of two short texts in a stored relation."""
+    detector = Detector()
+    detector.put_relation("first", [("user", "account")], 0)
+    before = resident_bytes()
+    detector.put_relation("owns", ((f"user-{n:07d}", f"account-{n:07d}") for n in range(TUPLES)), 0)
+    return {"each_bytes": (resident_bytes() - before) / TUPLES}
+
+
 def detectors() -> dict[str, float]:
     """Bytes of one of many active detectors of ten rules and a hundred keys in one process."""
     with tempfile.TemporaryDirectory() as name:
@@ -101,6 +111,7 @@ def main() -> None:
         _print(f"a rule {name}", call(__spec__.name, "rules", name=name))
     for name, condition in KEYED.items():
         _print(f"a key under {name}", call(__spec__.name, "keys", condition=condition))
+    _print("a tuple of two short texts in a stored relation", call(__spec__.name, "tuples"))
     said = "an active detector of ten rules and a hundred keys, beside its process"
     _print(said, call(__spec__.name, "detectors"))
 

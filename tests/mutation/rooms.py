@@ -204,10 +204,20 @@ ROOMS: Final = {
             ),
         ),
         Room(
+            "relations",
+            "engine/evaluation/relations",
+            tests=(
+                "unit/evaluation/relations/test_*.py",
+                "unit/evaluation/facts/test_lookups.py",
+            ),
+        ),
+        Room(
             "rules",
             "engine/evaluation",
             tests=(
                 "unit/evaluation/test_detector.py",
+                "unit/evaluation/rule_book/test_many_rules.py",
+                "unit/evaluation/rule_book/test_versions.py",
                 "unit/evaluation/rule_book/test_preparation.py",
                 "unit/evaluation/rule_book/test_rule_room.py",
                 "unit/evaluation/rule_book/test_shadows.py",
@@ -216,8 +226,10 @@ ROOMS: Final = {
             ),
             files=(
                 "rules.py",
+                "rule_book/many_rules.py",
                 "rule_book/rooms.py",
                 "rule_book/verdicts.py",
+                "rule_book/versions.py",
             ),
         ),
         Room(

@@ -177,6 +177,7 @@ class _Reader:
             rules_enabled=sum(rule.enabled for rule in rules),
             relations=len(detector.stored),
             relation_tuples=sum(map(len, detector.stored.values())),
+            version_bytes=detector.versions.bytes,
             diverged=diverged,
             rules=[
                 RuleEntry(

@@ -98,6 +98,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     relations: int = 0
     relation_tuples: int = 0
     """In all relations together."""
+    version_bytes: int = 0
+    """About what the earlier versions of all rules take."""
     diverged: str | None = None
     """Names the journal records at which other rules fire now than at first; None if there are none."""
     rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
@@ -177,6 +179,8 @@ def _detector_lines(detector: DetectorReport) -> Iterator[str]:
         return
     off = held.rule_count - held.rules_enabled
     yield _row("rules", f"{held.rule_count}{f', {off} of them disabled' if off else ''}")
+    if held.version_bytes:
+        yield _row("versions", f"{size(held.version_bytes)} of earlier ones")
     if held.relations:
         yield _row("relations", f"{held.relations}, with {counted(held.relation_tuples, 'tuple')}")
     last = "" if held.clock_us is None else f", the clock at {iso(held.clock_us)}"

@@ -214,7 +214,7 @@ class DetectorService:
         before_s = self._cpu_s
         self._cpu_s = {epoch: queue.activation.cpu_s for epoch, queue in self.queues.items()}
         loads = {
-            epoch: Load(cpu_s - before_s[epoch], self.queues[epoch].figures().state_bytes)
+            epoch: Load(cpu_s - before_s[epoch], self.queues[epoch].figures().held_bytes)
             for epoch, cpu_s in self._cpu_s.items()
             if epoch in before_s
         }

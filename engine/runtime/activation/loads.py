@@ -14,7 +14,7 @@ class Load(NamedTuple):
 
     cpu_s: float
     """Processor time in the period looked at."""
-    state_bytes: int
+    held_bytes: int
 
 
 class Leaver(NamedTuple):
@@ -37,6 +37,6 @@ def leaver(loads: Mapping[int, Load], seconds: float, resident_bytes: int, bytes
     if loads[busiest].cpu_s > SHARE_MAX * seconds:
         return Leaver(busiest, alone=True)
     if resident_bytes > bytes_max:
-        largest = max(loads, key=lambda epoch: loads[epoch].state_bytes)
-        return Leaver(largest, alone=loads[largest].state_bytes > LARGE * bytes_max)
+        largest = max(loads, key=lambda epoch: loads[epoch].held_bytes)
+        return Leaver(largest, alone=loads[largest].held_bytes > LARGE * bytes_max)
     return None

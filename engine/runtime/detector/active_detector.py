@@ -84,6 +84,7 @@ class ActiveDetector:
             rules=len(detector.live),
             keys=detector.histories.live,
             state_bytes=detector.histories.bytes,
+            relations_bytes=detector.relations_bytes,
             journal_bytes=self.store.journal_bytes,
             events=detector.events_seen,
         )

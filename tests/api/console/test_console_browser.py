@@ -163,6 +163,105 @@ async def test_a_rule_is_edited_as_it_was_written(console: Console) -> None:
 
 
 @pytest.mark.storm
+async def test_a_rule_goes_back_to_a_version(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop")
+    first = {"name": "r", "description": HOSTILE, "labels": {"severity": "high", "score": 7}}
+    rule = await console.caller.rule(detector, "a==1 # as agreed", **first)
+    path = f"/api/detectors/{detector}/rules/{rule}"
+    other = {"name": HOSTILE, "condition": "a == 2", "labels": {}, "description": "", "notify": True}
+    await console.caller("PATCH", path, other)
+    await console.sign_in()
+    await console.open(detector, "rules")
+    await page.locator("summary").first.click()
+    await page.locator("summary", has_text="Versions").click()
+    rows = page.locator(".versions tbody tr")
+    await expect(rows).to_have_count(2)
+    await expect(rows.first).to_contain_text("present")
+    await expect(rows.last).to_contain_text("a==1 # as agreed")
+    await expect(rows.last).to_contain_text("severity: high · score: 7")
+    await page.get_by_role("button", name="Revert").click()
+    await expect(page.locator("summary code").first).to_have_text("a == 1")
+    shown = (await console.caller("GET", path)).result
+    assert shown["source"] == "a==1 # as agreed"
+    assert {name: shown[name] for name in first} == first
+    assert shown["notify"] is False
+    versions = (await console.caller("GET", f"{path}/versions")).result["versions"]
+    assert [each["version"] for each in versions] == [3, 2, 1]
+    assert await page.title() != "owned"
+
+
+@pytest.mark.storm
+async def test_description_and_labels_are_edited(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop")
+    rule = await console.caller.rule(detector, "a == 1", labels={"score": 7, "code": "7"})
+    await console.sign_in()
+    await console.open(detector, "rules")
+    await page.get_by_role("button", name="Edit").click()
+    labels = page.get_by_label("Labels of its actions")
+    await expect(labels).to_have_value('score: 7\ncode: "7"')
+    await labels.fill("no label")
+    await page.get_by_label("Description").fill("What it is for.")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("A label is a line such as")
+    await labels.fill("score: 8\nhot: true\nteam: blue: sky")
+    await page.keyboard.press("Control+Enter")
+    await page.locator("summary").first.click()
+    await expect(page.get_by_text("score: 8 · hot: true · team: blue: sky")).to_be_visible()
+    shown = (await console.caller("GET", f"/api/detectors/{detector}/rules/{rule}")).result
+    assert shown["labels"] == {"score": 8, "hot": True, "team": "blue: sky"}
+    assert shown["description"] == "What it is for."
+
+
+@pytest.mark.storm
+async def test_a_relation_is_made_searched_changed_and_deleted(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", "`bad hosts`(host)")
+    path = f"/api/detectors/{detector}/relations"
+    await console.caller("PUT", f"{path}/owns", {"tuples": [["ada", number] for number in range(1_100)]})
+    await console.sign_in()
+    await console.open(detector, "relations")
+    await expect(page.get_by_role("row", name="owns 1,100 2")).to_be_visible()
+    await page.get_by_label("Name", exact=True).fill("bad hosts")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("It has no tuples.")).to_be_visible()
+    for value in (HOSTILE, '["b", 1]', '["b"]'):
+        await page.get_by_label("Tuple", exact=False).first.fill(value)
+        await page.get_by_role("button", name="Add").click()
+        if value == '["b", 1]':
+            await expect(page.locator("#said .failed")).to_contain_text("expected a tuple of 1, got one of 2")
+            # The browser itself reports the refused request.
+            console.trouble.clear()
+        else:
+            await expect(page.locator("section table code", has_text=value[:4])).to_be_visible()
+    fired = await console.caller.evaluate(detector, {"host": HOSTILE})
+    assert len(fired.result["actions"]) == 1
+    await page.get_by_label("Find tuples").fill("ONERROR")
+    await expect(page.get_by_text("1 tuple", exact=True)).to_be_visible()
+    await page.get_by_role("button", name="Remove").click()
+    await expect(page.get_by_text("No tuple contains “ONERROR”.")).to_be_visible()
+    assert (await console.caller("GET", f"{path}/bad%20hosts")).result["tuples"] == [["b"]]
+
+    await page.get_by_role("link", name="owns").click()
+    await expect(
+        page.get_by_text("1,000 tuples, and more that are not loaded; the first 200")
+    ).to_be_visible()
+    await page.get_by_role("button", name="Load more").click()
+    await page.get_by_label("Find tuples").fill('a",1099]')
+    await page.get_by_role("button", name="Remove").click()
+    await expect(page.get_by_text("No tuple contains")).to_be_visible()
+    await page.get_by_label("Find tuples").fill('a",1098]')
+    await expect(page.get_by_text("1 tuple", exact=True)).to_be_visible()
+    page.once("dialog", lambda dialog: asyncio.ensure_future(dialog.accept()))
+    await page.get_by_role("row", name="owns").get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("row", name="owns")).to_have_count(0)
+    left = (await console.caller("GET", path)).result["relations"]
+    assert [one["name"] for one in left] == ["bad hosts"]
+    assert await page.title() != "owned"
+
+
+@pytest.mark.storm
 async def test_a_wrong_token_is_refused_and_a_right_one_stays_out_of_the_address(console: Console) -> None:
     page = console.page
     await console.sign_in("not-the-token")

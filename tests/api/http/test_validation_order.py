@@ -17,7 +17,7 @@ from tests.api.caller import Caller
 UNKNOWN = "0" * 32
 STATUS = {
     1000: 400, 1001: 400, 1002: 415, 1003: 413, 1004: 404, 1005: 405, 1006: 400,
-    1100: 401, 1101: 401, 1200: 404, 1201: 404, 1202: 404, 1300: 400, 1400: 409, 1402: 422,
+    1100: 401, 1101: 401, 1200: 404, 1201: 404, 1202: 404, 1203: 404, 1300: 400, 1400: 409, 1402: 422,
 }  # fmt: skip
 
 
@@ -31,6 +31,7 @@ class Sent:
     detector: str
     rule: str
     token: str | None
+    relation: str = "owns"
     headers: dict[str, str] = field(default_factory=dict)
     after_path: str = ""
     padding: int = 0
@@ -66,7 +67,7 @@ EVERY: list[tuple[int, Defect]] = [
     (1100, changed(token=None)),
     (1101, changed(token="unknown")),
     (1004, changed(after_path="/")),
-    (1005, changed(method="PUT")),
+    (1005, changed(method="WHATEVER")),
     (1006, header("X-Long", "x" * 17_000)),
 ]
 BEFORE_BODY: list[tuple[int, Defect]] = [
@@ -78,6 +79,7 @@ IN_BODY: list[tuple[int, Defect]] = [
     (1001, member("x", 1)),
 ]
 NO_DETECTOR: tuple[int, Defect] = (1200, changed(detector=UNKNOWN))
+NO_RELATION: tuple[int, Defect] = (1203, changed(relation="unknown"))
 BAD_CONDITION: tuple[int, Defect] = (1300, member("condition", "a =="))
 
 LADDERS: dict[str, list[tuple[int, Defect]]] = {
@@ -95,10 +97,27 @@ LADDERS: dict[str, list[tuple[int, Defect]]] = {
     "POST /api/detectors/{detector}/rules": [
         *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, BAD_CONDITION, (1400, lambda sent: sent),
     ],
+    "PUT /api/detectors/{detector}/rules": [
+        *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY,
+        (1300, member("rules", [{"name": "n", "condition": "a =="}])),
+    ],
     "GET /api/detectors/{detector}/rules/{rule}": [*EVERY, NO_DETECTOR, (1201, changed(rule=UNKNOWN))],
     "DELETE /api/detectors/{detector}/rules/{rule}": [*EVERY, NO_DETECTOR, (1201, changed(rule="x"))],
     "PATCH /api/detectors/{detector}/rules/{rule}": [
         *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1201, changed(rule=UNKNOWN)), BAD_CONDITION,
+    ],
+    "GET /api/detectors/{detector}/rules/{rule}/versions": [
+        *EVERY, NO_DETECTOR, (1201, changed(rule=UNKNOWN)),
+    ],
+    "GET /api/detectors/{detector}/relations": [*EVERY, NO_DETECTOR],
+    "GET /api/detectors/{detector}/relations/{relation}": [*EVERY, NO_DETECTOR, NO_RELATION],
+    "DELETE /api/detectors/{detector}/relations/{relation}": [*EVERY, NO_DETECTOR, NO_RELATION],
+    "PATCH /api/detectors/{detector}/relations/{relation}": [
+        *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, NO_RELATION,
+    ],
+    # Its bound is that of bodies of relations, and it is read in parts.
+    "PUT /api/detectors/{detector}/relations/{relation}": [
+        *EVERY, BEFORE_BODY[0], NO_DETECTOR, IN_BODY[0], (1001, member("tuples", [[{}]])),
     ],
     "POST /api/conditions/parse": [*EVERY, *BEFORE_BODY, *IN_BODY, BAD_CONDITION],
     "POST /api/token": EVERY,
@@ -111,7 +130,10 @@ DOCUMENTS: dict[str, Any] = {
     "POST /api/detectors/{detector}/evaluate/batch": {"events": [EVENT]},
     "POST /api/detectors/{detector}/explain": {"event": EVENT},
     "POST /api/detectors/{detector}/rules": {"name": "n", "condition": "a == 1"},
+    "PUT /api/detectors/{detector}/rules": {"rules": []},
     "PATCH /api/detectors/{detector}/rules/{rule}": {},
+    "PATCH /api/detectors/{detector}/relations/{relation}": {},
+    "PUT /api/detectors/{detector}/relations/{relation}": {"tuples": ["a"]},
     "POST /api/conditions/parse": {"condition": "a == 1"},
 }
 
@@ -123,6 +145,7 @@ async def test_the_first_kind_of_defect_sets_the_reply(caller: Caller, operation
     detector = await caller.detector()
     await caller.evaluate(detector, {})
     rules = [await caller.rule(detector, "a == 1") for _ in range(3)]
+    await caller("PUT", f"/api/detectors/{detector}/relations/owns", {"tuples": ["ada"]})
     base = Sent(method, path, DOCUMENTS.get(operation), detector, rules[0], caller.token)
     ladder = LADDERS[operation]
     for (code, defect), (_, later) in itertools.combinations_with_replacement(ladder, 2):
@@ -138,7 +161,7 @@ async def test_the_first_kind_of_defect_sets_the_reply(caller: Caller, operation
 
 async def tried(caller: Caller, sent: Sent) -> tuple[int, set[int]]:
     caller.token = sent.token
-    path = sent.path.format(detector=sent.detector, rule=sent.rule, token=UNKNOWN)
+    path = sent.path.format(detector=sent.detector, rule=sent.rule, relation=sent.relation, token=UNKNOWN)
     reply = await caller(sent.method, path + sent.after_path, content=sent.content(), headers=sent.headers)
     return reply.status, set(reply.codes)
 
@@ -203,7 +226,9 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
         (f"/api/detectors/{UNKNOWN}/evaluate", "POST"),
         (f"/api/detectors/{UNKNOWN}/evaluate/batch", "POST"),
         (f"/api/detectors/{UNKNOWN}/explain", "POST"),
-        (f"/api/detectors/{UNKNOWN}/rules", "GET, POST"),
+        (f"/api/detectors/{UNKNOWN}/rules", "GET, POST, PUT"),
+        (f"/api/detectors/{UNKNOWN}/relations", "GET"),
+        (f"/api/detectors/{UNKNOWN}/relations/owns", "DELETE, GET, PATCH, PUT"),
         (f"/api/detectors/{UNKNOWN}/rules/{UNKNOWN}", "DELETE, GET, PATCH"),
         ("/api/conditions/parse", "POST"),
         ("/healthz", "GET"),
@@ -212,7 +237,7 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
     ],
 )
 async def test_other_methods_are_told_which_are_taken(caller: Caller, path: str, allowed: str) -> None:
-    for method in ("HEAD", "OPTIONS", "PUT", "TRACE", "WHATEVER"):
+    for method in {"HEAD", "OPTIONS", "PUT", "TRACE", "WHATEVER"} - set(allowed.split(", ")):
         response = await caller.plain(method, path, headers={"Authorization": f"Bearer {caller.token}"})
         assert (response.status_code, response.headers["allow"]) == (405, allowed), method
         if method != "HEAD":

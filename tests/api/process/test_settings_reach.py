@@ -91,6 +91,14 @@ async def two_more_tokens(caller: Caller, _: str) -> set[int]:
     )
 
 
+def relation(*tuples: object) -> Act:
+    async def act(caller: Caller, detector: str) -> set[int]:
+        path = f"/api/detectors/{detector}/relations/owns"
+        return codes_in((await caller("PUT", path, {"tuples": tuples})).envelope)
+
+    return act
+
+
 def deep(levels: int) -> object:
     return [deep(levels - 1)] if levels else 1
 
@@ -142,6 +150,9 @@ REFUSED: dict[str, Reach] = {
     "max_condition_preparation": Reach(5, 1302, rules("a matches 'abcdefgh'")),
     "max_detector_preparation": Reach(1, 1400, rules("a matches 'c+d'")),
     "max_pattern_event_bytes": Reach(100, 2004, evaluated(event(a="ab" * 200), rule="a matches 'c+d'")),
+    "max_relation_tuples": Reach(2, 1400, relation("a", "b", "c")),
+    "max_relations_bytes": Reach(2_000, 1400, relation("x" * 4_000)),
+    "max_relation_body_bytes": Reach(100, 1003, relation("x" * 200), (("max_body_bytes", 100),)),
     "max_late_ms": Reach(1_000, 1402, evaluated(event(5_000), event(3_000)), (("max_ahead_ms", 1_000),)),
     "max_ahead_ms": Reach(0, 1402, of_half_a_minute_ahead),
 }

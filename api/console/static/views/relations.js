@@ -68,9 +68,11 @@ export async function relationsView(detector, query, signal) {
     async function change(body) {
       await call("PATCH", named(name), body);
       say(`${name} is changed`);
+      const loaded = known.length;
       known.length = 0;
       next = 0;
-      await page();
+      // Those that were loaded before are again, so that what is shown stays in its place.
+      do await page(); while (next !== null && known.length < loaded);
       await load();
     }
 
@@ -88,7 +90,7 @@ export async function relationsView(detector, query, signal) {
     await page();
     shown.replaceChildren(
       h("h2", {}, name),
-      h("form", { onsubmit: add }, field("Tuple", added, "A JSON array, or one value as plain text."), h("button", { type: "submit" }, "Add")),
+      h("form", { class: "bar", onsubmit: add }, field("Tuple", added, "A JSON array, or one value as plain text."), h("button", { type: "submit" }, "Add")),
       filter, told, drawn, more);
   }
 

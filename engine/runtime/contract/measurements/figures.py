@@ -28,6 +28,7 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     rules: int = 0
     keys: Annotated[int, Meta(description="Live keys.")] = 0
     state_bytes: Annotated[int, Meta(description="The estimated memory of keys and histories.")] = 0
+    relations_bytes: Annotated[int, Meta(description="The estimated memory of stored relations.")] = 0
     journal_bytes: Annotated[
         int, Meta(description="The journal that the newest snapshot does not include.")
     ] = 0
@@ -38,6 +39,11 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu: Annotated[
         float, Meta(description="The processors that it takes in the same time: 1 is all of one.")
     ] = 0.0
+
+    @property
+    def held_bytes(self) -> int:
+        """The estimated memory of keys, histories and relations."""
+        return self.state_bytes + self.relations_bytes
 
 
 class ProcessFigures(msgspec.Struct, frozen=True):

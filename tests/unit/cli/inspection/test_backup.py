@@ -5,6 +5,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,17 @@ from api.cli.inspection.data_folder import read_data_folder
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
 from engine.runtime.catalogue.offline.backup import copy_data_folder
 from engine.runtime.catalogue.offline.opened import opened_offline
-from engine.runtime.contract.requests.operations import add_rule, evaluate, rules
+from engine.runtime.contract.requests.operations import (
+    add_rule,
+    change_rule,
+    evaluate,
+    put_relation,
+    relation,
+    rules,
+    stage_tuples,
+    versions,
+)
+from engine.runtime.contract.requests.tuples import TuplesPart
 from snapshots.errors import NothingUsable, StorageError
 from snapshots.folders import create_folder
 from snapshots.format.file_names import listing
@@ -73,6 +84,46 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
         return [entry.contents.events_seen for entry in read_data_folder(data).detectors if entry.contents]
 
     assert asyncio.run(go_on()) == [2, 2]
+
+
+def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: Path, tmp_path: Path) -> None:
+    one, two = (entry.id for entry in read_data_folder(data).detectors)
+
+    async def change(service: LocalService) -> None:
+        [rule] = json.loads((await service.backend.call(one, rules())).result)["rules"]
+        for operation in (
+            change_rule(rule["id"], name="renamed"),
+            stage_tuples("u", 0, TuplesPart("ndjson", b'["a",1]\n["b",2]\n')),
+            put_relation("owns", "u", 1),
+        ):
+            await service.backend.call(one, operation)
+
+    async def held(detector: str) -> list[bytes]:
+        async with local_service(data) as service:
+            [rule] = json.loads((await service.backend.call(detector, rules())).result)["rules"]
+            asked = (relation("owns", limit=9), versions(rule["id"]))
+            return [(await service.backend.call(detector, each)).result for each in asked]
+
+    async def changed() -> None:
+        async with local_service(data) as service:
+            await change(service)
+
+    asyncio.run(changed())
+    before = asyncio.run(held(one))
+    assert run("backup", "--data", data, tmp_path / "backup").exit_code == 0
+    said = run("inspect", tmp_path / "backup", "--detector", one).stdout
+    assert "  relations  1, with 2 tuples\n" in said
+    assert re.search(r"\n  versions   [0-9]+ bytes of earlier ones\n", said)
+    for folder in (data, tmp_path / "backup"):
+        assert "\n  relations" not in run("inspect", folder, "--detector", two).stdout
+
+    async def deleted() -> None:
+        async with local_service(data) as service:
+            await service.backend.delete_detector(one)
+
+    asyncio.run(deleted())
+    assert run("restore", "--data", data, tmp_path / "backup", "--detector", one).exit_code == 0
+    assert asyncio.run(held(one)) == before
 
 
 async def test_a_backup_of_a_service_at_work_has_everything_acknowledged_before(tmp_path: Path) -> None:

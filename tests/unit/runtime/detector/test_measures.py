@@ -19,6 +19,7 @@ from engine.runtime.contract.measurements.measures import (
 )
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import executor
 from engine.runtime.detector.executor import OperationExecutor
@@ -77,3 +78,9 @@ def test_the_figures_of_a_detector_are_those_of_its_state(actor: OperationExecut
     assert (figures.id, figures.epoch, figures.rules, figures.keys) == (ONE, 0, 1, 1)
     assert figures.journal_bytes == reply.journal_bytes
     assert figures.state_bytes > 0
+    assert figures.relations_bytes == 0
+    part = TuplesPart("ndjson", b'"a"\n')
+    actor.handle([ops.stage_tuples("u", 0, part), ops.put_relation("known", "u", 1)])
+    figures = actor.figures()
+    assert figures is not None
+    assert figures.relations_bytes > 0

@@ -6,6 +6,7 @@ import { call, parseCondition, rulesOf } from "../../shared/service.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
 import { editRule, labelLines } from "./editor.js";
+import { versionsOf } from "./versions.js";
 
 const PAGE = 50;
 
@@ -79,7 +80,11 @@ export async function rulesView(detector, query, signal) {
       rule.labels && h("p", { class: "quiet" }, labelLines(rule.labels).replaceAll("\n", " · ")),
       h("ul", { class: "tree" }, conditionTree(rule.condition)),
       h("p", { class: "quiet" }, "Id ", h("code", {}, rule.id)),
-      h("details", { class: "folded" }, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(rule.condition, null, 2)))));
+      h("details", { class: "folded" }, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(rule.condition, null, 2))),
+      versionsOf(`${path}/${rule.id}`, (changed) => {
+        say(`${changed.name} is what it was`);
+        replace(changed);
+      })));
     const draft = rules.find((other) => other.draftOf === rule.id);
     if (draft?.enabled && rule.enabled) {
       comparisonOf(path, rule, async () => {
