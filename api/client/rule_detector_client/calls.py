@@ -60,6 +60,8 @@ class Call(Generic[T]):
     content_type: str = "application/json"
     idempotent: bool = False
     """Whether a second request would change nothing after the first."""
+    timeout_s: float = 60.0
+    """How long the service may be silent."""
 
     @property
     def changes(self) -> bool:
@@ -224,7 +226,8 @@ def put_rules(
     """
     document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
-    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True)
+    # Thousands of new conditions take the service a while to read.
+    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
 
 def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:

@@ -76,7 +76,8 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
     summary="Make rules what a list says",
     text="Makes the rules with the names in the body what the body says, as one change: all of them, or "
     "none if anything is wrong. A member that is left out has its default. A rule whose condition stays "
-    "keeps its history. With `prune`, all other rules are removed; with `dryRun`, nothing is changed.",
+    "keeps its history. With `prune`, all other rules are removed; with `dryRun`, nothing is changed. "
+    "Thousands of new conditions take a while to read, so this may take ten minutes longer than others.",
     body=messages.RulesToPut,
     body_example={"rules": [{"name": "a failed login", "condition": examples.CONDITION_TEXT}]},
     own_codes=(*_CONDITION, 1400),
@@ -84,6 +85,7 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
     result_example={"created": ["a failed login"], "changed": [], "removed": [], "unchanged": []},
 )
 async def put_rules(detectorId: str, body: bytes) -> Response:
+    request.progress.more_s = operations.LONG_S
     loop = asyncio.get_running_loop()
     operation = await loop.run_in_executor(service.parsers, put_rules_operation, body, service.limits)
     return await service.change(detectorId, operation)
