@@ -28,6 +28,7 @@ from .results import (
     Rules,
     RulesChanged,
     ShownRule,
+    ShownRules,
     Token,
     Tokens,
     Version,
@@ -159,6 +160,12 @@ def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list
     """Return a page of the rules after a priority. It is empty only after the last rule."""
     page = f"?limit={limit}" + (f"&after={after}" if after else "")
     return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(Rules))
+
+
+def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
+    """Return a page of the rules as `rules_page` does, with their conditions as text."""
+    page = "?source=true" + (f"&after={after}" if after else "")
+    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(ShownRules))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:

@@ -228,9 +228,12 @@ def state(asked: StateAsked) -> Operation:
     return Operation(STATE, msgspec.json.encode(asked))
 
 
-def rules(after: int = 0, limit: int = 0) -> Operation:
-    """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`."""
-    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit)))
+def rules(after: int = 0, limit: int = 0, *, source: bool = False) -> Operation:
+    """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`.
+
+    With `source`, those of a page have their conditions as text, too.
+    """
+    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source)))
 
 
 def rule(rule_id: str) -> Operation:
