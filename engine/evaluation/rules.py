@@ -175,6 +175,12 @@ def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
     return document
 
 
+def rule_with_text(rule: Rule, detector_id: str) -> dict[str, Any]:
+    """Return a rule as callers get it, and its condition as text: the canonical one, and as written."""
+    text = canonical(rule.condition)
+    return rule_as_sent(rule, detector_id) | {"text": text, "source": rule.source or text}
+
+
 Fired = tuple[Rule, ...]
 """The rules that fire, in order of priority."""
 

@@ -13,7 +13,8 @@ from api.cli.options.service_options import service_options
 from api.cli.rule_files.relations import Scalar
 from api.cli.rule_files.writing import rules_file_text
 from engine.language.diagnostics import quoted
-from rule_detector_client import Client, Rule, calls
+from rule_detector_client import Client, calls
+from rule_detector_client.results import ShownRule
 
 INLINE_MAX: Final = 100
 """The most tuples of a relation that stand in the rules file if there is a folder for relations."""
@@ -43,12 +44,14 @@ def export(*, client: Client, detector: str, folder: Path | None) -> None:
     comments included. `apply` of the file changes nothing.
     """
     found = find_detector(client, detector)
-    rules = list(client.rules(found.id))
+    rules: list[ShownRule] = []
+    while page := client.send(calls.shown_rules_page(found.id, rules[-1].priority if rules else 0)):
+        rules += page
     names = {rule.id: rule.name for rule in rules}
     if len(set(names.values())) < len(names):
         [name, *_] = [name for name in names.values() if list(names.values()).count(name) > 1]
         raise CommandError(f"several rules are named {quoted(name)}; in a file, each has a name of its own")
-    written = {rule.name: _members(client, found.id, rule, names) for rule in rules}
+    written = {rule.name: _members(rule, names) for rule in rules}
     relations = {
         one.name: _relation(one.name, [*client.tuples(found.id, one.name)], folder)
         for one in relations_of(client, found.id)
@@ -71,12 +74,12 @@ def _relation(name: str, tuples: list[list[Scalar]], folder: Path | None) -> lis
     return str(path)
 
 
-def _members(client: Client, detector_id: str, rule: Rule, names: dict[str, str]) -> dict[str, Any]:
+def _members(rule: ShownRule, names: dict[str, str]) -> dict[str, Any]:
     """Return a rule as a file has it: without what is as if it were left out."""
     members: dict[str, Any] = {
         "description": rule.description,
         "labels": rule.labels,
-        "condition": client.send(calls.get_rule(detector_id, rule.id)).source,
+        "condition": rule.source,
         "notify": rule.notify,
         "shadow": rule.shadow and rule.draft_of is None,
         "draftOf": names[rule.draft_of] if rule.draft_of else None,

@@ -20,6 +20,7 @@ OUTCOME_UNKNOWN: Final = 1502
 _TOO_MANY: Final = 1401
 _GATEWAY: Final = frozenset({502, 503, 504})
 """Statuses of a proxy that cannot reach the service or lost the connection."""
+_CONNECT_S: Final = 10.0
 _RETRY_AFTER_S_MIN: Final = 0.05
 _RETRY_AFTER_S_MAX: Final = 10.0
 
@@ -68,8 +69,9 @@ class RetryingSender:
 
     async def _attempt(self, call: Call[T], headers: dict[str, str]) -> T:
         headers["Content-Type"] = call.content_type
+        how = {"headers": headers, "timeout": httpx.Timeout(call.timeout_s, connect=_CONNECT_S)}
         try:
-            response = await self.request(call.method, call.path, content=call.body, headers=headers)
+            response = await self.request(call.method, call.path, content=call.body, **how)
         except httpx.HTTPError as error:
             raise self._unanswered(error) from None
         envelope = self._envelope(response)

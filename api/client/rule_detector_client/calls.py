@@ -28,6 +28,7 @@ from .results import (
     Rules,
     RulesChanged,
     ShownRule,
+    ShownRules,
     Token,
     Tokens,
     Version,
@@ -60,6 +61,8 @@ class Call(Generic[T]):
     content_type: str = "application/json"
     idempotent: bool = False
     """Whether a second request would change nothing after the first."""
+    timeout_s: float = 60.0
+    """How long the service may be silent."""
 
     @property
     def changes(self) -> bool:
@@ -159,6 +162,12 @@ def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list
     return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(Rules))
 
 
+def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
+    """Return a page of the rules as `rules_page` does, with their conditions as text."""
+    page = "?source=true" + (f"&after={after}" if after else "")
+    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(ShownRules))
+
+
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
     """Return one rule, with its condition as text."""
     return Call("GET", _path("detectors", detector_id, "rules", rule_id), _typed(ShownRule))
@@ -224,7 +233,8 @@ def put_rules(
     """
     document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
-    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True)
+    # Thousands of new conditions take the service a while to read.
+    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
 
 def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:

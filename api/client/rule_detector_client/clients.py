@@ -253,7 +253,6 @@ def _http_options(url: str, token: str) -> dict[str, Any]:
     return {
         "base_url": base,
         "headers": headers,
-        "timeout": httpx.Timeout(60.0, connect=10.0),
         # A proxy in the environment is not for connections within the machine.
         "trust_env": base.host not in _LOOPBACK,
     }

@@ -127,6 +127,12 @@ class Rules(msgspec.Struct, frozen=True):
     rules: list[Rule]
 
 
+class ShownRules(msgspec.Struct, frozen=True):
+    """Rules with their conditions as text, by priority."""
+
+    rules: list[ShownRule]
+
+
 class Relation(msgspec.Struct, frozen=True):
     """A relation without its tuples; `arity` is their length, None if it has none."""
 

@@ -31,7 +31,8 @@ class RequestTimeouts:
     of each connection, would cost more than the request. So a shared tick finds the requests that are still
     there after one to two ticks, and starts both for these only.
 
-    A body must arrive within `deadline_s`. The work after it may take BACKSTOP_S longer.
+    A body must arrive within `deadline_s`. The work after it may take BACKSTOP_S longer, and that on a long
+    operation `more_s` longer still.
     """
 
     deadline_s: float
@@ -75,6 +76,8 @@ class RequestTimeout:
     is_authenticated: bool = False
     operation: str = OTHER
     """The name of the operation, once it is known."""
+    more_s: float = 0.0
+    """How much longer than others the work on it may take."""
     stream_error: bytes = b""
     """The error that ended a stream after its status was sent, as another operation answers it."""
     _started: bool = False
@@ -138,7 +141,8 @@ class RequestTimeout:
 
     def _overdue(self) -> None:
         if self.body_is_read:
-            self._timer = asyncio.get_running_loop().call_later(BACKSTOP_S, self.end, DeadlinePassed())
+            left_s = self.more_s + BACKSTOP_S
+            self._timer = asyncio.get_running_loop().call_later(left_s, self.end, DeadlinePassed())
         else:
             self.end(DeadlinePassed())
 

@@ -30,8 +30,8 @@ _CONDITION: Final = (1300, 1301, 1302, 1303)
 @describe(
     summary="List the rules of a detector",
     text="By priority, the lowest number first. With `limit` or `after`, only a page: continue after the "
-    "priority of its last rule, until a page is empty. Without them, a list of more than 64 MiB is "
-    "refused with 1400.",
+    "priority of its last rule, until a page is empty. With `source=true`, it is a page, too, and each "
+    "rule has its condition as text. Without them, a list of more than 64 MiB is refused with 1400.",
     query=messages.RulesQuery,
     result=messages.Rules,
     own_codes=(1006, 1400, 1401),
@@ -42,7 +42,8 @@ async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
     if query == messages.RulesQuery():
         return await service.call(detectorId, operations.rules())
     after, most = given(query.after) or 0, given(query.limit) or PAGE_MAX
-    return await service.call(detectorId, operations.rules(after, most))
+    source = query.source == "true"
+    return await service.call(detectorId, operations.rules(after, most, source=source))
 
 
 @blueprint.post("/api/detectors/<detectorId>/rules")
@@ -76,7 +77,8 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
     summary="Make rules what a list says",
     text="Makes the rules with the names in the body what the body says, as one change: all of them, or "
     "none if anything is wrong. A member that is left out has its default. A rule whose condition stays "
-    "keeps its history. With `prune`, all other rules are removed; with `dryRun`, nothing is changed.",
+    "keeps its history. With `prune`, all other rules are removed; with `dryRun`, nothing is changed. "
+    "Thousands of new conditions take a while to read, so this may take ten minutes longer than others.",
     body=messages.RulesToPut,
     body_example={"rules": [{"name": "a failed login", "condition": examples.CONDITION_TEXT}]},
     own_codes=(*_CONDITION, 1400),
@@ -84,6 +86,7 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
     result_example={"created": ["a failed login"], "changed": [], "removed": [], "unchanged": []},
 )
 async def put_rules(detectorId: str, body: bytes) -> Response:
+    request.progress.more_s = operations.LONG_S
     loop = asyncio.get_running_loop()
     operation = await loop.run_in_executor(service.parsers, put_rules_operation, body, service.limits)
     return await service.change(detectorId, operation)

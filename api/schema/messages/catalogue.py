@@ -20,6 +20,7 @@ Name = Annotated[
 ]
 PAGE_MAX: Final = 1000
 """Entries in one page of a list."""
+YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
 
 

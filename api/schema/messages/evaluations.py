@@ -1,14 +1,13 @@
 """The messages of evaluations: their query parameters and their results."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from api.schema.envelope import EntryOfReply
+from api.schema.messages.catalogue import YesOrNo
 from api.schema.messages.explanations import ExplainedNode
 from api.schema.messages.rules import Labels
-
-YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
 
 
 class BatchQuery(Struct):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from api.schema.messages.catalogue import Name, PageSize
+from api.schema.messages.catalogue import Name, PageSize, YesOrNo
 from api.schema.messages.conditions import Condition, CostEstimate
 from engine.evaluation.rules import (
     DESCRIPTION_CHARS_MAX,
@@ -96,12 +96,14 @@ class RulesChanged(Struct):
 
 
 class RulesQuery(Struct):
-    """The page of a list of rules. Without either parameter, the list is whole."""
+    """The page of a list of rules. Without any parameter, the list is whole."""
 
     limit: PageSize | UnsetType = UNSET
-    """The maximum number of rules; 1000 if only `after` is given. A page also ends at about 1 MiB."""
+    """The maximum number of rules; 1000 if only others are given. A page also ends at about 1 MiB."""
     after: Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "a priority"})] | UnsetType = UNSET
     """Only rules after this priority, that of the last rule on the previous page."""
+    source: YesOrNo | UnsetType = UNSET
+    """Whether each rule of the page has its condition as text, too: `text` and `source`."""
 
 
 class RuleChange(Struct, forbid_unknown_fields=True):
@@ -134,6 +136,13 @@ class Rule(Struct):
     """The id of the rule that this is a draft of."""
     description: Description | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
+
+
+class ListedRule(Rule, kw_only=True):
+    """A rule of a list. With `source=true`, it has its condition as text, as a rule that is shown."""
+
+    text: str | UnsetType = UNSET
+    source: str | UnsetType = UNSET
 
 
 class ShownRule(Rule, kw_only=True):
@@ -176,7 +185,7 @@ class Versions(Struct):
 class Rules(Struct):
     """The rules of a detector, by priority."""
 
-    rules: list[Rule]
+    rules: list[ListedRule]
 
 
 class ConditionToParse(Struct, forbid_unknown_fields=True):

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
@@ -32,14 +31,10 @@ from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
 from engine.language.microseconds import microseconds
-from engine.language.text.printer import format as format_condition
 from engine.language.text.printer import format_term
 
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
-
-_COUNTING: Final = (language.Count, language.CountSince, language.Distinct, language.Sum, language.Avg)
-"""Members that compare what they find with a number."""
 
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
@@ -131,22 +126,20 @@ class Reading(NamedTuple):
     tells_since: bool = False
     """Whether nodes say since when they have their verdicts, which takes as long again."""
 
-    def found(self, live: LiveRule) -> dict[str, Any]:
-        """Return what the counting members and the terms of an enabled rule find, by their texts."""
-        explaining = _Explaining(self, self.rule_set.enabled[live.rule.priority])
-        found: dict[str, Any] = {}
-        for path, text, value in explaining.found(live.rule.condition, ()):
-            # The same text may stand under other keys.
-            keys = "".join(f"per {fact_of(step)} " for step in path) if text in found else ""
-            found[keys + text] = value
-        return found
-
     def node(self, live: LiveRule) -> Node:
         """Explain the condition of a rule."""
         condition = live.rule.condition
         if not live.rule.enabled:
             return Node(condition=condition, future=Future(verdict=False), note=_DISABLED)
-        return _Explaining(self, self.rule_set.enabled[live.rule.priority]).node(condition, ())
+        return Explaining(self, self.rule_set.enabled[live.rule.priority]).node(condition, ())
+
+
+def time_at(detector: Detector, timestamp_ms: float) -> tuple[int, int]:
+    """Return when an event would be evaluated, and how late it is, in microseconds. Raises Refusal 1402."""
+    stamped_us = microseconds(timestamp_ms, 1_000)
+    clock_us = NEVER if detector.clock_us is None else detector.clock_us
+    now_us = detector.time_of(stamped_us, clock_us)
+    return now_us, now_us - stamped_us
 
 
 @contextmanager
@@ -154,28 +147,28 @@ def reading(
     detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
 ) -> Iterator[Reading]:
     """Read an event that consists of JSON values. Raises Refusal 1402."""
-    stamped_us = microseconds(timestamp_ms, 1_000)
-    clock_us = NEVER if detector.clock_us is None else detector.clock_us
-    now_us = detector.time_of(stamped_us, clock_us)
-    messages: list[Entry] = [] if stamped_us == now_us else [late(now_us - stamped_us)]
+    now_us, late_us = time_at(detector, timestamp_ms)
+    messages: list[Entry] = [late(late_us)] if late_us else []
     if detector.awaits_first:
         messages += not_milliseconds(timestamp_ms)
-    with reading_at(detector, now_us, fields, sent) as event:
+    try:
+        event = reading_at(detector, now_us, fields, sent)
         if detector.rule_set.may_warn:
             messages += warnings_on(fields, sent, detector.rule_set, detector.limits)
         yield event._replace(messages=tuple(messages))
-
-
-@contextmanager
-def reading_at(
-    detector: Detector, now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
-) -> Iterator[Reading]:
-    """Read an event that is evaluated at a time, which is not before the detector's clock."""
-    try:
-        entries = Entries(detector.events_seen + 1, fields, sent)
-        yield Reading(now_us, (), predicates_at(detector, fields, sent, now_us), entries, detector.rule_set)
     finally:
         detector.forget_lookups()
+
+
+def reading_at(
+    detector: Detector, now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Reading:
+    """Read an event that is evaluated at a time, which is not before the detector's clock.
+
+    It is valid until `forget_lookups`.
+    """
+    entries = Entries(detector.events_seen + 1, fields, sent)
+    return Reading(now_us, (), predicates_at(detector, fields, sent, now_us), entries, detector.rule_set)
 
 
 def predicates_at(
@@ -210,14 +203,15 @@ def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRul
     return ExplainedRule(live.rule, node, turning.predicates)
 
 
-class _Explaining:
+class Explaining:
     """The explanation of one rule."""
 
     def __init__(self, event: Reading, enabled: EnabledRule) -> None:
         self._event, self._predicates = event, event.predicates
-        self._site = enabled.site
-        names = requirements_of(enabled.rule.condition, self._site.birth).memories
-        self._memories = dict(zip(names, enabled.memories, strict=True))
+        self.enabled, self.site = enabled, enabled.site
+        names = requirements_of(enabled.rule.condition, self.site.birth).memories
+        self.memories = dict(zip(names, enabled.memories, strict=True))
+        """By the node or term that has it, and its path."""
 
     def node(self, condition: Condition, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
@@ -240,31 +234,6 @@ class _Explaining:
             case _:
                 return self._looking_back(condition, path)
 
-    def found(self, condition: Condition, path: Path) -> Iterator[tuple[Path, str, Any]]:
-        """Yield what each counting member and term finds, with its path and its text."""
-        if isinstance(condition, language.Keyed):
-            if key_of(self._predicates.value(condition.key)) is not None:
-                yield from self.found(condition.inner, (*path, step_of(condition, self._site.birth)))
-            if condition.where is not None:
-                yield from self.found(condition.where, path)
-            return
-        if isinstance(condition, language.Compare):
-            found = Comparing(self._deciding(condition, path), self._truths(condition, path)).found()
-            yield from ((path, _term_text(term), value) for term, value in found.items() if value is not None)
-        elif isinstance(condition, _COUNTING):
-            looking = LookingBack(self._deciding(condition, path), self._truths(condition, path))
-            value = looking.operator.found(condition, looking.at)
-            if value is not None and isfinite(value):
-                yield path, _text_before(condition), value
-        for child in language.children(condition):
-            yield from self.found(child, path)
-
-    def _truths(self, condition: Condition, path: Path) -> tuple[bool, ...]:
-        """Return the truths of the conditions in a condition."""
-        truth = self._predicates.truth
-        children = language.children(condition)
-        return tuple([truth(c) if isinstance(c, Predicate) else self.node(c, path).verdict for c in children])
-
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
         found = predicates.shown(predicates.names(predicate))
@@ -281,7 +250,7 @@ class _Explaining:
             is_ = "missing" if value is None else f"{json_type(value)}, which is no key"
             note = f"{quoted(keyed.key)} is {is_}, so the event belongs to no slice"
             return Node(condition=keyed, future=Future(verdict=False), note=note)
-        longer = (*path, step_of(keyed, self._site.birth))
+        longer = (*path, step_of(keyed, self.site.birth))
         node = self.node(keyed.inner, longer)
         key = self._predicates.shown([fact_of(step) for step in longer])
         notes = _cut(key)
@@ -346,7 +315,7 @@ class _Explaining:
         event, value = self._event, self._predicates.value
         pasts = []
         for place, part in enumerate(parts_of(node)):
-            code, remembered = memory_code(node, place), self._memories[part, path]
+            code, remembered = memory_code(node, place), self.memories[part, path]
             pasts.append(
                 Past(
                     memory=remembered.memory,
@@ -357,17 +326,7 @@ class _Explaining:
                 )
             )
         stamp = stamp_of(event.now_us, event.entries.number)
-        return Deciding(node, pasts, value, self._site.born, stamp)
-
-
-# To write a condition takes longer than to find its value.
-_term_text = lru_cache(1_024)(format_term)
-
-
-@lru_cache(1_024)
-def _text_before(condition: Any) -> str:
-    """Return the text of a counting member before its comparison."""
-    return format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0")
+        return Deciding(node, pasts, value, self.site.born, stamp)
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

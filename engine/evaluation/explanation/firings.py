@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.explaining import NODES_MAX, Reading, reading
+from engine.evaluation.explanation.explaining import NODES_MAX, Reading, reading, reading_at, time_at
+from engine.evaluation.explanation.found import plan_of
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.requirements import keys_of, requirements_of
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.stamps import stamp_of
 from engine.language.diagnostics import Entry, Refusal
@@ -49,9 +50,11 @@ def evaluate_explained(
 
     A failure to explain what fires is logged: then there are no explanations.
     """
-    how = {"explained": explained, "detailed": detailed}
+    sent = sent or {}
     try:
-        foreseen = dry_run(detector, fields, timestamp_ms, sent or {}, **how)
+        now_us, _ = time_at(detector, timestamp_ms)
+        event = reading_at(detector, now_us, fields, sent)
+        foreseen = _foreseen(detector, event, fields, sent, explained=explained, detailed=detailed)
         outcome = detector.submit_clean_one(fields, timestamp_ms, sent)
     finally:
         detector.forget_lookups()
@@ -73,26 +76,39 @@ def dry_run(
     Raises Refusal as an evaluation does. A failure to explain what would fire is logged.
     """
     with reading(detector, fields, timestamp_ms, sent) as event:
-        base = stamp_of(event.now_us, 0)
-        fired = detector.rule_set.decide(fields, sent, base, event.entries.number)
-        acting = tuple([rule for rule in fired if not rule.shadow])
-        try:
-            nodes = tuple(_explained(detector, event, acting)) if explained else ()
-            details = tuple(_detailed(detector, event, acting)) if detailed else ()
-        except Exception:  # noqa: BLE001 -- the event can be evaluated
-            _log.exception("what fires could not be explained")
-            nodes, details = (), ()
+        return _foreseen(detector, event, fields, sent, explained=explained, detailed=detailed)
+
+
+def _foreseen(
+    detector: Detector,
+    event: Reading,
+    fields: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    *,
+    explained: bool,
+    detailed: bool,
+) -> Firings:
+    """Return which rules would fire at an event that was read."""
+    fired = detector.rule_set.decide(fields, sent, stamp_of(event.now_us, 0), event.entries.number)
+    acting = tuple([rule for rule in fired if not rule.shadow])
+    try:
+        nodes = tuple(_explained(detector, event, acting)) if explained else ()
+        details = tuple(_detailed(event, acting)) if detailed else ()
+    except Exception:  # noqa: BLE001 -- the event can be evaluated
+        _log.exception("what fires could not be explained")
+        nodes, details = (), ()
     return Firings(acting, event.messages, nodes, details)
 
 
-def _detailed(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
+def _detailed(event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
     """Yield the keys of each rule, and what it found as long as the rules are small enough together."""
     left = NODES_MAX
     for place, rule in enumerate(fired):
-        left -= requirements_of(rule.condition).size
-        names = [name for name in keys_of(rule.condition) if key_of(event.predicates.value(name)) is not None]
+        plan = plan_of(event, rule.priority)
+        left -= plan.size
+        names = [name for name in plan.keys if key_of(event.predicates.value(name)) is not None]
         shown = event.predicates.shown(names)
-        found = event.found(detector.live[rule.id]) if left >= 0 or not place else {}
+        found = plan.found(event) if left >= 0 or not place else {}
         yield Details({name: shown[name].value for name in names}, found)
 
 

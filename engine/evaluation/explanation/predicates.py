@@ -1,7 +1,7 @@
 """The predicates of conditions at one event: their truths, the values looked up, and notes on types."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, cast
 
 import msgspec
 
@@ -60,8 +60,23 @@ class Predicates:
             code = predicate_code(predicate, needs.patterns.finder, self._lookup, relations)
             # Equal predicates may be large, so their identity is compared. They stay as long as their rules.
             self._codes[id(predicate)] = code
+        return self.truth_of(code)
+
+    def truth_of(self, code: PredicateCode) -> bool:
+        """Return whether a predicate is true that was made a function."""
         values = (*map(self.value, code.facts), *code.constants)
         return code.truth(values, self._fields, self._sent, self._now_us << NUMBER_BITS)
+
+    def lasting_code(self, predicate: language.Leaf | language.Ref) -> PredicateCode | None:
+        """Return a predicate as a function for all events; None if it searches this event for patterns."""
+        bound: list[Any] = []
+
+        def noted(*names: Any) -> Any:
+            bound.append(names)
+            return "None"
+
+        code = predicate_code(predicate, noted, noted, cast("Any", None))
+        return None if bound else code
 
     def _lookup(self, fact: str) -> Lookup:
         lookup = self._lookup_of.get(fact)

@@ -56,6 +56,8 @@ class RuleSet(Needs):
         super().__init__(limits, stored)
         self._histories = histories
         self._enabled: dict[int, EnabledRule] = {}
+        self.plans: dict[int, Any] = {}
+        """What explanations have worked out for a rule once, by priority."""
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
         self.uses: Counter[Remembered] = Counter()
@@ -113,6 +115,7 @@ class RuleSet(Needs):
         self._unindex_rule(priority)
         self.samples.forget(priority)
         rule, site, memories = self._enabled.pop(priority)
+        self.plans.pop(priority, None)
         del self._rules[priority]
         parts = requirements_of(rule.condition, site.birth)
         self.nodes -= parts.size

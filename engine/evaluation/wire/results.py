@@ -57,11 +57,11 @@ def detailed_actions(firings: Firings) -> list[bytes]:
     actions = [rule.action_json() for rule in firings.rules]
     left = DETAILS_BYTES_MAX
     for place, details in enumerate(firings.details):
-        keys, found = json_bytes(dict(details.keys)), json_bytes(dict(details.found))
-        left -= len(keys) + len(found)
+        members = json_bytes({"keys": details.keys, "found": details.found})
+        left -= len(members) - _DETAILS_BYTES
         if left < 0:
             break
-        actions[place] = actions[place][:-1] + b',"keys":' + keys + b',"found":' + found + b"}"
+        actions[place] = actions[place][:-1] + b"," + members[1:]
     return actions
 
 

@@ -1,11 +1,14 @@
 """Conditions to JSON documents."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from engine.language.condition import Condition, FactArg, NetworksOf, ScaledFact
 from engine.language.forms.table import form_of
 from engine.language.nodes import Node
+
+# The standard library encodes integers of any size, which events and conditions may hold.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def condition_to_document(condition: Condition) -> dict[str, object]:
@@ -38,5 +41,4 @@ def _document(value: Any) -> object:
 
 def json_bytes(document: object) -> bytes:
     """Return plain data as JSON."""
-    # The standard library encodes integers of any size, which events and conditions may hold.
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(document).encode()

@@ -17,7 +17,7 @@ from engine.runtime.contract.measurements.counters import (
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Report
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import LONG, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 
@@ -117,7 +117,9 @@ class Activation:
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
-        return self._note_reply(await self._call(self._port.handle(batch)))
+        is_long = any(operation.kind in LONG for operation in batch)
+        hung_s = self._settings.activation_hung_s if is_long else None
+        return self._note_reply(await self._call(self._port.handle(batch), hung_s))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
@@ -296,9 +298,9 @@ class Activation:
         self.tell(counts={count: 1}, problem=f"it was not saved: {error}")
         self.schedule.note_save_failed(self._loop.time())
 
-    async def _call(self, call: Awaitable[T]) -> T:
+    async def _call(self, call: Awaitable[T], hung_s: float | None = None) -> T:
         """Await a call of the detector; after `hung_s` it counts as hung, and long before as a problem."""
-        hung_s = self._settings.hung_s
+        hung_s = hung_s or self._settings.hung_s
         stalled_s = hung_s / _STALLED
         stalled = self._loop.call_later(stalled_s, self._tell_stalled, stalled_s)
         try:

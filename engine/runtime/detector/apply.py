@@ -12,7 +12,7 @@ from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule
 from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
 from engine.evaluation.rule_book.versions import Change
-from engine.evaluation.rules import Rule, rule_as_sent
+from engine.evaluation.rules import Rule, rule_as_sent, rule_with_text
 from engine.evaluation.wire.events import (
     Answer,
     Done,
@@ -33,7 +33,6 @@ from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.json.writer import json_bytes
-from engine.language.text.printer import format as canonical
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.requests.operations import (
     BATCH_FORMS,
@@ -242,8 +241,7 @@ def _ruled(
     match operation.kind:
         case operations.RULE:
             rule = detector.rule(_named(operation))
-            text = canonical(rule.condition)
-            return {**rule_as_sent(rule, detector_id), "text": text, "source": rule.source or text}, None, []
+            return rule_with_text(rule, detector_id), None, []
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(**_members(added))

@@ -13,6 +13,7 @@ import pytest
 from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
+from api.schema.messages.catalogue import PAGE_MAX
 from api.schema.messages.rules import RulesQuery, RuleToPut
 from api.schema.messages.state import StateQuery
 from engine import Detector, Entry, Refusal
@@ -102,7 +103,8 @@ class FakeService:
                 return {"id": one}
             case "GET", ["detectors", one, "rules"]:
                 page = read_query(RulesQuery, request.url.query)
-                asked = RulesAsked(page.after or 0, page.limit or 0)
+                with_source = page.source == "true"
+                asked = RulesAsked(page.after or 0, page.limit or PAGE_MAX * with_source, with_source)
                 listed = rules_of(self.detectors[one], one, msgspec.json.encode(asked))
                 return json.loads(listed.result)
             case "GET", ["detectors", one, "rules", rule_id]:

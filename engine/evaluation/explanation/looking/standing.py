@@ -50,8 +50,11 @@ def standing_node(detector: Detector, live: LiveRule, key: Mapping[str, Any]) ->
     given = {name: key[name] for name in keys_of(live.rule.condition) if name in key}
     # No condition looks up a name that begins with `$` among the fields.
     sent = {name[1:]: value for name, value in given.items() if name.startswith("$")}
-    with reading_at(detector, detector.clock_us or 0, given, sent) as event:
+    try:
+        event = reading_at(detector, detector.clock_us or 0, given, sent)
         return event._replace(tells_since=True).node(live)
+    finally:
+        detector.forget_lookups()
 
 
 def _without_times(node: Node) -> Node:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.rules import rule_as_sent
+from engine.evaluation.rules import rule_as_sent, rule_with_text
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
@@ -23,6 +23,8 @@ class RulesAsked(msgspec.Struct, frozen=True):
 
     after: int = 0
     limit: int = 0
+    source: bool = False
+    """Whether a page has the conditions as text, too."""
 
 
 def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
@@ -34,9 +36,10 @@ def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
     if not asked.limit:
         return _listed(_whole(detector, detector_id))
     following = (rule for rule in detector.rules() if rule.priority > asked.after)
+    sent = rule_with_text if asked.source else rule_as_sent
     page, size = [], 0
     for rule in islice(following, asked.limit):
-        page.append(json_bytes(rule_as_sent(rule, detector_id)))
+        page.append(json_bytes(sent(rule, detector_id)))
         size += len(page[-1])
         if size >= PAGE_BYTES_MAX:
             break

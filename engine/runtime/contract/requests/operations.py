@@ -67,6 +67,10 @@ ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE
 EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES})
 """The kinds that evaluate events."""
 
+LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY})
+"""The kinds that may take LONG_S longer than others once a worker has them, which reads many conditions."""
+LONG_S: Final = 600.0
+
 UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
 """The kinds that upload a relation in parts."""
 
@@ -224,9 +228,12 @@ def state(asked: StateAsked) -> Operation:
     return Operation(STATE, msgspec.json.encode(asked))
 
 
-def rules(after: int = 0, limit: int = 0) -> Operation:
-    """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`."""
-    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit)))
+def rules(after: int = 0, limit: int = 0, *, source: bool = False) -> Operation:
+    """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`.
+
+    With `source`, those of a page have their conditions as text, too.
+    """
+    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source)))
 
 
 def rule(rule_id: str) -> Operation:

@@ -280,12 +280,12 @@ class DetectorChannel:
         now_s = self._loop.time()
         is_found = self._client is not None
         self._outcomes.expire_waiting(now_s, None if is_found else self._waiting_for_slots())
-        # Requests in flight arrived first, so their deadlines are earlier than those of waiting ones.
-        next_s = self._mailbox.first_deadline_s()
-        for request in reversed(self._in_flight):
-            if request.deadline_s <= now_s:
+        waiting_s = self._mailbox.first_deadline_s()
+        next_s = [] if waiting_s is None else [waiting_s]
+        for request in self._in_flight:
+            if request.answer_by_s <= now_s:
                 request.fail(outcome_unknown("the deadline passed"))
             else:
-                next_s = request.deadline_s
-        if next_s is not None:
-            self._timer = self._loop.call_at(next_s, self._expire)
+                next_s.append(request.answer_by_s)
+        if next_s:
+            self._timer = self._loop.call_at(min(next_s), self._expire)

@@ -9,7 +9,7 @@ from typing import Final
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.requests.current_request import CurrentRequest
-from engine.runtime.contract.requests.operations import ANSWERS_MUCH, Operation, Took
+from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
 
@@ -27,6 +27,7 @@ class Request:
     operation: Operation
     answer: asyncio.Future[Answer]
     deadline_s: float
+    """Until when it may wait to be sent."""
     waits: bool = False
     caller: CurrentRequest = field(default_factory=CurrentRequest)
     """The HTTP request, which is told where its time went."""
@@ -38,6 +39,11 @@ class Request:
     """Where its time went in the worker, once it is answered."""
     mailbox: "Mailbox | None" = None
     """The mailbox that admitted it."""
+
+    @property
+    def answer_by_s(self) -> float:
+        """The deadline of its answer, once it was sent."""
+        return self.deadline_s + LONG_S * (self.operation.kind in LONG)
 
     def settle(self, answer: Answer) -> None:
         """Give the caller its answer, unless it has one."""

@@ -29,12 +29,23 @@ async def test_pages_follow_each_other_until_one_is_empty(caller: Caller) -> Non
     assert (await caller("GET", f"{path}?after=3")).result == {"rules": []}
 
 
+async def test_pages_have_the_texts_of_conditions_if_they_are_asked_for(caller: Caller) -> None:
+    path = await path_with(caller, "a == 1  # one", "a  ==  2", "a == 3")
+    plain = (await caller("GET", f"{path}?source=false")).result["rules"]
+    shown = [(await caller("GET", f"{path}/{rule['id']}")).result for rule in plain]
+    assert [rule["source"] for rule in shown] == ["a == 1  # one", "a  ==  2", "a == 3"]
+    assert not any("source" in rule or "text" in rule for rule in plain)
+    assert (await caller("GET", f"{path}?source=true")).result == {"rules": shown}
+    assert (await caller("GET", f"{path}?source=true&limit=1&after=1")).result == {"rules": shown[1:2]}
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
         ("limit=0", "limit: expected a whole number from 1 to 1000, got `0`"),
         ("limit=1001", "limit: expected a whole number from 1 to 1000, got `1001`"),
         ("after=-1", "after: expected a priority, got `-1`"),
+        ("source=1", "source: expected `true` or `false`, got `1`"),
         ("after=x", "after: expected a priority, got `x`"),
         (f"after={2**63}", f"after: expected a priority, got `{2**63}`"),
     ],

@@ -84,6 +84,16 @@ rules:
     )
 
 
+def test_rules_are_asked_for_in_pages_not_one_by_one() -> None:
+    service = FakeService()
+    detector_id = service.create("shop")
+    for number in range(20):
+        service.detectors[detector_id].add_rule(f"r{number}", f"a == {number}")
+    run(service, "export", "shop")
+    asked = [path for _, path in service.requests if "/rules" in path]
+    assert asked == [f"/api/detectors/{detector_id}/rules"] * 2, "a page, and the empty one after it"
+
+
 def test_rules_of_one_name_cannot_be_told_apart_in_a_file() -> None:
     service = FakeService()
     detector = service.detectors[service.create("shop")]

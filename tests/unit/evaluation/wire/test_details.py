@@ -17,6 +17,7 @@ from engine.evaluation.wire.inspecting.explanations import (
     explain_body,
 )
 from engine.language.limits import Limits
+from engine.language.nodes import Node
 from engine.language.text.parser import parse
 from tests.differential.modes import TRIED, in_mode
 
@@ -147,3 +148,52 @@ def test_long_keys_are_cut_and_details_are_bounded(monkeypatch: pytest.MonkeyPat
     assert refused
     assert isinstance(answer, Done)
     assert len(answer.result) < 20_000 + 200 * len(refused)
+
+
+def test_details_of_rules_that_have_fired_compare_no_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing them took most of the time of an event."""
+    detector = Detector()
+    for number in range(4):
+        condition = f"per k (count(a == 1 and b == {number}) within 1s >= {number}) and b < prev(c) + 9"
+        detector.add_rule(f"r{number}", condition)
+    events = [{"fields": {"a": 1, "b": n % 4, "c": 1, "k": "x"}, "timestamp_ms": n} for n in range(40)]
+
+    def found(some: list[dict[str, Any]]) -> int:
+        answer = evaluate_batch_body(detector, json.dumps({"events": some}).encode(), "json", detailed=True)[
+            0
+        ]
+        return sum(len(each["found"]) for one in result(answer)["results"] for each in one["actions"])
+
+    assert found(events[:20])
+    compared = 0
+    is_equal = Node.__eq__
+
+    def counted(one: Node, other: object) -> bool:
+        nonlocal compared
+        compared += one is not other
+        return is_equal(one, other)
+
+    monkeypatch.setattr(Node, "__eq__", counted)
+    assert found(events[20:]) > 100
+    assert compared == 0
+
+
+def test_what_a_rule_finds_follows_its_condition() -> None:
+    detector = Detector()
+    first = detector.add_rule("r", "count(a == 1) within 1s >= 0")
+    draft = detector.add_rule("d", "count(a == 2) within 1s >= 0", shadow=True, draft_of=first)
+
+    def found() -> Any:
+        [action] = result(evaluate_explained_body(detector, body(EVENTS[0]), explained=False, detailed=True))[
+            "actions"
+        ]
+        return list(action["found"])
+
+    assert found() == found() == ["count(a == 1) within 1s"]
+    detector.promote(first)
+    assert found() == ["count(a == 2) within 1s"]
+    detector.remove_rule(draft)
+    detector.change_rule(first, condition="count(a == 3) within 1s >= 0")
+    assert found() == ["count(a == 3) within 1s"]
+    detector.change_rule(first, name="other")
+    assert found() == ["count(a == 3) within 1s"]

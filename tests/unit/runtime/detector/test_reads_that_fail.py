@@ -14,7 +14,7 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import Operation, PutRule, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.read_only import ReadOnlyDetector
@@ -87,6 +87,8 @@ READS: dict[str, list[Operation]] = {
     ops.RULES: [ops.rules()],
     ops.RULE: [ops.rule(RULE)],
     ops.RELATIONS: [ops.relations()],
+    ops.VERSIONS: [ops.versions(RULE)],
+    ops.PUT_RULES_DRY: [ops.put_rules([PutRule("new", "a == 2"), PutRule("rule", "a == 3")], dry_run=True)],
     ops.RELATION: [ops.relation("known", limit=1)],
 }
 

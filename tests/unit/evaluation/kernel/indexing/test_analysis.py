@@ -17,6 +17,7 @@ from engine.evaluation.kernel.selection.triggers import (
     Hit,
     InNetwork,
     Range,
+    Related,
     Trigger,
     Triggers,
     may_meet_several,
@@ -66,6 +67,8 @@ def said(found: Triggers | None) -> set[str] | None:
                 return f"{fact}${text}"
             case InNetwork(fact, number):
                 return f"{fact}@{number}"
+            case Related(fact, relation):
+                return f"{relation}({fact})"
             case Hit(fact, value):
                 return fact if value is PRESENT else f"{fact}={value}"
             case Range(fact, low, high):
@@ -111,7 +114,7 @@ def cost(found: Triggers) -> float:
         ('a icontains "x"', {"a/(?i)x/"}),
         ('a startswith ""', {"a"}),
         ('a in network ["0.0.0.0/0", "128.0.0.0/1"]', {"a@2", "a@5"}),
-        ("a in network r", {"a"}),
+        ("a in network r", {"r(a)"}),
         ("some a (b == 1)", {"a[].b=1"}),
         ("some a (not b == 1)", {"a"}),
         ("some a ($v == 1 or b == 5)", {"$v=1", "a[].b=5"}),
@@ -201,7 +204,7 @@ def test_a_rule_can_only_fire_at_events_that_meet_these_triggers(
 
 def test_a_relation_needs_one_of_its_facts() -> None:
     analysis = analysis_of(parse("a == 1"))
-    assert said(analysis.true(InRelation("r", (1, FactArg("a"), FactArg("b"))), ())) == {"a"}
+    assert said(analysis.true(InRelation("r", (1, FactArg("a"), FactArg("b"))), ())) == {"r(a)"}
     assert analysis.true(InRelation("r", (1,)), ()) is None
 
 

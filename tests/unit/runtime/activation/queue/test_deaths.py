@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import PutRule
 from engine.runtime.detector import apply as apply_module
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.service import local_service, until
@@ -28,6 +29,24 @@ async def test_an_actor_that_does_not_answer_is_ended_and_the_detector_goes_on(s
         assert await outcomes(first + behind) == [1502, "done"]
         assert hung.dead
         assert s.actor is not hung
+
+
+@pytest.mark.parametrize(("held_s", "told"), [(500, "done"), (700, 1502)])
+async def test_a_change_of_many_rules_has_ten_minutes_and_what_waits_behind_it_its_own_deadline(
+    scene, held_s, told
+):
+    async with scene(deadline_s=5, hung_s=0.5) as s:
+        s.gate.held = {"handle"}
+        change = s.ask(ops.put_rules([PutRule("r", "a == 1")]))
+        await s.held()
+        changed, behind = s.actor, s.asks(1)
+        await asyncio.sleep(6)
+        assert behind[0].done()
+        assert await outcomes(behind) == [1501]
+        await asyncio.sleep(held_s - 6)
+        s.gate.open()
+        assert await outcomes([change]) == [told]
+        assert changed.dead is (told == 1502)
 
 
 async def test_an_actor_that_hangs_while_it_activates_a_detector_is_ended_and_another_does_it(scene):

@@ -1,0 +1,167 @@
+"""What a rule finds at an event: the values of its keys, and those of its counting members and terms.
+
+How to find it is worked out once for each rule. To look up what belongs to a condition takes longer than the
+rest, since conditions are compared by all that is in them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.explanation.explaining import Explaining, Reading
+from engine.evaluation.explanation.past import Past
+from engine.evaluation.facts.values import key_of
+from engine.evaluation.kernel.code.node_code import MemoryCode, VerdictCode, memory_code, verdict_code
+from engine.evaluation.kernel.rule_set import EnabledRule
+from engine.evaluation.operators.compare import found_in
+from engine.evaluation.operators.interface import Operator, Settled
+from engine.evaluation.operators.table import operator_of, parts_of, remembering
+from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.requirements import keys_of, requirements_of
+from engine.evaluation.slices.slices import Remembered
+from engine.evaluation.stamps import NUMBER_BITS, stamp_of
+from engine.language import condition as language
+from engine.language.condition import Condition, Predicate
+from engine.language.text.printer import format as format_condition
+from engine.language.text.printer import format_term
+
+_FINDING: Final = (
+    *(language.Count, language.CountSince, language.Distinct, language.Sum, language.Avg),
+    language.Compare,
+)
+"""Members that compare what they find."""
+
+_Truth = Callable[[Reading], bool]
+"""Gives the truth of a condition at an event."""
+
+
+class Plan(NamedTuple):
+    """How to find what a rule finds."""
+
+    enabled: EnabledRule
+    """The rule for which this was worked out."""
+    size: int
+    """The number of nodes of its condition."""
+    keys: tuple[str, ...]
+    members: tuple["_Member", ...]
+
+    def found(self, event: Reading) -> dict[str, Any]:
+        """Return what the counting members and the terms find at an event, by their texts."""
+        found: dict[str, Any] = {}
+        value = event.predicates.value
+        for member in self.members:
+            if all(key_of(value(key)) is not None for key in member.keys):
+                for text, number in member.found(event, self.enabled.site.born):
+                    # The same text may stand under other keys.
+                    found[member.said_keys + text if text in found else text] = number
+        return found
+
+
+class _Member(NamedTuple):
+    """A counting member, or a comparison of terms."""
+
+    node: Condition
+    keys: tuple[str, ...]
+    """The keys around it, without which there is nothing to find."""
+    said_keys: str
+    texts: tuple[str, ...]
+    """The texts of what it finds."""
+    parts: tuple[tuple[MemoryCode, Remembered, bool], ...]
+    """The parts of it that have a memory, each with whether the event itself does not count."""
+    code: VerdictCode
+    operator: Operator[Any] | None
+    """That of a counting member."""
+    truths: tuple[_Truth, ...]
+    """Those of the conditions in it."""
+
+    def found(self, event: Reading, born: int) -> Iterator[tuple[str, Any]]:
+        """Yield what it finds, each with its text. What is missing, or no JSON has, is left out."""
+        value = event.predicates.value
+        pasts = [
+            Past(one.memory, code, event.entries.of(one), (*map(value, code.facts), *code.constants), before)
+            for code, one, before in self.parts
+        ]
+        truths = tuple([truth(event) for truth in self.truths])
+        now_us = event.now_us
+        values: Sequence[Any]
+        if self.operator is None:
+            at, code = [past.at(truths) for past in pasts], self.code
+            values = code.found(at, born, now_us << NUMBER_BITS, (*map(value, code.facts), *code.constants))
+        else:
+            [past] = pasts
+            _, entry, _ = past.after(truths, stamp_of(now_us, event.entries.number))
+            # What it counts depends neither on its verdict nor on what the event is to it.
+            settled = Settled(entry, born, now_us, outcome=None, verdict=False)
+            values = (self.operator.found(self.node, settled),)
+        for text, one in zip(self.texts, values, strict=True):
+            if one is not None and not (type(one) is float and not isfinite(one)):
+                yield text, one
+
+
+def plan_of(event: Reading, priority: int) -> Plan:
+    """Return how to find what an enabled rule finds. It is kept until the rule changes."""
+    enabled, plans = event.rule_set.enabled[priority], event.rule_set.plans
+    plan: Plan | None = plans.get(priority)
+    if plan is None or plan.enabled is not enabled:
+        condition = enabled.rule.condition
+        explaining = Explaining(event, enabled)
+        members = tuple(_members(event, explaining, condition, (), ()))
+        plan = Plan(enabled, requirements_of(condition).size, keys_of(condition), members)
+        plans[priority] = plan
+    return plan
+
+
+def _members(
+    event: Reading, explaining: Explaining, condition: Condition, path: Path, keys: tuple[str, ...]
+) -> Iterator[_Member]:
+    """Yield the members that find something, in the order of the condition."""
+    if isinstance(condition, language.Keyed):
+        longer = (*path, step_of(condition, explaining.site.birth))
+        yield from _members(event, explaining, condition.inner, longer, (*keys, condition.key))
+        if condition.where is not None:
+            yield from _members(event, explaining, condition.where, path, keys)
+        return
+    children = language.children(condition)
+    if isinstance(condition, _FINDING):
+        memories = explaining.memories
+        yield _Member(
+            node=condition,
+            keys=keys,
+            said_keys="".join(f"per {fact_of(step)} " for step in path),
+            texts=_texts(condition),
+            parts=tuple(
+                (memory_code(condition, place), memories[part, path], remembering(part).looks_before(part))
+                for place, part in enumerate(parts_of(condition))
+            ),
+            code=verdict_code(condition),
+            operator=operator_of(condition),
+            truths=tuple(_truth(event, explaining.enabled, child, path) for child in children),
+        )
+    for child in children:
+        yield from _members(event, explaining, child, path, keys)
+
+
+def _texts(condition: Any) -> tuple[str, ...]:
+    if isinstance(condition, language.Compare):
+        return tuple(map(format_term, found_in(condition)))
+    # Its text before the comparison.
+    return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
+
+
+def _truth(event: Reading, enabled: EnabledRule, condition: Condition, path: Path) -> _Truth:
+    """Return what gives the truth of a condition under a path at each event."""
+    match condition:
+        case language.All(members) | language.Any(members):
+            truths = [_truth(event, enabled, member, path) for member in members]
+            joined = all if isinstance(condition, language.All) else any
+            return lambda at: joined(truth(at) for truth in truths)
+        case language.Not(inner):
+            negated = _truth(event, enabled, inner, path)
+            return lambda at: not negated(at)
+        case language.Leaf() | language.Ref() if code := event.predicates.lasting_code(condition):
+            return lambda at: at.predicates.truth_of(code)
+        case _ if isinstance(condition, Predicate):
+            return lambda at: at.predicates.truth(condition)
+        case _:
+            return lambda at: Explaining(at, enabled).node(condition, path).verdict
