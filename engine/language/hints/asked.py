@@ -38,6 +38,9 @@ _OUTCOMES: Final = {
 }
 """How two values can stand to each other, for each comparison that is true then."""
 
+_BEYOND_SCALARS: Final = {"eq": ("equal arrays or objects",), "neq": ("other arrays or objects",)}
+"""The same for two facts in a predicate, which can also be arrays and objects."""
+
 _ORDERED: Final = {"a number", "a string"}
 
 
@@ -82,7 +85,7 @@ def asked_by(node: Condition) -> Asked | None:
         case language.Leaf(fact, "in" | "nin" | "between" as op, tuple() as value):
             return Asked(fact, node, ((op, value),)) if len(value) <= ELEMENTS_MAX else None
         case language.Ref(fact, "eq" | "neq" as op, other) if fact != other:
-            return _of_two(node, Fact(fact), op, Fact(other))
+            return _of_two(node, Fact(fact), op, Fact(other), _BEYOND_SCALARS[op])
         case language.Compare(left, op, right):
             return _of_terms(node, left, op, right)
         case _:
@@ -100,11 +103,11 @@ def _of_terms(node: Condition, left: Term, op: str, right: Term) -> Asked | None
     return Asked(left, node, ((op, right),))
 
 
-def _of_two(node: Condition, left: Term, op: str, right: Term) -> Asked:
+def _of_two(node: Condition, left: Term, op: str, right: Term, others: tuple[str, ...] = ()) -> Asked:
     """Return what a comparison of two terms asks of how their values stand to each other."""
     if hash(left) > hash(right):
         left, op, right = right, MIRRORED[op], left
-    return Asked((left, right), node, (("in", _OUTCOMES[op]),))
+    return Asked((left, right), node, (("in", _OUTCOMES[op] + others),))
 
 
 def _of_number(node: Any) -> Asked | None:

@@ -1,8 +1,13 @@
 """Hints about valid conditions that probably do not say what was meant."""
 
+import sys
+from collections.abc import Callable
+
 import pytest
 
+from engine.language.condition import Condition
 from engine.language.hints.hints import HINTS_MAX, hints
+from engine.language.limits import Limits
 from engine.language.text.parser import parse
 
 
@@ -153,3 +158,46 @@ def test_long_lists_and_many_predicates_are_not_compared() -> None:
     long = ", ".join(map(str, range(101)))
     assert hints(parse(f"x == 1000 and x in [{long}]")) == []
     assert hints(parse(" and ".join(["x > 1"] * 40) + " and x < 0")) == []
+
+
+CALLS_A_NODE_MAX = 300
+
+
+def calls(condition: Condition) -> int:
+    """Return how many functions are called to find the hints about a condition."""
+    count = 0
+
+    def counted(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        hints(condition)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "text_of_size",
+    [
+        lambda size: " or ".join(f"x between {number} and {number + 2}" for number in range(size)),
+        lambda size: " and ".join(f"x > {-number}" for number in range(size // 3)),
+        lambda size: " or ".join(f"x == {number}" for number in range(size)),
+        lambda size: " and ".join(f"x{number} == 1" for number in range(size)),
+        lambda size: " and ".join(f"x{number // 30} in [1, 2, {number}]" for number in range(size)),
+        lambda size: " and ".join(f'x{number // 40} in network "10.0.0.0/8"' for number in range(size)),
+        lambda size: " or ".join(f"(x == {number} and y{number} == 1)" for number in range(size // 3)),
+        lambda size: " and ".join(f"per k{number} (once x in [])" for number in range(size // 3)),
+        lambda size: (
+            "".join(f"a{level} == 1 and (once (" for level in range(30))
+            + " or ".join(f"not y == {number}" for number in range(size // 2))
+            + "))" * 30
+        ),
+    ],
+)
+def test_the_work_grows_with_the_size_of_a_condition(text_of_size: Callable[[int], str]) -> None:
+    limits = Limits(nodes_max=10**5)
+    small, large = (calls(parse(text_of_size(size), limits)) for size in (400, 1_600))
+    assert large <= min(5 * small, 1_600 * CALLS_A_NODE_MAX)
