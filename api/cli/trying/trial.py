@@ -11,7 +11,7 @@ import msgspec
 from api.cli.counted import counted
 from api.cli.failures import CommandError
 from api.cli.printing.explained_rules import lines_of
-from api.cli.printing.output import value_text
+from api.cli.printing.output import KEYS_MAX, keys_text
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.rule_files.reading import NamedCondition
@@ -32,9 +32,6 @@ from rule_detector_client import ExplainedRule
 NEW: Final = "new"
 OLD: Final = "old"
 BOTH: Final = "both"
-
-KEYS_MAX: Final = 100_000
-"""The most keys of a rule that are counted apart."""
 
 _NONE: Final[Mapping[str, StoredRelation]] = {}
 _TOO_LATE: Final = 1402
@@ -75,11 +72,6 @@ class Tally:
     def times(self) -> int:
         """How often the rule fired, in the new version if two are compared."""
         return self.fired[NEW] + self.fired[BOTH]
-
-
-def key_text(firing: Firing) -> str:
-    """Return the key as `ip=192.0.2.7`."""
-    return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in firing.key.items())
 
 
 def stored(relations: Mapping[str, Sequence[Tuple]]) -> Mapping[str, StoredRelation]:
@@ -214,7 +206,7 @@ class Trial:
     def _note(self, firing: Firing) -> None:
         tally = self.tallies[firing.rule]
         tally.note(firing)
-        key = key_text(firing)
+        key = keys_text(firing.key)
         if key in tally.by_key or len(tally.by_key) < KEYS_MAX:
             tally.by_key.setdefault(key, Tally(key)).note(firing)
         if self._old is None or firing.version is not BOTH:
