@@ -45,8 +45,8 @@ def inspect(
 ) -> None:
     """Show what a data folder holds, and what in it is damaged.
 
-    Lists detectors, rules, relations, clocks, keys, snapshots and journals, with every detector as it would
-    be after the next start. Damage is listed with file and offset.
+    Lists detectors, rules, relations, clocks, keys, snapshots and journals, with every detector as it
+    would be after the next start. Damage is listed with file and offset.
 
     The command only reads and takes no lock, so it works on a backup, on a folder that the service refuses,
     and on one that is in use.

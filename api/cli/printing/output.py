@@ -1,8 +1,8 @@
 """Prints the result of a command: a table for people, or the service's JSON for programs."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import click
 import msgspec
@@ -25,6 +25,11 @@ yes_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--yes", is_flag=True, help="Do not ask for confirmation."
 )
 
+KEYS_MAX: Final = 100_000
+"""The most keys of a rule that are counted apart."""
+KEYS_SHOWN: Final = 20
+"""The most keys of a rule in a table."""
+
 
 def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a document as one line of JSON, or the rows under the header."""
@@ -39,6 +44,11 @@ def value_text(value: object) -> str:
     return on_one_line(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
     )
+
+
+def keys_text(keys: Mapping[str, Any]) -> str:
+    """Return for whom a rule fires as `ip=192.0.2.7`."""
+    return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in keys.items())
 
 
 def tell(output: str, document: Any, sentence: str) -> None:

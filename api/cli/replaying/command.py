@@ -44,6 +44,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
     help="Add the rules of this file first (`name: condition`, YAML or JSON), except those that the detector "
     "already has. Can be repeated.",
 )
+@click.option("--keys", is_flag=True, help="Count the firings of each rule by its keys, which takes longer.")
 def replay(
     *,
     files: tuple[str, ...],
@@ -54,6 +55,7 @@ def replay(
     late_us_max: int | None,
     variables: dict[str, Any] | None,
     rule_files: tuple[str, ...],
+    keys: bool,
 ) -> None:
     """Send recorded events to a running service and print which rules fire.
 
@@ -64,6 +66,7 @@ def replay(
 
     For each rule, the output says how often it fired, and when and where first. Standard input may be a
     live pipe: its events are sent as they arrive, and each rule is named when it first fires.
+    With --keys, the table has a row for each key, as that of `try` has.
 
     In CSV, commas, semicolons or tabs separate the cells. A column is a number or a boolean if all its cells
     in the first megabyte are, otherwise text; the command prints the type of each. Empty cells and NaN
@@ -84,7 +87,7 @@ def replay(
             f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules"
         )
     sorter = None if late_us_max is None else Sorter(late_us_max)
-    run = Replay(client, chosen.id, Console(), sorter=sorter, variables=variables)
+    run = Replay(client, chosen.id, Console(), sorter=sorter, variables=variables, keys=keys)
     try:
         failure = run.run(files, reading)
     except KeyboardInterrupt:

@@ -1,11 +1,12 @@
 """Counts the results of a replay: which rules fired, how often and when first, and what was refused."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from api.cli.counted import counted, duration_at_least
+from api.cli.printing.output import KEYS_MAX, KEYS_SHOWN, keys_text
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso, now_us
 from rule_detector_client import Entry, EventResult, Rule
@@ -24,6 +25,8 @@ class Firing:
     priority: int
     first: RecordedEvent
     count: int = 0
+    by_key: dict[str, "Firing"] = field(default_factory=dict)
+    """The firings for each key, which names them, if results tell for whom rules fire."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,10 @@ class FiringsReport:
                 if self.on_first is not None:
                     self.on_first(firing)
             firing.count += 1
+            if action.keys is not None:
+                key = keys_text(action.keys)
+                if key in firing.by_key or len(firing.by_key) < KEYS_MAX:
+                    firing.by_key.setdefault(key, Firing(key, action.priority, event)).count += 1
         if self._latest_us is not None:
             self.late_us_most = max(self.late_us_most, self._latest_us - event.time_us)
         if outcome.errors:
@@ -96,12 +103,25 @@ class FiringsReport:
         Shadow rules never act, so `shadow` stands in place of their count.
         """
         return [
-            # The file's name is enough; its folders would fill the line.
-            (rule.name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
+            (rule.name, str(firing.count), iso(firing.first.time_us), _short_place(firing.first))
             if (firing := self.firings.get(rule.id))
             else (rule.name, "shadow" if rule.shadow else "0", "", "")
             for rule in rules
         ]
+
+    def rows_by_key(self, rules: Iterable[Rule]) -> Iterator[tuple[str, str, str, str, str]]:
+        """Yield the rows of each rule with a column for its key, those first that fired most."""
+        listed = list(rules)
+        for rule, row in zip(listed, self.rows(listed), strict=True):
+            firing = self.firings.get(rule.id)
+            keys = sorted(firing.by_key.values(), key=lambda each: -each.count) if firing else []
+            for each in keys[:KEYS_SHOWN]:
+                yield row[0], each.name, str(each.count), iso(each.first.time_us), _short_place(each.first)
+            left = int(row[1]) - sum(each.count for each in keys[:KEYS_SHOWN]) if firing else 0
+            if not keys:
+                yield row[0], "", *row[1:]
+            elif left:
+                yield row[0], "other keys", str(left), "", ""
 
     def warnings(self) -> list[str]:
         """Return a line for each kind of message, with how often it came and where first."""
@@ -117,3 +137,8 @@ class FiringsReport:
             f"first {self.examples[code]}{self._hint(code)}"
             for code, times in sorted(self.refused.items())
         ]
+
+
+def _short_place(event: RecordedEvent) -> str:
+    """Return file and line; the file's folders would fill the line."""
+    return event.place.rsplit("/", 1)[-1]

@@ -19,6 +19,7 @@ from rule_detector_client import Client, ServiceError
 from rule_detector_client.sending import Event
 
 HEADER: Final = ("rule", "fired", "first at", "first event")
+KEYED_HEADER: Final = ("rule", "key", "fired", "first at", "first event")
 
 
 @dataclass(slots=True)
@@ -33,6 +34,9 @@ class Replay:
     """Puts the events of all recordings in one order; without it, they are sent as they come."""
     variables: Mapping[str, Any] | None = None
     """The `context.vars` of every event."""
+
+    keys: bool = False
+    """Whether to ask for whom rules fire, which costs the service more."""
 
     def run(self, files: Sequence[str], reading: ReadingOptions) -> str | None:
         """Send the recordings one after another; give the error that stopped it, or None."""
@@ -52,15 +56,17 @@ class Replay:
         """Evaluate a batch and count its results. Raises ServiceError."""
         # The time is exact to the microsecond.
         sent = [Event(msgspec.Raw(event.json), event.time_us / 1_000).json() for event in batch]
-        results = self.client.evaluate_batch(self.detector_id, sent, self.variables)
+        results = self.client.evaluate_batch(self.detector_id, sent, self.variables, details=self.keys)
         for event, result in zip(batch, results, strict=True):
             self.report.count(event, result)
 
     def show(self) -> None:
         """Print which rules fired, and the service's messages. Raises ServiceError."""
         rules = list(self.client.rules(self.detector_id))
-        rows = self.report.rows(rules)
-        print_table(HEADER, rows, self.console)
+        if self.keys:
+            print_table(KEYED_HEADER, list(self.report.rows_by_key(rules)), self.console)
+        else:
+            print_table(HEADER, self.report.rows(rules), self.console)
         for warning in self.report.warnings():
             click.echo(warning)
 

@@ -83,11 +83,6 @@ class RulesFile:
     _parts: Mapping[str, Part]
     _document: Document
 
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The relations as the `context.vars` of an event."""
-        return {name: [list(each) for each in tuples] for name, tuples in self.relations.items()}
-
     def condition(self, name: str) -> Condition:
         """Return the condition of a rule. Raises Refusal, which names the places in the file."""
         try:

@@ -3,8 +3,9 @@
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from textwrap import indent
@@ -19,7 +20,8 @@ from api.cli.recordings.skipping import RecordingError
 from api.cli.rule_files.members import Firing as Expected
 from api.cli.rule_files.members import RuleTest
 from api.cli.rule_files.reading import NamedCondition, RulesFile
-from api.cli.trying.trial import Firing, Trial
+from api.cli.rule_files.relations import Tuple
+from api.cli.trying.trial import Firing, Trial, stored
 from engine.language.diagnostics import quoted
 
 _EXPLAINED_MAX: Final = 3
@@ -55,7 +57,7 @@ class _Chunk(NamedTuple):
     """Tests of one file that one process runs."""
 
     file: str
-    relations: Mapping[str, Any]
+    relations: Mapping[str, Sequence[Tuple]]
     cases: Sequence[Case]
 
 
@@ -72,7 +74,7 @@ def run_tests(files: Sequence[RulesFile], processes: int | None) -> Iterator[Out
             for number, test in enumerate(rule.members.tests or (), 1)
         ]
         chunks += [
-            _Chunk(file.path, file.variables, cases[start : start + _TESTS_EACH])
+            _Chunk(file.path, file.relations, cases[start : start + _TESTS_EACH])
             for start in range(0, len(cases), _TESTS_EACH)
         ]
     if processes == 1 or len(chunks) <= 1:
@@ -84,10 +86,11 @@ def run_tests(files: Sequence[RulesFile], processes: int | None) -> Iterator[Out
 
 def _outcomes(chunk: _Chunk) -> list[Outcome]:
     found = []
+    made = partial(Trial, relations=stored(chunk.relations))
     for case in chunk.cases:
         begun = time.perf_counter()
         try:
-            failures = list(_failures(case, chunk))
+            failures = list(_failures(case, chunk.file, made))
         except RecordingError as error:
             failures = [str(error)]
         name = f" ({case.test.name})" if case.test.name else ""
@@ -97,13 +100,11 @@ def _outcomes(chunk: _Chunk) -> list[Outcome]:
     return found
 
 
-def _failures(case: Case, chunk: _Chunk) -> Iterator[str]:
+def _failures(case: Case, file: str, made: Callable[..., Trial]) -> Iterator[str]:
     """Yield how a rule differs from what a test expects. Raises RecordingError."""
-    events = _events(case.test, Path(chunk.file).parent)
+    events = _events(case.test, Path(file).parent)
     fired: dict[int, Firing] = {}
-    trial = Trial(
-        [case.rule], lambda firing: fired.update({firing.event.line: firing}), variables=chunk.relations
-    )
+    trial = made([case.rule], lambda firing: fired.update({firing.event.line: firing}))
     trial.evaluate(events)
     yield from trial.refusals()
     if trial.late_refused:
@@ -117,7 +118,7 @@ def _failures(case: Case, chunk: _Chunk) -> Iterator[str]:
         yield said
         if (number in wanted) != (number in fired) and number <= len(events) and explained < _EXPLAINED_MAX:
             explained += 1
-            again = Trial([case.rule], lambda _: None, variables=chunk.relations)
+            again = made([case.rule], lambda _: None)
             again.evaluate(events[: number - 1])
             yield indent("\n".join(again.explain(events[number - 1])), "  ")
 

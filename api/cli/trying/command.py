@@ -1,7 +1,8 @@
 """`rule-detector try`: runs rules over recorded events in this process, without a service."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -19,7 +20,7 @@ from api.cli.replaying.feeding import Feeding, are_files
 from api.cli.rule_files.reading import NamedCondition, read_rules, read_rules_file
 from api.cli.trying import output
 from api.cli.trying.mismatches import Mismatches
-from api.cli.trying.trial import Trial
+from api.cli.trying.trial import Trial, stored
 from engine.language.diagnostics import nearest, quoted
 
 _NAMES_SHOWN: Final = 10
@@ -97,21 +98,21 @@ def trial(
         raise click.UsageError("`--explain` and `--line` go together.")
     file = read_rules_file(rules)
     new = file.conditions()
-    variables = file.variables | (variables or {})
+    made = partial(Trial, relations=stored(file.relations), variables=variables)
     old = None if against is None else read_rules(against)
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
     sorter = Sorter(late_us_max) if late_us_max is not None or are_files(files) else None
     if explained is not None and at_line is not None:
         feeding = Feeding(reading, Console(stderr=True), sorter)
-        _explain(new, explained, at_line, files, feeding, against=old, variables=variables)
+        _explain(new, explained, at_line, files, feeding, against=old, made=made)
         return
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
-    mismatches = Mismatches(new, variables)
+    mismatches = Mismatches(new, variables, file.relations)
     with _output(form, target, shown_max, compared=old is not None) as tell:
         detailed = form == "json" and old is None
-        run = Trial(new, tell, against=old, variables=variables, detailed=detailed)
+        run = made(new, tell, against=old, detailed=detailed)
 
         def take(batch: list[RecordedEvent]) -> None:
             for event in batch:
@@ -163,7 +164,7 @@ def _explain(
     feeding: Feeding,
     *,
     against: Sequence[NamedCondition] | None,
-    variables: dict[str, Any] | None,
+    made: Callable[..., Trial],
 ) -> None:
     """Print why a rule fires at the event of a line, or not; in both versions if there are two."""
     found = [rule for rule in rules if rule.name == name]
@@ -176,7 +177,7 @@ def _explain(
             + (f"; did you mean {quoted(near)}?" if near else f": there are {there}")
         )
     # Rules do not influence each other, so the others need not run.
-    run = Trial(found, lambda _: None, against=old, variables=variables)
+    run = made(found, lambda _: None, against=old)
     shown: list[str] = []
 
     def take(batch: list[RecordedEvent]) -> None:

@@ -1,6 +1,6 @@
 """Finds fields, types and values that rules name but no event of a recording has."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from api.cli.rule_files.reading import NamedCondition
@@ -22,7 +22,14 @@ _VALUE_CHARS_MAX: Final = 1_000
 class Mismatches:
     """Compares rules with the first events of a recording, and with the variables of all of them."""
 
-    def __init__(self, rules: Iterable[NamedCondition], variables: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        rules: Iterable[NamedCondition],
+        variables: Mapping[str, Any] | None = None,
+        relations: Collection[str] = (),
+    ) -> None:
+        """`relations` names those that are stored with the rules."""
+        self._relations = relations
         self._rules = list(rules)
         self._sample = Sample()
         self._sample.add({}, variables or {})
@@ -52,7 +59,7 @@ class Mismatches:
         among = "" if self._left else f" (in the first {events} events)"
         for rule in self._rules:
             yield from (f"{rule.name}: {hint}" for hint in doubts(rule.condition))
-            for warning in condition_warnings(rule.condition, self._sample, relations=()):
+            for warning in condition_warnings(rule.condition, self._sample, self._relations):
                 yield f"{rule.name}: {warning.text}{among}"
             for leaf, text in _texts_of(rule):
                 values = self._values[leaf.fact]

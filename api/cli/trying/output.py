@@ -13,17 +13,15 @@ from typing import IO, Any, Final, cast
 import click
 
 from api.cli.failures import CommandError
+from api.cli.printing.output import KEYS_SHOWN, keys_text
 from api.cli.printing.terminal import EscapingStream, on_one_line
 from api.cli.recordings.times import iso
 from api.cli.trying.output_file import output_file
-from api.cli.trying.trial import NEW, OLD, Firing, Tally, key_text
+from api.cli.trying.trial import NEW, OLD, Firing, Tally
 
 FORMS: Final = ("table", "json", "csv", "parquet")
 
 _MARKS: Final = {NEW: "+", OLD: "-"}
-
-KEYS_SHOWN: Final = 20
-"""The most keys of a rule in the table at the end."""
 
 Take = Callable[[Firing], None]
 """Writes a firing."""
@@ -39,7 +37,7 @@ def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool)
         if shown[name] > shown_max:
             return
         mark = f"{_MARKS[firing.version]} " if compared else ""
-        key = f"  {key_text(firing)}" if firing.key else ""
+        key = f"  {keys_text(firing.key)}" if firing.key else ""
         rule = on_one_line(firing.rule)
         write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {short_place(firing)}")
         if shown[name] == shown_max:

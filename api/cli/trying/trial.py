@@ -9,11 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from api.cli.counted import counted
+from api.cli.failures import CommandError
 from api.cli.printing.explained_rules import lines_of
-from api.cli.printing.output import value_text
+from api.cli.printing.output import KEYS_MAX, keys_text
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.rule_files.reading import NamedCondition
+from api.cli.rule_files.relations import Tuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.documents import rule_document
@@ -21,18 +23,17 @@ from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.explanation.firings import Details, evaluate_explained
 from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rules import Fired, Rule
 from engine.language.condition import walk
-from engine.language.diagnostics import Refusal
+from engine.language.diagnostics import Refusal, quoted
 from rule_detector_client import ExplainedRule
 
 NEW: Final = "new"
 OLD: Final = "old"
 BOTH: Final = "both"
 
-KEYS_MAX: Final = 100_000
-"""The most keys of a rule that are counted apart."""
-
+_NONE: Final[Mapping[str, StoredRelation]] = {}
 _TOO_LATE: Final = 1402
 """The code of events that are too late. There is no clock here that one could be ahead of."""
 
@@ -73,16 +74,24 @@ class Tally:
         return self.fired[NEW] + self.fired[BOTH]
 
 
-def key_text(firing: Firing) -> str:
-    """Return the key as `ip=192.0.2.7`."""
-    return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in firing.key.items())
+def stored(relations: Mapping[str, Sequence[Tuple]]) -> Mapping[str, StoredRelation]:
+    """Return relations as a detector stores them. Raises CommandError if it would refuse one."""
+    detector = Detector()
+    for name, tuples in relations.items():
+        try:
+            detector.put_relation(name, tuples, 0)
+        except Refusal as refusal:
+            raise CommandError(f"relation {quoted(name)}: {refusal.entries[0].message}") from None
+    return detector.stored
 
 
 class _Rules:
     """One version of the rules, in a detector of its own."""
 
-    def __init__(self, conditions: Iterable[NamedCondition]) -> None:
+    def __init__(self, conditions: Iterable[NamedCondition], relations: Mapping[str, StoredRelation]) -> None:
         self.detector = Detector()
+        for name, relation in relations.items():
+            self.detector.install_relation(name, relation)
         self.keys: dict[str, list[str]] = {}
         for one in conditions:
             self.detector.add_rule(one.name, one.condition)
@@ -108,13 +117,17 @@ class Trial:
         tell: Callable[[Firing], None],
         *,
         against: Sequence[NamedCondition] | None = None,
+        relations: Mapping[str, StoredRelation] = _NONE,
         variables: Mapping[str, Any] | None = None,
         detailed: bool = False,
     ) -> None:
-        """`variables` are the `context.vars` of every event. With `detailed`, firings say what was found."""
+        """`relations` are stored with the rules, and `variables` are the `context.vars` of every event.
+
+        With `detailed`, firings say what was found.
+        """
         self._detailed = detailed
-        self._new = _Rules(rules)
-        self._old = None if against is None else _Rules(against)
+        self._new = _Rules(rules, relations)
+        self._old = None if against is None else _Rules(against, relations)
         self._tell = tell
         self._variables = variables
         named = dict.fromkeys(rule.name for rule in [*rules, *(against or ())])
@@ -193,7 +206,7 @@ class Trial:
     def _note(self, firing: Firing) -> None:
         tally = self.tallies[firing.rule]
         tally.note(firing)
-        key = key_text(firing)
+        key = keys_text(firing.key)
         if key in tally.by_key or len(tally.by_key) < KEYS_MAX:
             tally.by_key.setdefault(key, Tally(key)).note(firing)
         if self._old is None or firing.version is not BOTH:

@@ -151,7 +151,8 @@ class FakeService:
                 self.detectors[one].remove_rule(rule_id)
                 return {"id": rule_id}
             case "POST", ["detectors", one, "evaluate", "batch"]:
-                answer, _ = evaluate_batch_body(self.detectors[one], request.content)
+                detailed = request.url.params.get("details") == "true"
+                answer, _ = evaluate_batch_body(self.detectors[one], request.content, detailed=detailed)
                 if isinstance(answer, Refused):
                     raise Refusal(*answer.entries)
                 return json.loads(answer.result)

@@ -64,3 +64,17 @@ def test_times_ahead_are_told_with_the_option_for_their_zone() -> None:
     report.count(ahead, EventResult([], [Entry(1402, "ahead")]))
     assert "name it with --time-zone" in report.refusals()[0]
     assert "--max-late" not in report.refusals()[0]
+
+
+def test_firings_are_counted_by_key_where_keys_are_told() -> None:
+    report = FiringsReport()
+    for number in range(1, 32):
+        keys = {"ip": "a", "n": 1} if number <= 10 else {"ip": f"b{number}", "n": 1}
+        fired = [Action("match", "r", "rule", 1, notify=False, keys=keys)]
+        report.count(RecordedEvent("f/e", number, {}, number * 1000, b"{}"), EventResult(fired))
+    rules = [Rule(one, {}, "d", enabled=True, name=one, notify=False, priority=1) for one in ("r", "silent")]
+    first, *others, left, silent = report.rows_by_key(rules)
+    assert first == ("r", "ip=a n=1", "10", "1970-01-01T00:00:00.001Z", "e, line 1")
+    assert [row[1:3] for row in others] == [(f"ip=b{number} n=1", "1") for number in range(11, 30)]
+    assert left == ("r", "other keys", "2", "", "")
+    assert silent == ("silent", "", "0", "", "")

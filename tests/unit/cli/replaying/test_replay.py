@@ -1,5 +1,6 @@
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -77,3 +78,22 @@ def test_ctrl_c_ends_it_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner().invoke(main, ["replay", "-", "--detector", "shop", "--token", "t"])
     assert (run.exit_code, run.stderr) == (130, "")
     assert run.stdout.splitlines()[1].split() == ["logins", "0"]
+
+
+def test_keys_are_asked_for_where_they_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    service = FakeService()
+    service.put_in_place(monkeypatch)
+    service.detectors[service.create("shop")].add_rule("failed", "per user once ok == false")
+    events = tmp_path / "e.ndjson"
+    events.write_text(
+        "".join(f'{{"time": {1_700_000_000 + n}, "user": "u{n // 2}", "ok": false}}\n' for n in range(3))
+    )
+    arguments = ["replay", str(events), "--detector", "shop", "--token", "t"]
+    run = CliRunner().invoke(main, [*arguments, "--keys"])
+    assert run.exit_code == 0, run.output
+    rows = [line.split()[:3] for line in run.stdout.splitlines() if line.startswith("failed")]
+    assert rows == [["failed", "user=u0", "2"], ["failed", "user=u1", "1"]]
+    plain = CliRunner().invoke(main, arguments)
+    assert [line.split()[:2] for line in plain.stdout.splitlines() if line.startswith("failed")] == [
+        ["failed", "3"]
+    ]

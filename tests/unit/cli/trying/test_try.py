@@ -434,3 +434,29 @@ def test_a_live_pipe_is_shown_as_it_flows(rules: str, interrupted: bool) -> None
             process.stdin.close()
         assert "again  ip=a  1" in process.stdout.read()
         assert process.wait(30) == (130 if interrupted else 0)
+
+
+def test_relations_of_the_file_are_stored_and_what_is_sent_comes_first(events: str) -> None:
+    rules = write(
+        "r.yaml",
+        "relations: {known: [a], nets: [10.0.0.0/8]}",
+        "rules:",
+        "  r: known(ip)",
+        "  s: ip == $known",
+    )
+    run = tried(rules, events)
+    assert [line.split()[-1] for line in lines_of(run) if "  r  " in line] == ["1", "3", "4"]
+    # A stored relation is no variable.
+    assert "no event has `$known`" in run.stderr
+    assert "`known`, which" not in run.stderr
+    sent = tried(rules, events, "--vars", write("v.json", '{"known": ["b"]}'))
+    assert [line.split()[-1] for line in lines_of(sent) if "  r  " in line] == ["2"]
+    explained = tried(rules, events, "--explain", "r", "--line", "3").stdout
+    assert "r: fires" in explained
+    old = tried(rules, events, "--against", write("old.yaml", "r: known(ip) and ip == 1"))
+    assert [line.split()[-1] for line in lines_of(old) if "+ " in line] == ["1", "3", "4"]
+
+
+def test_a_relation_that_no_detector_stores_is_named(events: str) -> None:
+    rules = write("r.yaml", r'relations: {"a\u0001": [a]}', "rules:", "  r: a == 1")
+    assert "name: expected 1 to 255 characters" in tried(rules, events, code=1).stderr
