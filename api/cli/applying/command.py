@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -127,10 +127,17 @@ class _Plan:
                 tuples = self._wanted.relations[relation.name]
                 self._client.send(calls.put_relation(self._id, relation.name, tuples))
         if self.difference.has_rules:
-            self._client.send(calls.put_rules(self._id, self._bodies, prune=self._prune))
+            self._client.send(calls.put_rules(self._id, self._changing(), prune=self._prune))
         for relation in self.difference.relations:
             if relation.is_removed:
                 self._client.send(calls.delete_relation(self._id, relation.name))
+
+    def _changing(self) -> list[dict[str, Any]]:
+        """Return the rules to send: those that change, or all if the others are removed."""
+        if self._prune:
+            return self._bodies
+        names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
+        return [body for body in self._bodies if body["name"] in names]
 
     def _new(self) -> Difference:
         # Nobody else has read the conditions yet.

@@ -131,6 +131,8 @@ class Slices:
         """What a key without a slice reads. Only a stamp that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
         """By place."""
+        self._unused = 0
+        """From here on, no place was ever taken."""
         self.root = self.blank if path else self.blank[:]
         self.key: Hashable | None = None if path else ()
         """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
@@ -159,12 +161,11 @@ class Slices:
 
     def remember(self, memory: Memory, node: Node, now_us: int) -> Remembered:
         """Have the slices remember one more thing, from now on."""
-        place = FIRST
-        while place in self.memories:
-            place += 1
+        place = next((place for place in range(FIRST, PLACES_MAX) if place not in self.memories), PLACES_MAX)
         has_place = place < PLACES_MAX and not self._has_many(now_us)
         if not has_place:
-            place = max([PLACES_MAX, len(self.blank), *(each + 1 for each in self.memories)])
+            place = max(PLACES_MAX, len(self.blank), self._unused)
+            self._unused = place + 1
         remembered = self.memories[place] = Remembered(memory, node, self, place, has_place=has_place)
         if remembered.by_exception:
             self._remember_by_exception(remembered)
@@ -187,6 +188,7 @@ class Slices:
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
         """Give all memories the places that they had in lists of some width, before there are slices."""
         self.memories = dict(places)
+        self._unused = max(places, default=0) + 1
         self.weigh(-self._root_bytes)
         for slice_ in (self.blank, self.root):
             slice_[FIRST:] = [None] * (width - FIRST)

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from api.cli import main
 from api.cli.applying import command
 from engine import format  # noqa: A004 -- the engine's name for it
+from rule_detector_client import calls
 from tests.unit.cli.fake_service import FakeService
 
 FILE = """
@@ -215,3 +216,22 @@ def test_the_difference_as_json(service: FakeService, tmp_path: Path) -> None:
     assert (shown["applied"], detector["is_new"], len(detector["created"])) == (True, True, 3)
     again = json.loads(apply(tmp_path, FILE, "--yes", "-o", "json").stdout)
     assert (again["applied"], again["detectors"][0]["unchanged"]) == (False, 3)
+
+
+@pytest.mark.parametrize(("prune", "sent"), [([], ["quiet"]), (["--prune"], ["a", "b", "c", "quiet"])])
+def test_only_rules_that_change_are_sent_unless_others_are_removed(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prune: list[str], sent: list[str]
+) -> None:
+    text = "detector: shop\nrules: {a: a == 1, b: a == 2, c: a == 3, quiet: a == 4}"
+    apply(tmp_path, text, "--yes")
+    bodies: list[list[str]] = []
+    put_rules = calls.put_rules
+
+    def noted(detector_id: str, rules: list[dict[str, Any]], **how: bool) -> Any:
+        bodies.append([rule["name"] for rule in rules])
+        return put_rules(detector_id, rules, **how)
+
+    monkeypatch.setattr(calls, "put_rules", noted)
+    apply(tmp_path, text.replace("a == 4", "a == 5"), "--yes", *prune)
+    assert bodies == [["a", "b", "c", "quiet"], sent], "the dry run, and the change"
+    assert [condition for _, condition, *_ in seen(service)] == ["a == 1", "a == 2", "a == 3", "a == 5"]
