@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.births import Births, inside
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
@@ -23,7 +24,7 @@ from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.code.node_code import memory_code
 from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
 from engine.evaluation.operators.table import parts_of, remembering
-from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.stamps import stamp_of
@@ -133,9 +134,10 @@ class Reading(NamedTuple):
 
     def found(self, live: LiveRule) -> dict[str, Any]:
         """Return what the counting members and the terms of an enabled rule find, by their texts."""
-        explaining = _Explaining(self, self.rule_set.enabled[live.rule.priority])
+        enabled = self.rule_set.enabled[live.rule.priority]
+        explaining = _Explaining(self, enabled)
         found: dict[str, Any] = {}
-        for path, text, value in explaining.found(live.rule.condition, ()):
+        for path, text, value in explaining.found(live.rule.condition, enabled.site.births, ()):
             # The same text may stand under other keys.
             keys = "".join(f"per {fact_of(step)} " for step in path) if text in found else ""
             found[keys + text] = value
@@ -146,7 +148,8 @@ class Reading(NamedTuple):
         condition = live.rule.condition
         if not live.rule.enabled:
             return Node(condition=condition, future=Future(verdict=False), note=_DISABLED)
-        return _Explaining(self, self.rule_set.enabled[live.rule.priority]).node(condition, ())
+        enabled = self.rule_set.enabled[live.rule.priority]
+        return _Explaining(self, enabled).node(condition, enabled.site.births, ())
 
 
 @contextmanager
@@ -215,55 +218,60 @@ class _Explaining:
 
     def __init__(self, event: Reading, enabled: EnabledRule) -> None:
         self._event, self._predicates = event, event.predicates
-        self._site = enabled.site
-        names = requirements_of(enabled.rule.condition, self._site.birth).memories
-        self._memories = dict(zip(names, enabled.memories, strict=True))
+        self._histories = enabled.site.histories
 
-    def node(self, condition: Condition, path: Path) -> Node:
+    def node(self, condition: Condition, births: Births, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
         match condition:
             case language.Compare():
-                return self._comparing(condition, path)
+                return self._comparing(condition, births, path)
             case language.All(members) | language.Any(members):
-                nodes = tuple(self.node(member, path) for member in members)
+                nodes = tuple(self.node(member, births, path) for member in members)
                 joined, decide = (every, all) if isinstance(condition, language.All) else (some, any)
                 future = joined([node.future for node in nodes])
                 return Node(condition=condition, future=future, nodes=nodes, decide=decide)
             case language.Not(inner):
-                node = self.node(inner, path)
+                node = self.node(inner, births, path)
                 future = negated(node.future)
                 return Node(condition=condition, future=future, nodes=(node,), decide=lambda of: not of[0])
             case language.Keyed():
-                return self._keyed(condition, path)
+                return self._keyed(condition, births, path)
             case _ if isinstance(condition, Predicate):
                 return self._predicate(condition)
             case _:
-                return self._looking_back(condition, path)
+                return self._looking_back(condition, births, path)
 
-    def found(self, condition: Condition, path: Path) -> Iterator[tuple[Path, str, Any]]:
+    def found(self, condition: Condition, births: Births, path: Path) -> Iterator[tuple[Path, str, Any]]:
         """Yield what each counting member and term finds, with its path and its text."""
         if isinstance(condition, language.Keyed):
             if key_of(self._predicates.value(condition.key)) is not None:
-                yield from self.found(condition.inner, (*path, step_of(condition, self._site.birth)))
+                yield from self.found(condition.inner, births, births.step(condition, path))
             if condition.where is not None:
-                yield from self.found(condition.where, path)
+                yield from self.found(condition.where, births.of_where(condition, path), path)
             return
         if isinstance(condition, language.Compare):
-            found = Comparing(self._deciding(condition, path), self._truths(condition, path)).found()
+            comparing = Comparing(
+                self._deciding(condition, births, path), self._truths(condition, births, path)
+            )
+            found = comparing.found()
             yield from ((path, _term_text(term), value) for term, value in found.items() if value is not None)
         elif isinstance(condition, _COUNTING):
-            looking = LookingBack(self._deciding(condition, path), self._truths(condition, path))
+            looking = LookingBack(
+                self._deciding(condition, births, path), self._truths(condition, births, path)
+            )
             value = looking.operator.found(condition, looking.at)
             if value is not None and isfinite(value):
                 yield path, _text_before(condition), value
-        for child in language.children(condition):
-            yield from self.found(child, path)
+        for child in inside(condition, births, path):
+            yield from self.found(*child)
 
-    def _truths(self, condition: Condition, path: Path) -> tuple[bool, ...]:
+    def _truths(self, condition: Condition, births: Births, path: Path) -> tuple[bool, ...]:
         """Return the truths of the conditions in a condition."""
         truth = self._predicates.truth
-        children = language.children(condition)
-        return tuple([truth(c) if isinstance(c, Predicate) else self.node(c, path).verdict for c in children])
+        return tuple(
+            truth(child) if isinstance(child, Predicate) else self.node(child, own, around).verdict
+            for child, own, around in inside(condition, births, path)
+        )
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
@@ -275,21 +283,21 @@ class _Explaining:
             note="; ".join([*predicates.notes(predicate), *_cut(found)]) or None,
         )
 
-    def _keyed(self, keyed: language.Keyed, path: Path) -> Node:
+    def _keyed(self, keyed: language.Keyed, births: Births, path: Path) -> Node:
         value = self._predicates.value(keyed.key)
         if key_of(value) is None:
             is_ = "missing" if value is None else f"{json_type(value)}, which is no key"
             note = f"{quoted(keyed.key)} is {is_}, so the event belongs to no slice"
             return Node(condition=keyed, future=Future(verdict=False), note=note)
-        longer = (*path, step_of(keyed, self._site.birth))
-        node = self.node(keyed.inner, longer)
+        longer = births.step(keyed, path)
+        node = self.node(keyed.inner, births, longer)
         key = self._predicates.shown([fact_of(step) for step in longer])
         notes = _cut(key)
         nodes: tuple[Node, ...] = (node,)
         future = node.future
         if keyed.where is not None:
             # Time does not change whether the event belongs to a slice.
-            where = self.node(keyed.where, path)
+            where = self.node(keyed.where, births.of_where(keyed, path), path)
             nodes = (node, where)
             if not where.verdict:
                 future = Future(verdict=False)
@@ -303,9 +311,9 @@ class _Explaining:
             decide=all,
         )
 
-    def _looking_back(self, node: Condition, path: Path) -> Node:
-        nodes = tuple(self.node(child, path) for child in language.children(node))
-        deciding = self._deciding(node, path)
+    def _looking_back(self, node: Condition, births: Births, path: Path) -> Node:
+        nodes = tuple(self.node(*child) for child in inside(node, births, path))
+        deciding = self._deciding(node, births, path)
         looking = LookingBack(deciding, tuple([each.verdict for each in nodes]))
         found = looking.operator.found(node, looking.at)
         shown = self._predicates.shown(deciding.facts)
@@ -324,9 +332,9 @@ class _Explaining:
             decide=deciding.verdict if nodes else None,
         )
 
-    def _comparing(self, node: language.Compare, path: Path) -> Node:
-        nodes = tuple(self.node(child, path) for child in language.children(node))
-        deciding = self._deciding(node, path)
+    def _comparing(self, node: language.Compare, births: Births, path: Path) -> Node:
+        nodes = tuple(self.node(*child) for child in inside(node, births, path))
+        deciding = self._deciding(node, births, path)
         comparing = Comparing(deciding, tuple([each.verdict for each in nodes]))
         found = comparing.found()
         shown = self._predicates.shown(deciding.facts)
@@ -342,11 +350,12 @@ class _Explaining:
             decide=deciding.verdict if nodes else None,
         )
 
-    def _deciding(self, node: Condition, path: Path) -> Deciding:
+    def _deciding(self, node: Condition, births: Births, path: Path) -> Deciding:
         event, value = self._event, self._predicates.value
         pasts = []
         for place, part in enumerate(parts_of(node)):
-            code, remembered = memory_code(node, place), self._memories[part, path]
+            code, own = memory_code(node, place), births.of(part, path)
+            remembered = self._histories.of(part, path, own.birth)
             pasts.append(
                 Past(
                     memory=remembered.memory,
@@ -354,10 +363,11 @@ class _Explaining:
                     before=event.entries.of(remembered),
                     values=(*map(value, code.facts), *code.constants),
                     looks_before=remembering(part).looks_before(part),
+                    born=own.born,
                 )
             )
         stamp = stamp_of(event.now_us, event.entries.number)
-        return Deciding(node, pasts, value, self._site.born, stamp)
+        return Deciding(node, pasts, value, stamp)
 
 
 # To write a condition takes longer than to find its value.

@@ -1,9 +1,10 @@
 """Messages about a new or changed rule: unknown relations, doubtful conditions, histories that begin anew."""
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Literal
 
 from engine.evaluation.requirements import is_temporal
+from engine.evaluation.rule_book.keeping import begins_anew
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import Entry
@@ -13,6 +14,9 @@ from engine.language.hints.warnings import condition_warnings
 UNKNOWN_RELATION: Final = 2003
 BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
+
+_SHOWN_MAX: Final = 200
+"""The most characters of a part that are shown."""
 
 
 def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
@@ -24,15 +28,32 @@ def condition_messages(condition: Condition, stored: Collection[str] = ()) -> li
     ]
 
 
+def cut(text: str) -> str:
+    """Return a text that is short enough for a message."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
 def change_messages(
-    rule: Rule, before: Rule, *, condition_given: bool, stored: Collection[str] = ()
+    rule: Rule,
+    before: Rule,
+    history: Literal["keep"] | None = None,
+    *,
+    condition_given: bool,
+    stored: Collection[str] = (),
 ) -> list[Entry]:
     """Return the messages about a changed rule, those about its condition if the change gave one."""
     said = condition_messages(rule.condition, stored) if condition_given else []
     if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
         return said
     if rule.condition != before.condition and before.enabled:
-        said.append(Entry(BEGINS_ANEW, "the condition is a different one, so the rule's history begins anew"))
+        if history is None:
+            said.append(
+                Entry(BEGINS_ANEW, "the condition is a different one, so the rule's history begins anew")
+            )
+        elif parts := begins_anew(before.condition, rule.condition):
+            more = f", and {len(parts) - HINTS_MAX} more" if len(parts) > HINTS_MAX else ""
+            named = ", ".join([f"`{cut(part)}`" for part in parts[:HINTS_MAX]])
+            said.append(Entry(BEGINS_ANEW, f"the history of the rule is kept, except that of {named}{more}"))
     elif not before.enabled:
         said.append(Entry(BEGINS_ANEW, "the rule was disabled, so its history begins anew"))
     return sorted(said, key=lambda entry: entry.code)

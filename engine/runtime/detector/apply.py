@@ -253,9 +253,14 @@ def _ruled(
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
             changed = detector.change_rule(**_members(change))
-            entry = rule_put(changed, operation.by) if change != ChangeRule(change.rule_id) else None
+            given = change != ChangeRule(change.rule_id)
+            entry = rule_put(changed, operation.by, change.history) if given else None
             messages = change_messages(
-                changed, before, condition_given=change.condition is not None, stored=detector.stored
+                changed,
+                before,
+                change.history,
+                condition_given=change.condition is not None,
+                stored=detector.stored,
             )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.PUT_RULES | operations.PUT_RULES_DRY:
@@ -291,7 +296,8 @@ def _rules_put(
         return result, None, messages
     removed = tuple([rule.id for rule in change.removed])
     detector.change_rules(change.put, removed, between)
-    return result, RulesChanged(tuple(map(rule_put, change.put)), removed, operation.by), messages
+    put = tuple([rule_put(rule, history=history) for rule, history in change.put])
+    return result, RulesChanged(put, removed, operation.by), messages
 
 
 def _messages(change: RulesChange) -> Iterator[Entry]:
@@ -300,7 +306,8 @@ def _messages(change: RulesChange) -> Iterator[Entry]:
         if before is None:
             said = condition_messages(rule.condition)
         else:
-            said = change_messages(rule, before, condition_given=rule.condition != before.condition)
+            history = change.history(rule)
+            said = change_messages(rule, before, history, condition_given=rule.condition != before.condition)
         yield from (entry._replace(message=f"{quoted(rule.name)}: {entry.message}") for entry in said)
 
 
