@@ -18,6 +18,7 @@ from engine.evaluation.kernel.selection.triggers import (
     Hit,
     InNetwork,
     Range,
+    Related,
     Trigger,
     Triggers,
     may_meet_several,
@@ -67,6 +68,8 @@ def said(found: Triggers | None) -> set[str] | None:
                 return f"{fact}${text}"
             case InNetwork(fact, number):
                 return f"{fact}@{number}"
+            case Related(fact):
+                return fact
             case Hit(fact, value):
                 return fact if value is PRESENT else f"{fact}={value}"
             case Range(fact, low, high):
