@@ -117,25 +117,24 @@ def _audit_slices(slices: Slices, events_seen: int) -> None:
 def _audit_rules(detector: Detector) -> None:
     rules, histories = detector.rule_set, detector.histories
     live = [each for each in detector.live.values() if each.rule.enabled]
-    sites = {each.rule.priority: (each.rule, each.birth, each.born) for each in live}
-    assert {
-        priority: (rule, site.birth, site.born) for priority, (rule, site, _) in rules.enabled.items()
-    } == sites
+    sites = {each.rule.priority: (each.rule, each.births) for each in live}
+    assert {priority: (rule, site.births) for priority, (rule, site, _) in rules.enabled.items()} == sites
     assert rules._rules == {priority: rule for priority, (rule, *_) in sites.items()}
     uses, readers = Counter[Any](), {one: Counter[Reader]() for one in histories.memories.values()}
     relations, bounds, nodes, dear = Counter[str](), Counter[Any](), 0, 0
-    for rule, birth, born in sites.values():
-        parts = requirements_of(rule.condition, birth)
-        memories = tuple(histories.of(node, path, birth) for node, path in parts.memories)
+    for rule, births in sites.values():
+        parts = requirements_of(rule.condition, births)
+        both = [*zip(parts.memories, parts.births, strict=True)]
+        memories = tuple(histories.of(*part, own.birth) for part, own in both)
         assert rules.enabled[rule.priority].memories == memories
-        for one, (node, path) in zip(memories, parts.memories, strict=True):
+        for one, ((node, path), own) in zip(memories, both, strict=True):
             operator = remembering(node)
             assert (one.memory, one.slices.path) == (operator.memory(node), path)
             assert one.keep >= operator.keep(node)
             operands = [size_of(each) for each in one.memory.operands if not is_temporal(each)]
             nodes -= size_of(node) - (not uses[one]) * (1 + sum(operands))
             uses[one] += 1
-            readers[one][Reader(operator.window_us(node), born, operator.only_next)] += 1
+            readers[one][Reader(operator.window_us(node), own.born, operator.only_next)] += 1
         relations.update(parts.relations)
         nodes += parts.size
         dear += PATTERN_NODES * len(parts.patterns) + TEXT_TEST_NODES * len(parts.text_tests)
@@ -179,7 +178,7 @@ def _audit_families(detector: Detector, members: Members) -> set[int]:
     expected: dict[Any, list[tuple[int, int, int]]] = {}
     for priority, (rule, site, _) in detector.rule_set.enabled.items():
         if (kin := Kin.of(rule.condition, site)) is not None:
-            expected.setdefault(kin.family, []).append((kin.rank, priority, site.born))
+            expected.setdefault(kin.family, []).append((kin.rank, priority, kin.born))
     assert members._families.keys() == expected.keys()
     families = set()
     found = set[int]()

@@ -4,14 +4,15 @@ It keeps every event, derives each answer from them, and shares only the Conditi
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from fractions import Fraction
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import re2
 
 from engine.language import condition as terms
+from engine.language.terms import is_past, terms_in
 from tests import reference_terms
 from tests.reference_panes import added, double, pane_numbers, window_us
 from tests.reference_values import address, among, equal, kind, lies_in, look_up, scalar
@@ -138,7 +139,7 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
             inside = [[replace(now, fields=element)] for element in each]
             return len(elements) <= ELEMENTS_MAX and any(verdict(inner, one, at_us) for one in inside)
         case terms.Compare(left, op, right):
-            one, other = (reference_terms.value(term, history, now_us, was) for term in (left, right))
+            one, other = (reference_terms.value(term, history, now_us, verdicts) for term in (left, right))
             return reference_terms.holds(one, op, other, COMPARISONS[op])
         case terms.All(members):
             return all(verdict(member, history, at_us) for member in members)
@@ -207,9 +208,60 @@ def as_json(part: Any) -> Any:
     return [as_json(member) for member in part] if isinstance(part, tuple) else part
 
 
+Part: TypeAlias = tuple[Any, terms.Keys]
+"""What keeps its history as a whole, or begins anew: a member or term that looks back and stands in no other,
+or the `where` of a key, if it does; with the keys around it."""
+
+
+def parts(condition: terms.Condition, keys: terms.Keys = ()) -> Iterator[Part]:
+    """Yield the parts of a condition."""
+    match condition:
+        case terms.Keyed(inner, _, where):
+            if where is not None and any(parts(where)):
+                yield condition.step, keys
+            yield from parts(inner, (*keys, condition.step))
+        case terms.Compare(left, _, right):
+            all_terms = (*terms_in(left), *terms_in(right))
+            yield from ((term, keys) for term in all_terms if is_past(type(term)))
+        case terms.All() | terms.Any() | terms.Not():
+            for member in terms.children(condition):
+                yield from parts(member, keys)
+        case _ if not isinstance(condition, terms.Predicate):
+            yield condition, keys
+
+
+def serves(old: Any, new: Any) -> bool:
+    """Tell whether what is remembered for a part is enough for one that differs from it in bounds."""
+
+    def same(*bounds: str) -> bool:
+        names = [name for name in new.__match_args__ if name not in bounds]
+        return type(old) is type(new) and all(getattr(old, name) == getattr(new, name) for name in names)
+
+    def window(part: Any) -> float:
+        return float("inf") if part.window_secs is None else window_us(part.window_secs)
+
+    def needed(part: Any) -> int:
+        return max(1, part.value + (part.op not in ("gte", "lt")))
+
+    match new:
+        case terms.Count() | terms.Distinct():
+            alike = same("window_secs", "op", "value")
+            return alike and window(new) <= window(old) and needed(new) <= needed(old)
+        case terms.CountSince():
+            return same("op", "value") and needed(new) <= needed(old)
+        case terms.Sum() | terms.Avg():
+            return same("op", "value")
+        case terms.OnceWithin() | terms.EarlierWithin() | terms.SinceWithin() | terms.HistoricallyFor():
+            return same("window_secs") and not window_us(new.min_secs or 0) and window(new) <= window(old)
+    return False
+
+
 @dataclass(frozen=True)
 class Rule:
-    """A rule; `birth` is how many events had been evaluated when its history began."""
+    """A rule; `birth` is how many events had been evaluated when its history began.
+
+    `kept` has the parts whose histories began before, because a change of the condition kept them.
+    """
 
     name: str
     condition: terms.Condition
@@ -217,6 +269,64 @@ class Rule:
     priority: int
     birth: int
     enabled: bool = True
+    kept: Mapping[Part, int] = field(default_factory=dict)
+
+    def keeping(self, old: "Rule") -> "Rule":
+        """Return the rule with what the one before it has in common with it."""
+        before = {part: old.kept.get(part, old.birth) for part in parts(old.condition)}
+        kept: dict[Part, int] = {}
+        for node, keys in parts(self.condition):
+            able = [birth for (one, around), birth in before.items() if around == keys and serves(one, node)]
+            if (node, keys) in before:
+                kept[node, keys] = before[node, keys]
+            elif able:
+                kept[node, keys] = min(able)
+        return replace(self, kept=kept)
+
+    def is_true(self, events: Sequence[Event]) -> bool:
+        """Return whether the rule is true at the last of all events."""
+        return (
+            self._verdict(self.condition, (), events, events)
+            if self.kept
+            else verdict(self.condition, events[self.birth :])
+        )
+
+    def _verdict(
+        self, condition: terms.Condition, keys: terms.Keys, history: Sequence[Event], events: Sequence[Event]
+    ) -> bool:
+        """Return the verdict of a condition around parts. Each part sees the history since its own birth."""
+
+        def seen_by(part: Any, history: Sequence[Event]) -> Sequence[Event]:
+            young = {*map(id, events[self.kept.get((part, keys), self.birth) :])}
+            return [event for event in history if id(event) in young]
+
+        now = history[-1]
+        match condition:
+            case terms.All(members):
+                return all(self._verdict(member, keys, history, events) for member in members)
+            case terms.Any(members):
+                return any(self._verdict(member, keys, history, events) for member in members)
+            case terms.Not(inner):
+                return not self._verdict(inner, keys, history, events)
+            case terms.Compare(left, op, right):
+
+                def seen_by_term(term: Any, history: Sequence[Event]) -> Sequence[Event]:
+                    return seen_by(term, history) if is_past(type(term)) else history
+
+                values = [
+                    reference_terms.value(term, history, now.time_us, verdicts, seen_by_term)
+                    for term in (left, right)
+                ]
+                return reference_terms.holds(values[0], op, values[1], COMPARISONS[op])
+            case terms.Keyed(inner, key, where):
+                if where is not None:
+                    seen = seen_by(condition.step, history) if any(parts(where)) else history
+                    history = [e for e, true in zip(seen, verdicts(where, seen), strict=True) if true]
+                if not scalar(now[key]) or not history or history[-1] is not now:
+                    return False
+                return self._verdict(inner, (*keys, condition.step), sliced(history, key), events)
+        is_part = not isinstance(condition, terms.Predicate)
+        return verdict(condition, seen_by(condition, history) if is_part else history)
 
 
 class ReferenceDetector:
@@ -230,10 +340,13 @@ class ReferenceDetector:
         self.highest += 1
         self.rules[rule_id] = Rule(name, condition, notify, self.highest, len(self.events))
 
-    def change_rule(self, rule_id: str, **changes: Any) -> None:
+    def change_rule(self, rule_id: str, history: str | None = None, **changes: Any) -> None:
         old, new = self.rules[rule_id], replace(self.rules[rule_id], **changes)
         kept = equal(as_json(old.condition), as_json(new.condition)) and (old.enabled or not new.enabled)
-        self.rules[rule_id] = new if kept else replace(new, birth=len(self.events))
+        begun = replace(new, birth=len(self.events), kept={})
+        if history == "keep" and old.enabled and new.enabled:
+            begun = begun.keeping(old)
+        self.rules[rule_id] = new if kept else begun
 
     def put_relation(self, name: str, given: Sequence[Any]) -> None:
         self.relations[name] = [list(row) if kind(row) == "array" else [row] for row in given]
@@ -251,5 +364,5 @@ class ReferenceDetector:
             return None
         self.events.append(Event(clock_us, fields, sent or {}, dict(self.relations)))
         enabled = [(i, rule) for i, rule in self.rules.items() if rule.enabled]
-        fired = [(i, r) for i, r in enabled if verdict(r.condition, self.events[r.birth :])]
+        fired = [(i, r) for i, r in enabled if r.is_true(self.events)]
         return [("notify" if r.notify else "match", i, r.name, r.priority, r.notify) for i, r in fired]

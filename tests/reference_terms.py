@@ -68,16 +68,25 @@ def arithmetic(term: terms.Term, values: Sequence[Any]) -> float | None:
 
 
 def value(
-    term: terms.Term, history: Sequence[Any], now_us: int, was: Callable[[ConditionNode | None], list[bool]]
+    term: terms.Term,
+    history: Sequence[Any],
+    now_us: int,
+    verdicts: Callable[[ConditionNode, Sequence[Any]], list[bool]],
+    seen_by: Callable[[terms.Term, Sequence[Any]], Sequence[Any]] = lambda _, history: history,
 ) -> Any:
     """Return the value at the last event, or later, at `now_us`, if no event follows.
 
-    `was` gives the truth of a condition at each event of the history; that of None is always true.
+    `verdicts` gives the truth of a condition at each event of a history. `seen_by` gives the part of a
+    history that a term looks back at.
     """
+    history = seen_by(term, history)
     now = history[-1]
 
     def inner(operand: terms.Term) -> Any:
-        return value(operand, history, now_us, was)
+        return value(operand, history, now_us, verdicts, seen_by)
+
+    def was(condition: ConditionNode | None) -> list[bool]:
+        return [True] * len(history) if condition is None else verdicts(condition, history)
 
     def counted(term: terms.AggregateTerm, true: Sequence[bool]) -> list[tuple[int, Any]]:
         """Give the events that count, each with its pane."""

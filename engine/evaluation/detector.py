@@ -334,7 +334,7 @@ class Detector(RuleBook):
         copied.stored.update(self.stored)
         copied.clock_us, copied.events_seen = self.clock_us, self.events_seen
         for live in self.live.values():
-            copied.install(live.rule, live.birth, live.born)
+            copied.install(live.rule, live.births)
         copied.settle_rules(indexed=self.rule_set.indexed)
         copied.histories.copy_from(self.histories, events)
         return copied

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias, get_args
 import msgspec
 
 from engine.language import condition as language
-from engine.language.condition import Condition, FilteredKey, Keyed, Keys, walk
+from engine.language.condition import Condition, FilteredKey, Keyed, walk
 from engine.language.json.writer import condition_to_document
 from engine.language.terms import looks_back
 
@@ -26,11 +26,6 @@ Path: TypeAlias = tuple[str | Filter, ...]
 """The keys around a node for rules of one birth, outermost first."""
 
 
-def on(keys: Keys, birth: int) -> Path:
-    """Return the path of keys for rules of one birth."""
-    return tuple([_filter(key, birth) if isinstance(key, FilteredKey) else key for key in keys])
-
-
 def step_of(keyed: Keyed, birth: int) -> str | Filter:
     """Return what a `keyed` adds to the path around it, for rules of one birth."""
     step = keyed.step
@@ -47,20 +42,15 @@ def is_filtered(path: Path) -> bool:
     return any(isinstance(step, Filter) for step in path)
 
 
-def membership_of(path: Path) -> tuple[Condition, int]:
-    """Return the condition under which an event that has all keys belongs to a slice of a filtered path.
-
-    With it comes the birth of the rules that it is evaluated for, or -1 for all births.
-    """
+def membership_of(path: Path) -> Condition:
+    """Return the condition under which an event that has all keys belongs to a slice of a filtered path."""
     # Keys after the last `where` add nothing.
     condition: Condition | None = None
-    birth = _OF_ANY_BIRTH
     for step in reversed(path):
         where = step.where if isinstance(step, Filter) else None
-        birth = max(birth, step.birth) if isinstance(step, Filter) else birth
         condition = where if condition is None else Keyed(condition, fact_of(step), where)
     assert condition is not None, "a step has a where"
-    return condition, birth
+    return condition
 
 
 def order_of(path: Path) -> tuple[str, ...]:

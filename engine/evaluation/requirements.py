@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, reduce
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
+from engine.evaluation.births import Births, inside
 from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.operators.table import parts_of, remembering
-from engine.evaluation.paths import Filter, Path, on
+from engine.evaluation.paths import Filter, Path
 from engine.language import condition as language
 from engine.language.condition import Condition, Keyed, children, walk
 from engine.language.nodes import Node, TermNode
@@ -20,6 +21,8 @@ class Requirements(NamedTuple):
     """The number of its nodes."""
     memories: tuple[tuple[Node, Path], ...]
     """Each node or term that has a memory, and its path, in the order of `walk`."""
+    births: tuple[Births, ...]
+    """The births of each of these memories."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
     """Each pattern that is searched for, after the fact that it is matched against."""
@@ -33,12 +36,14 @@ class Requirements(NamedTuple):
     """The number of nodes that elements decide."""
 
 
+_BIRTHS: Final = Births()
+
+
 # Adding a rule asks several times, and a process often activates the same detectors again.
 @lru_cache(64)
-def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
-    """Return the requirements of a condition under a path, for rules of one birth."""
-    nodes = list(walk(condition, ()))
-    memories = [(part, (*path, *on(keys, birth))) for node, keys in nodes for part in parts_of(node)]
+def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path = ()) -> Requirements:
+    """Return the requirements of a condition under a path, for a rule with these births."""
+    remembered = list(_remembered(condition, births, path))
     relations, arrays = set[str](), set[str]()
     patterns, tests, literals = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
     of_elements = 0
@@ -57,8 +62,9 @@ def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Re
             case language.Some(fact):
                 arrays.add(_inside(arrays_around, fact))
     return Requirements(
-        size=len(nodes),
-        memories=tuple(memories),
+        size=sum(1 for _ in walk(condition)),
+        memories=tuple([(part, path) for part, path, _ in remembered]),
+        births=tuple([each for *_, each in remembered]),
         relations=frozenset(relations),
         patterns=frozenset(patterns),
         text_tests=frozenset(tests),
@@ -66,6 +72,13 @@ def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Re
         arrays=frozenset(arrays),
         of_elements=of_elements,
     )
+
+
+def _remembered(node: Condition, births: Births, path: Path) -> Iterator[tuple[Node, Path, Births]]:
+    """Yield each part of a condition with its path and births."""
+    yield from ((part, path, births.of(part, path)) for part in parts_of(node))
+    for child in inside(node, births, path):
+        yield from _remembered(*child)
 
 
 def _with_arrays(

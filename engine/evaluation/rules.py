@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from engine.evaluation.births import Births
 from engine.language.condition import Condition, Scalar
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document, json_bytes
@@ -190,7 +191,9 @@ class LiveRule:
     """A rule, and when its history began. A disabled rule has no history."""
 
     rule: Rule
-    birth: int
-    """The number of events that the detector had seen when the rule's history began."""
-    born: int
-    """The stamp of the last of them."""
+    births: Births
+
+    @property
+    def birth(self) -> int:
+        """The number of events that the detector had seen when the rule's history began."""
+        return self.births.birth

@@ -227,8 +227,8 @@ def single_witness(condition: terms.Compare, history: Sequence[Event]) -> list[i
 def values_found(condition: terms.Compare, history: Sequence[Event]) -> dict[str, Any]:
     """Give the values of all terms but facts and constants, by their texts."""
 
-    def was(inner: Any) -> list[bool]:
-        return [inner is None or verdict(inner, history[: place + 1]) for place in range(len(history))]
+    def was(inner: Any, seen: Sequence[Event]) -> list[bool]:
+        return [verdict(inner, seen[: place + 1]) for place in range(len(seen))]
 
     found = {}
     for side in (condition.left, condition.right):

@@ -101,8 +101,8 @@ class ShadowPair(Pair):
         self.engine.promote(ids[0])
         rules = self.reference.rules
         rule, draft = map(rules.get, ids)
-        rules[ids[0]] = replace(rule, condition=draft.condition, birth=draft.birth)
-        rules[ids[1]] = replace(draft, condition=rule.condition, birth=rule.birth)
+        rules[ids[0]] = replace(rule, condition=draft.condition, birth=draft.birth, kept=draft.kept)
+        rules[ids[1]] = replace(draft, condition=rule.condition, birth=rule.birth, kept=rule.kept)
         counts = self.counts[ids[0]]
         counts[ONLY_RULE], counts[ONLY_DRAFT] = counts[ONLY_DRAFT], counts[ONLY_RULE]
         self.met["promoted"] += 1
@@ -122,7 +122,7 @@ class ShadowPair(Pair):
     def history(self, rule_id: str) -> list[Any]:
         """Give what a comparison is of, as something that `equal` compares."""
         rule = self.reference.rules[rule_id]
-        return [rule.enabled, rule.birth, as_json(rule.condition)]
+        return [rule.enabled, rule.birth, [*rule.kept.values()], as_json(rule.condition)]
 
     def enabled(self, rule_id: str) -> bool:
         """Whether a rule is evaluated."""

@@ -24,7 +24,7 @@ from api.cli.rule_files.reading import read_rules_file
 from rule_detector_client import Client, Rule, ServiceError, calls
 
 _BEGINS_ANEW: Final = 2005
-"""The code of messages that the difference makes superfluous, unless histories are to be kept."""
+"""The code of messages that the difference makes superfluous."""
 
 
 @click.command(
@@ -111,7 +111,6 @@ class _Plan:
         self._prune = prune
         self._keep_all = keep_history
         self._bodies = wanted.bodies(keep_history=keep_history)
-        self._keeps = keep_history or any(rule.history for rule in wanted.rules.values())
         self.messages: list[str] = []
         """The service's messages about the rules."""
         self._id = _detector_id(client, wanted.detector)
@@ -158,7 +157,7 @@ class _Plan:
             for file in self._wanted.files:
                 file.conditions()
             raise
-        told = [message for message in found.messages if message.code != _BEGINS_ANEW or self._keeps]
+        told = [message for message in found.messages if message.code != _BEGINS_ANEW]
         self.messages = [f"{message.code} {message.message}" for message in told]
         return Difference(
             self._wanted.detector,

@@ -10,6 +10,7 @@ from api.cli.counted import counted
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.members import RuleMembers
 from api.cli.rule_files.relations import Scalar, Tuple, identity
+from engine.evaluation.rule_book.keeping import begins_anew
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
@@ -42,6 +43,8 @@ class ChangedRule(msgspec.Struct, frozen=True):
     before: str = ""
     """The condition before as canonical text, if it changes."""
     after: str = ""
+    begins_anew: list[str] = []
+    """The parts of the condition that begin anew though its history is kept, as text."""
 
 
 class ChangedRelation(msgspec.Struct, frozen=True):
@@ -91,6 +94,7 @@ class Difference(msgspec.Struct, frozen=True):
             if rule.before:
                 yield f"      - {on_one_line(rule.before)}"
                 yield f"      + {on_one_line(rule.after)}"
+            yield from (f"      begins anew: {on_one_line(part)}" for part in rule.begins_anew)
         for name in self.removed:
             yield f"  - {on_one_line(name)}"
         if self.unchanged:
@@ -124,13 +128,14 @@ def changed_rule(name: str, wanted: RuleMembers, rule: Rule, of: str | None, *, 
     if condition == before_condition:
         is_enabled_again = not rule.enabled and wanted.enabled is not False
         return ChangedRule(name, members or ["text"], ANEW if is_enabled_again else KEPT)
-    is_kept = keeps or wanted.history == "keep"
+    is_kept = rule.enabled and wanted.enabled is not False and (keeps or wanted.history == "keep")
     return ChangedRule(
         name,
         ["condition", *members],
-        PARTLY if is_kept and rule.enabled else ANEW,
+        PARTLY if is_kept else ANEW,
         canonical(before_condition),
         canonical(condition),
+        begins_anew(before_condition, condition) if is_kept else [],
     )
 
 

@@ -114,6 +114,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
     help="Label for its actions, such as severity=high or level=7; given once or more, they replace all.",
 )
 @click.option("--no-labels", is_flag=True, help="Remove all labels.")
+@click.option("--keep-history", is_flag=True, help="Begin anew only what is new in the condition.")
 @service_and_output_options
 def change(
     *,
@@ -128,6 +129,7 @@ def change(
     description: str | None,
     labels: dict[str, Any],
     no_labels: bool,
+    keep_history: bool,
     output: str,
 ) -> None:
     """Change a rule: its name, condition, labels, or how it acts."""
@@ -149,7 +151,8 @@ def change(
         raise click.UsageError("Nothing to change: give `--name`, `--condition` or another option.")
     detector_id = find_detector(client, detector).id
     rule_id = find_rule(client, detector_id, rule).id
-    _show_changed(output, client.send(calls.change_rule(detector_id, rule_id, **wanted)))
+    change = calls.change_rule(detector_id, rule_id, **wanted, keep_history=keep_history)
+    _show_changed(output, client.send(change))
 
 
 @rules.command()

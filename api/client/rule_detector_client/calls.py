@@ -213,10 +213,14 @@ def change_rule(
     shadow: bool | None = None,
     description: str | None = None,
     labels: Mapping[str, Any] | None = None,
+    keep_history: bool = False,
 ) -> Call[Rule]:
-    """Change the members of a rule that are given; return the rule, and the messages about the change."""
+    """Change the members of a rule that are given; return the rule, and the messages about the change.
+
+    With `keep_history`, a different condition keeps the histories that it can.
+    """
     asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
-    asked |= {"shadow": shadow, "description": description}
+    asked |= {"shadow": shadow, "description": description, "history": "keep" if keep_history else None}
     if labels is not None:
         asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
     body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
@@ -228,8 +232,9 @@ def put_rules(
 ) -> Call[RulesChanged]:
     """Make the rules of these names what is given, as one change: all of them, or none.
 
-    Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`
-    and `labels`; what is left out has its default. With `prune`, all other rules are removed.
+    Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`,
+    `labels` and `history` (`keep`: a different condition keeps the histories that it can); what is left out
+    has its default. With `prune`, all other rules are removed.
     """
     document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")

@@ -38,7 +38,8 @@ def put_rules_operation(body: bytes, limits: Limits) -> Operation:
                 raise Refusal(*defects[:VIOLATIONS_MAX], MORE_DEFECTS) from None
             continue
         members = (rule.name, rule.condition, rule.notify, rule.enabled, rule.shadow, given(rule.draftOf))
-        rules.append(PutRule(*members, rule.description, json_bytes(rule.labels).decode()))
+        labels = json_bytes(rule.labels).decode()
+        rules.append(PutRule(*members, rule.description, labels, given(rule.history)))
     if defects:
         raise Refusal(*defects)
     return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun)

@@ -113,7 +113,8 @@ async def get_rule(detectorId: str, id: str) -> Response:
 @describe(
     summary="Change a rule",
     text="Absent members keep their values. Changing the condition to a different one, or enabling the "
-    "rule, starts its history anew. `shadow` does not.",
+    'rule, starts its history anew. `shadow` does not. With `history: "keep"`, only what a different '
+    "condition does not have in common with the old one begins anew; message 2005 names it.",
     body=messages.RuleChange,
     body_example={"enabled": True, "notify": False},
     result=messages.Rule,

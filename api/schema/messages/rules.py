@@ -20,6 +20,13 @@ ConditionSource = Annotated[
 Shadow = Annotated[
     bool, Meta(description="An addition. A shadow rule is evaluated and counted, and yields no action.")
 ]
+KeepHistory = Annotated[
+    Literal["keep"],
+    Meta(
+        description="An addition. A different condition begins anew only where it has nothing in common with "
+        "the old one."
+    ),
+]
 Description = Annotated[
     str,
     Meta(
@@ -74,6 +81,7 @@ class RuleToPut(Struct, forbid_unknown_fields=True):
     """The name of the rule that this is a draft of."""
     description: Description = ""
     labels: Labels = {}
+    history: KeepHistory | UnsetType = UNSET
 
 
 class RulesToPut(Struct, forbid_unknown_fields=True):
@@ -118,6 +126,7 @@ class RuleChange(Struct, forbid_unknown_fields=True):
     """An empty text removes it."""
     labels: Labels | UnsetType = UNSET
     """They replace all labels; an empty object removes them."""
+    history: KeepHistory | UnsetType = UNSET
 
 
 class Rule(Struct):

@@ -42,7 +42,7 @@ class Comparing:
         """Return the values of its terms, but not those of facts and constants; None for a missing one."""
         one = self._deciding
         pasts = [past.at(self._truths) for past in one.pasts]
-        values = one.code.found(pasts, one.born, one.now_us << NUMBER_BITS, one.values)
+        values = one.code.found(pasts, one.now_us << NUMBER_BITS, one.values)
         return {
             term: None if type(value) is float and not isfinite(value) else value
             for term, value in zip(found_in(self._node), values, strict=True)
@@ -74,7 +74,8 @@ class Comparing:
             return None
         operator = remembering(parts[0])
         assert isinstance(operator, PastTerm), parts
-        return operator.witness_us(pasts[0].at(self._truths), self._deciding.born, self._deciding.now_us)
+        *past, born = pasts[0].at(self._truths)
+        return operator.witness_us(tuple(past), born, self._deciding.now_us)
 
     def future(self) -> Future:
         """Return the verdict, and when it turns if nothing else happens. No event comes after LATEST_US."""
@@ -117,7 +118,7 @@ def _steps(node: Compare, now_us: int) -> Iterator[Iterator[int]]:
 
 def _leaving(node: Compare, after: After) -> Iterator[Iterable[int]]:
     """Yield the times at which something leaves the windows of the terms."""
-    for part, (_, entry, _) in zip(parts_of(node), after.pasts, strict=True):
+    for part, (_, entry, *_) in zip(parts_of(node), after.pasts, strict=True):
         yield remembering(part).turns_us(part, entry)
 
 

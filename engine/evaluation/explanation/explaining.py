@@ -7,6 +7,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.births import Births, inside
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
@@ -22,7 +23,7 @@ from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.code.node_code import memory_code
 from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
 from engine.evaluation.operators.table import parts_of, remembering
-from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.stamps import stamp_of
@@ -131,7 +132,8 @@ class Reading(NamedTuple):
         condition = live.rule.condition
         if not live.rule.enabled:
             return Node(condition=condition, future=Future(verdict=False), note=_DISABLED)
-        return Explaining(self, self.rule_set.enabled[live.rule.priority]).node(condition, ())
+        enabled = self.rule_set.enabled[live.rule.priority]
+        return Explaining(self, enabled).node(condition, enabled.site.births, ())
 
 
 def time_at(detector: Detector, timestamp_ms: float) -> tuple[int, int]:
@@ -209,30 +211,27 @@ class Explaining:
     def __init__(self, event: Reading, enabled: EnabledRule) -> None:
         self._event, self._predicates = event, event.predicates
         self.enabled, self.site = enabled, enabled.site
-        names = requirements_of(enabled.rule.condition, self.site.birth).memories
-        self.memories = dict(zip(names, enabled.memories, strict=True))
-        """By the node or term that has it, and its path."""
 
-    def node(self, condition: Condition, path: Path) -> Node:
+    def node(self, condition: Condition, births: Births, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
         match condition:
             case language.Compare():
-                return self._comparing(condition, path)
+                return self._comparing(condition, births, path)
             case language.All(members) | language.Any(members):
-                nodes = tuple(self.node(member, path) for member in members)
+                nodes = tuple(self.node(member, births, path) for member in members)
                 joined, decide = (every, all) if isinstance(condition, language.All) else (some, any)
                 future = joined([node.future for node in nodes])
                 return Node(condition=condition, future=future, nodes=nodes, decide=decide)
             case language.Not(inner):
-                node = self.node(inner, path)
+                node = self.node(inner, births, path)
                 future = negated(node.future)
                 return Node(condition=condition, future=future, nodes=(node,), decide=lambda of: not of[0])
             case language.Keyed():
-                return self._keyed(condition, path)
+                return self._keyed(condition, births, path)
             case _ if isinstance(condition, Predicate):
                 return self._predicate(condition)
             case _:
-                return self._looking_back(condition, path)
+                return self._looking_back(condition, births, path)
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
@@ -244,21 +243,21 @@ class Explaining:
             note="; ".join([*predicates.notes(predicate), *_cut(found)]) or None,
         )
 
-    def _keyed(self, keyed: language.Keyed, path: Path) -> Node:
+    def _keyed(self, keyed: language.Keyed, births: Births, path: Path) -> Node:
         value = self._predicates.value(keyed.key)
         if key_of(value) is None:
             is_ = "missing" if value is None else f"{json_type(value)}, which is no key"
             note = f"{quoted(keyed.key)} is {is_}, so the event belongs to no slice"
             return Node(condition=keyed, future=Future(verdict=False), note=note)
-        longer = (*path, step_of(keyed, self.site.birth))
-        node = self.node(keyed.inner, longer)
+        longer = births.step(keyed, path)
+        node = self.node(keyed.inner, births, longer)
         key = self._predicates.shown([fact_of(step) for step in longer])
         notes = _cut(key)
         nodes: tuple[Node, ...] = (node,)
         future = node.future
         if keyed.where is not None:
             # Time does not change whether the event belongs to a slice.
-            where = self.node(keyed.where, path)
+            where = self.node(keyed.where, births.of_where(keyed, path), path)
             nodes = (node, where)
             if not where.verdict:
                 future = Future(verdict=False)
@@ -272,9 +271,9 @@ class Explaining:
             decide=all,
         )
 
-    def _looking_back(self, node: Condition, path: Path) -> Node:
-        nodes = tuple(self.node(child, path) for child in language.children(node))
-        deciding = self._deciding(node, path)
+    def _looking_back(self, node: Condition, births: Births, path: Path) -> Node:
+        nodes = tuple(self.node(*child) for child in inside(node, births, path))
+        deciding = self._deciding(node, births, path)
         looking = LookingBack(deciding, tuple([each.verdict for each in nodes]))
         found = looking.operator.found(node, looking.at)
         shown = self._predicates.shown(deciding.facts)
@@ -293,9 +292,9 @@ class Explaining:
             decide=deciding.verdict if nodes else None,
         )
 
-    def _comparing(self, node: language.Compare, path: Path) -> Node:
-        nodes = tuple(self.node(child, path) for child in language.children(node))
-        deciding = self._deciding(node, path)
+    def _comparing(self, node: language.Compare, births: Births, path: Path) -> Node:
+        nodes = tuple(self.node(*child) for child in inside(node, births, path))
+        deciding = self._deciding(node, births, path)
         comparing = Comparing(deciding, tuple([each.verdict for each in nodes]))
         found = comparing.found()
         shown = self._predicates.shown(deciding.facts)
@@ -311,11 +310,12 @@ class Explaining:
             decide=deciding.verdict if nodes else None,
         )
 
-    def _deciding(self, node: Condition, path: Path) -> Deciding:
+    def _deciding(self, node: Condition, births: Births, path: Path) -> Deciding:
         event, value = self._event, self._predicates.value
         pasts = []
         for place, part in enumerate(parts_of(node)):
-            code, remembered = memory_code(node, place), self.memories[part, path]
+            code, own = memory_code(node, place), births.of(part, path)
+            remembered = self.site.histories.of(part, path, own.birth)
             pasts.append(
                 Past(
                     memory=remembered.memory,
@@ -323,10 +323,11 @@ class Explaining:
                     before=event.entries.of(remembered),
                     values=(*map(value, code.facts), *code.constants),
                     looks_before=remembering(part).looks_before(part),
+                    born=own.born,
                 )
             )
         stamp = stamp_of(event.now_us, event.entries.number)
-        return Deciding(node, pasts, value, self.site.born, stamp)
+        return Deciding(node, pasts, value, stamp)
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.births import Births, inside
 from engine.evaluation.explanation.explaining import Explaining, Reading
 from engine.evaluation.explanation.past import Past
 from engine.evaluation.facts.values import key_of
@@ -17,7 +18,7 @@ from engine.evaluation.kernel.rule_set import EnabledRule
 from engine.evaluation.operators.compare import found_in
 from engine.evaluation.operators.interface import Operator, Settled
 from engine.evaluation.operators.table import operator_of, parts_of, remembering
-from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import keys_of, requirements_of
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS, stamp_of
@@ -52,7 +53,7 @@ class Plan(NamedTuple):
         value = event.predicates.value
         for member in self.members:
             if all(key_of(value(key)) is not None for key in member.keys):
-                for text, number in member.found(event, self.enabled.site.born):
+                for text, number in member.found(event):
                     # The same text may stand under other keys.
                     found[member.said_keys + text if text in found else text] = number
         return found
@@ -67,32 +68,39 @@ class _Member(NamedTuple):
     said_keys: str
     texts: tuple[str, ...]
     """The texts of what it finds."""
-    parts: tuple[tuple[MemoryCode, Remembered, bool], ...]
-    """The parts of it that have a memory, each with whether the event itself does not count."""
+    parts: tuple[tuple[MemoryCode, Remembered, bool, int], ...]
+    """The parts of it with a memory, each with whether the event itself does not count, and its birth."""
     code: VerdictCode
     operator: Operator[Any] | None
     """That of a counting member."""
     truths: tuple[_Truth, ...]
     """Those of the conditions in it."""
 
-    def found(self, event: Reading, born: int) -> Iterator[tuple[str, Any]]:
+    def found(self, event: Reading) -> Iterator[tuple[str, Any]]:
         """Yield what it finds, each with its text. What is missing, or no JSON has, is left out."""
         value = event.predicates.value
         pasts = [
-            Past(one.memory, code, event.entries.of(one), (*map(value, code.facts), *code.constants), before)
-            for code, one, before in self.parts
+            Past(
+                memory=one.memory,
+                code=code,
+                before=event.entries.of(one),
+                values=(*map(value, code.facts), *code.constants),
+                looks_before=looks_before,
+                born=born,
+            )
+            for code, one, looks_before, born in self.parts
         ]
         truths = tuple([truth(event) for truth in self.truths])
         now_us = event.now_us
         values: Sequence[Any]
         if self.operator is None:
             at, code = [past.at(truths) for past in pasts], self.code
-            values = code.found(at, born, now_us << NUMBER_BITS, (*map(value, code.facts), *code.constants))
+            values = code.found(at, now_us << NUMBER_BITS, (*map(value, code.facts), *code.constants))
         else:
             [past] = pasts
-            _, entry, _ = past.after(truths, stamp_of(now_us, event.entries.number))
+            _, entry, *_ = past.after(truths, stamp_of(now_us, event.entries.number))
             # What it counts depends neither on its verdict nor on what the event is to it.
-            settled = Settled(entry, born, now_us, outcome=None, verdict=False)
+            settled = Settled(entry, past.born, now_us, outcome=None, verdict=False)
             values = (self.operator.found(self.node, settled),)
         for text, one in zip(self.texts, values, strict=True):
             if one is not None and not (type(one) is float and not isfinite(one)):
@@ -105,41 +113,47 @@ def plan_of(event: Reading, priority: int) -> Plan:
     plan: Plan | None = plans.get(priority)
     if plan is None or plan.enabled is not enabled:
         condition = enabled.rule.condition
-        explaining = Explaining(event, enabled)
-        members = tuple(_members(event, explaining, condition, (), ()))
+        members = tuple(_members(event, enabled, (condition, enabled.site.births, ()), ()))
         plan = Plan(enabled, requirements_of(condition).size, keys_of(condition), members)
         plans[priority] = plan
     return plan
 
 
 def _members(
-    event: Reading, explaining: Explaining, condition: Condition, path: Path, keys: tuple[str, ...]
+    event: Reading, enabled: EnabledRule, placed: tuple[Condition, Births, Path], keys: tuple[str, ...]
 ) -> Iterator[_Member]:
     """Yield the members that find something, in the order of the condition."""
+    condition, births, path = placed
     if isinstance(condition, language.Keyed):
-        longer = (*path, step_of(condition, explaining.site.birth))
-        yield from _members(event, explaining, condition.inner, longer, (*keys, condition.key))
+        longer = births.step(condition, path)
+        yield from _members(event, enabled, (condition.inner, births, longer), (*keys, condition.key))
         if condition.where is not None:
-            yield from _members(event, explaining, condition.where, path, keys)
+            around = births.of_where(condition, path)
+            yield from _members(event, enabled, (condition.where, around, path), keys)
         return
-    children = language.children(condition)
+    children = [*inside(condition, births, path)]
     if isinstance(condition, _FINDING):
-        memories = explaining.memories
         yield _Member(
             node=condition,
             keys=keys,
             said_keys="".join(f"per {fact_of(step)} " for step in path),
             texts=_texts(condition),
-            parts=tuple(
-                (memory_code(condition, place), memories[part, path], remembering(part).looks_before(part))
-                for place, part in enumerate(parts_of(condition))
-            ),
+            parts=tuple(_parts(condition, enabled, births, path)),
             code=verdict_code(condition),
             operator=operator_of(condition),
-            truths=tuple(_truth(event, explaining.enabled, child, path) for child in children),
+            truths=tuple(_truth(event, enabled, *child) for child in children),
         )
     for child in children:
-        yield from _members(event, explaining, child, path, keys)
+        yield from _members(event, enabled, child, keys)
+
+
+def _parts(
+    condition: Condition, enabled: EnabledRule, births: Births, path: Path
+) -> Iterator[tuple[MemoryCode, Remembered, bool, int]]:
+    for place, part in enumerate(parts_of(condition)):
+        own = births.of(part, path)
+        remembered = enabled.site.histories.of(part, path, own.birth)
+        yield memory_code(condition, place), remembered, remembering(part).looks_before(part), own.born
 
 
 def _texts(condition: Any) -> tuple[str, ...]:
@@ -149,19 +163,19 @@ def _texts(condition: Any) -> tuple[str, ...]:
     return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
 
 
-def _truth(event: Reading, enabled: EnabledRule, condition: Condition, path: Path) -> _Truth:
+def _truth(event: Reading, enabled: EnabledRule, condition: Condition, births: Births, path: Path) -> _Truth:
     """Return what gives the truth of a condition under a path at each event."""
     match condition:
         case language.All(members) | language.Any(members):
-            truths = [_truth(event, enabled, member, path) for member in members]
+            truths = [_truth(event, enabled, member, births, path) for member in members]
             joined = all if isinstance(condition, language.All) else any
             return lambda at: joined(truth(at) for truth in truths)
         case language.Not(inner):
-            negated = _truth(event, enabled, inner, path)
+            negated = _truth(event, enabled, inner, births, path)
             return lambda at: not negated(at)
         case language.Leaf() | language.Ref() if code := event.predicates.lasting_code(condition):
             return lambda at: at.predicates.truth_of(code)
         case _ if isinstance(condition, Predicate):
             return lambda at: at.predicates.truth(condition)
         case _:
-            return lambda at: Explaining(at, enabled).node(condition, path).verdict
+            return lambda at: Explaining(at, enabled).node(condition, births, path).verdict

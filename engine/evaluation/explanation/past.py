@@ -4,7 +4,7 @@ The operator's own code decides: at the event, with other truths of the members,
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from engine.evaluation.explanation.nodes import Future
 from engine.evaluation.kernel.code.node_code import MemoryCode, verdict_code
@@ -61,6 +61,10 @@ class Entries:
         return Before(slices.entry_in(slice_, remembered), slice_[SEEN])
 
 
+Read: TypeAlias = tuple[Any, Any, int, int]
+"""What a verdict reads of a part: the outcome, the entry, the last event of the slice, and the birth."""
+
+
 class Past(NamedTuple):
     """A memory of a node as an event finds it."""
 
@@ -71,28 +75,30 @@ class Past(NamedTuple):
     """What the code takes: the values of facts, and constants."""
     looks_before: bool
     """Whether the event itself does not count."""
+    born: int
+    """The stamp of the last event before the history of the node began."""
 
-    def at(self, truths: tuple[bool, ...]) -> tuple[Any, Any, int]:
+    def at(self, truths: tuple[bool, ...]) -> "Read":
         """Return what a verdict at the event reads, if the members of the node have these truths."""
-        return self.code.outcome_of(truths, self.values), *self.before
+        return self.code.outcome_of(truths, self.values), *self.before, self.born
 
-    def after(self, truths: tuple[bool, ...], stamp: int) -> tuple[Any, Any, int]:
+    def after(self, truths: tuple[bool, ...], stamp: int) -> "Read":
         """Return what later verdicts read, as long as no further event comes."""
         outcome, (entry, seen) = self.code.outcome_of(truths, self.values), self.before
         if not self.looks_before:
             copied = self.memory.copy(entry) if entry else entry
             entry = self.code.write(outcome, copied, stamp, self.values)
-        return self.code.lasting(outcome), entry, seen
+        return self.code.lasting(outcome), entry, seen, self.born
 
 
 class Deciding:
     """A node that looks back, or compares terms, and what it reads at an event."""
 
     def __init__(
-        self, node: Condition, pasts: Sequence[Past], value: Callable[[str], Any], born: int, stamp: int
+        self, node: Condition, pasts: Sequence[Past], value: Callable[[str], Any], stamp: int
     ) -> None:
         """`pasts` are those of its parts with a memory. `value` gives facts, and `stamp` is the event's."""
-        self.node, self.pasts, self.born, self.now_us = node, pasts, born, time_of(stamp)
+        self.node, self.pasts, self.now_us = node, pasts, time_of(stamp)
         self._stamp = stamp
         self.code = verdict_code(node)
         self._value = value
@@ -107,7 +113,7 @@ class Deciding:
     def verdict(self, truths: tuple[bool, ...]) -> bool:
         """Return the verdict if the members have these truths."""
         pasts = [past.at(truths) for past in self.pasts]
-        return self.code.verdict(pasts, self.born, self.now_us << NUMBER_BITS, self.values)
+        return self.code.verdict(pasts, self.now_us << NUMBER_BITS, self.values)
 
     def after(self, truths: tuple[bool, ...]) -> "After":
         """Return what decides later verdicts, if the members have these truths."""
@@ -117,20 +123,19 @@ class Deciding:
         """Return the same for a node whose parts are some of those of this one."""
         mine = [*zip(parts_of(self.node), self.pasts, strict=True)]
         pasts = [next(past for own, past in mine if own is part) for part in parts_of(node)]
-        return Deciding(node, pasts, self._value, self.born, self._stamp)
+        return Deciding(node, pasts, self._value, self._stamp)
 
 
 class After(NamedTuple):
     """A node after an event, as long as no further event comes."""
 
     deciding: Deciding
-    pasts: list[tuple[Any, Any, int]]
-    """The outcome, the entry and the last event of each part."""
+    pasts: list[Read]
 
     def verdict_at(self, time_us: int) -> bool:
         """Return the verdict at another time."""
         one = self.deciding
-        return one.code.verdict(self.pasts, one.born, time_us << NUMBER_BITS, one.values)
+        return one.code.verdict(self.pasts, time_us << NUMBER_BITS, one.values)
 
 
 class LookingBack:
@@ -144,8 +149,8 @@ class LookingBack:
         assert operator is not None, node
         self.operator = operator
         outcome, *_ = self._past.at(truths)
-        [(_, entry, _)] = self._after.pasts
-        self.at = Settled(entry, deciding.born, deciding.now_us, outcome, deciding.verdict(truths))
+        [(_, entry, *_)] = self._after.pasts
+        self.at = Settled(entry, self._past.born, deciding.now_us, outcome, deciding.verdict(truths))
         """What there is to tell."""
 
     def future(self) -> Future:

@@ -6,9 +6,10 @@ changing from one to the other moves nothing.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.births import Births
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
 from engine.evaluation.kernel.costs import estimate_of
@@ -93,19 +94,20 @@ class RuleSet(Needs):
 
     # -- rules ----------------------------------------------------------------------------------------------
 
-    def add(self, rule: Rule, birth: int, born: int) -> None:
-        """Add an enabled rule, whose history began after event `birth`, which has the stamp `born`."""
-        parts = requirements_of(rule.condition, birth)
-        for node, path in parts.memories:
+    def add(self, rule: Rule, births: Births) -> None:
+        """Add an enabled rule, whose histories have these births."""
+        parts = requirements_of(rule.condition, births)
+        memories = []
+        for (node, path), (birth, born) in zip(parts.memories, _births_in(parts), strict=True):
             remembered = self._histories.acquire(node, path, birth, born)
+            memories.append(remembered)
             self.uses[remembered] += 1
             self.nodes += (self.uses[remembered] == 1) * _size_of_memory(remembered) - size_of(node)
-        memories = tuple([self._histories.of(node, path, birth) for node, path in parts.memories])
         self.need(parts)
         self.nodes += parts.size
         self._dear += _dear(parts)
         self._action_bytes += rule.action_bytes_max
-        self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, birth, born), memories)
+        self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, births), tuple(memories))
         self._rules[rule.priority] = rule
         self._index_rule(rule.priority)
         self._rules_changed()
@@ -117,11 +119,13 @@ class RuleSet(Needs):
         rule, site, memories = self._enabled.pop(priority)
         self.plans.pop(priority, None)
         del self._rules[priority]
-        parts = requirements_of(rule.condition, site.birth)
+        parts = requirements_of(rule.condition, site.births)
         self.nodes -= parts.size
         self._dear -= _dear(parts)
         self._action_bytes -= rule.action_bytes_max
-        for (node, path), remembered in zip(parts.memories, memories, strict=True):
+        for (node, path), (birth, born), remembered in zip(
+            parts.memories, _births_in(parts), memories, strict=True
+        ):
             self.nodes += size_of(node)
             self.uses[remembered] -= 1
             if not self.uses[remembered]:
@@ -129,9 +133,20 @@ class RuleSet(Needs):
                 self.nodes -= _size_of_memory(remembered)
                 if self._members is not None:
                     self._members.remove_memory(remembered)
-            self._histories.release(node, path, site.birth, site.born)
+            self._histories.release(node, path, birth, born)
         self.need_no_more(parts)
         self._rules_changed()
+
+    def replace(self, rule: Rule, births: Births) -> None:
+        """Replace a rule by one that reads some of the same memories."""
+        parts = requirements_of(rule.condition, births)
+        held = [(*part, *birth) for part, birth in zip(parts.memories, _births_in(parts), strict=True)]
+        for one in held:
+            self._histories.acquire(*one)
+        self.remove(rule.priority)
+        self.add(rule, births)
+        for one in held:
+            self._histories.release(*one)
 
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
@@ -269,6 +284,10 @@ class RuleSet(Needs):
                 combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
             )
         return self._functions
+
+
+def _births_in(parts: Requirements) -> Iterator[tuple[int, int]]:
+    return ((births.birth, births.born) for births in parts.births)
 
 
 def _dear(parts: Requirements) -> int:

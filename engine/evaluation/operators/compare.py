@@ -215,7 +215,7 @@ def _present_at(term: Term, triggers: Triggers, path: Path) -> Found:
         return None
     operator = term_operator(term)
     operands = [_present_at(operand, triggers, path) for operand in operator.operands(term)]
-    return triggers.best([operator.present_at(term, triggers, path), *operands])
+    return triggers.best([operator.present_at(term, triggers.of(term, path), path), *operands])
 
 
 def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: Path) -> Found:
@@ -228,7 +228,7 @@ def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: P
         low, high = (constant, inf) if op in ("gt", "gte") else (-inf, constant)
         return triggers.within(term.fact, low, high)
     if isinstance(term, CountTerm | SumTerm) and not COMPARED[op](0, constant):
-        memory = remembering(term).memory(term)
+        memory, triggers = remembering(term).memory(term), triggers.of(term, path)
         held = triggers.holding(memory, path)
         return held if term.earlier else triggers.union([held, memory.changed_by(triggers, path)])
     return None

@@ -96,6 +96,9 @@ class Writing(Constants, Protocol):
 class Triggers(Protocol):
     """Finds triggers: a set of which an event meets at least one; None stands for all events."""
 
+    def of(self, node: Node, path: Path) -> "Triggers":
+        """Return what finds triggers for all that is inside a part, whose history may be older."""
+
     def true(self, node: Condition, path: Path) -> Found:
         """Return triggers for the events at which a condition is true."""
 

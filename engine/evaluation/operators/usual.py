@@ -14,6 +14,7 @@ from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.language import condition as language
 from engine.language.condition import Condition, Scalar
+from engine.language.nodes import Node
 
 _KEPT: Final = 1024
 
@@ -45,6 +46,10 @@ def usual(node: Condition) -> bool | None:
 
 class _SomeEvent:
     """Tells only whether there are triggers."""
+
+    def of(self, node: Node, path: Path) -> "_SomeEvent":  # noqa: ARG002 -- the same in all histories
+        """Return the same."""
+        return self
 
     def true(self, node: Condition, path: Path) -> Found:  # noqa: ARG002 -- under all paths
         """Return triggers if a condition is usually false."""

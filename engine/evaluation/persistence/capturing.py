@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from engine.evaluation.births import Births
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
@@ -39,8 +40,8 @@ class Saved(Protocol):
     limits: Limits
     versions: Versions
 
-    def install(self, rule: Rule, birth: int, born: int) -> None:
-        """Add a rule whose history began after event `birth`, which has the stamp `born`."""
+    def install(self, rule: Rule, births: Births) -> None:
+        """Add a rule whose histories have these births."""
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
         """Choose how the rules are evaluated."""

@@ -7,7 +7,7 @@ import msgspec
 
 from engine.evaluation.operators.table import parts_of
 from engine.evaluation.paths import Filter, Path
-from engine.language.condition import Compare, Condition
+from engine.language.condition import Compare, Condition, Keyed
 from engine.language.json.writer import condition_to_document
 from engine.language.nodes import Node, TermNode
 from engine.language.validation.document import condition_from_stored
@@ -39,14 +39,17 @@ _read_lately: Final = lru_cache(_READ_LATELY)(_read)
 
 
 def part_bytes(part: Node) -> bytes:
-    """Return what has a memory as JSON: a condition, or a comparison of a term with 0."""
+    """Return a part as JSON: a condition, or a comparison of a term with 0."""
     whole: Any = part
     return condition_bytes(Compare(whole, "eq", 0) if isinstance(part, TermNode) else whole)
 
 
 def stored_part(data: bytes) -> Node:
-    """Return what has a memory from its JSON."""
-    [part] = parts_of(stored_condition(data))
+    """Return a part from its JSON; see `births.py`."""
+    condition = stored_condition(data)
+    if isinstance(condition, Keyed):
+        return condition
+    [part] = parts_of(condition)
     return part
 
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, cast
 
+from engine.evaluation.births import Births
 from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import Path
@@ -73,7 +74,7 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
     readings: dict[MemoryName, dict[Name, Reading]] = {}
     for _, _, condition, enabled, *_, birth in document["rules"]:
         if enabled:
-            for part, path in requirements_of(stored_condition(condition), birth).memories:
+            for part, path in requirements_of(stored_condition(condition), Births(birth)).memories:
                 # There were no terms.
                 node = cast("Condition", part)
                 of_memory = readings.setdefault(name_of(remembering(node).memory(node), path, birth), {})

@@ -49,8 +49,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
             if rule.description or rule.labels
         ]
         yield b""
+    kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
     has_relations = bool(captured.relations)
-    optional = (bool(sources), bool(described), has_relations, captured.figures is not None)
+    optional = (bool(sources), bool(described), bool(kept), has_relations, captured.figures is not None)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -62,7 +63,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(versions))
         for first in range(0, len(versions), _VERSIONS):
             yield b"".join(map(pack.pack, versions[first : first + _VERSIONS]))
-    for name, of_rules in (("sources", sources), ("described", described)):
+    for name, of_rules in (("sources", sources), ("described", described), ("kept", kept)):
         if of_rules:
             yield pack.pack(name) + pack.pack_map_header(len(of_rules))
             for rule, said in of_rules:
@@ -79,10 +80,21 @@ def packed(captured: Captured) -> Iterator[bytes]:
 
 
 def _rule_row(live: LiveRule) -> list[Any]:
-    rule, born_us = live.rule, None if live.born == UNSET else time_of(live.born)
+    rule, births = live.rule, live.births
     condition = condition_bytes(rule.condition)
     kind = (rule.enabled, rule.notify, rule.priority)
-    return [rule.id, rule.name, condition, *kind, live.birth, born_us]
+    return [rule.id, rule.name, condition, *kind, births.birth, _born_us(births.born)]
+
+
+def _born_us(born: int) -> int | None:
+    return None if born == UNSET else time_of(born)
+
+
+def _kept_rows(live: LiveRule) -> list[Any]:
+    return [
+        [part_bytes(node), path_document(path), birth, _born_us(born)]
+        for (node, path), (birth, born) in live.births.kept.items()
+    ]
 
 
 def _slices(slices: CapturedSlices) -> Iterator[bytes]:

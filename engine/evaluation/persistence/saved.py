@@ -1,6 +1,6 @@
 """Loads a detector from a msgpack document: its rules, and what they remember by key.
 
-`capturing.py` and `packing.py` write the document. This is version 11:
+`capturing.py` and `packing.py` write the document. This is version 12:
 
     clock_us, events_seen, priority_highest
     indexed:  whether rules were indexed
@@ -8,6 +8,9 @@
               (nil: none)] in order of priority
     sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
               there are none
+    kept:     by priority, what a change of the rule's condition has kept: [a part, as the node of a memory;
+              path; birth; time of the last event before it (nil: none)]. A `where` is the key of its slices
+              without one. Absent if there is none
     described: [description, labels as JSON] by priority, of the rules that have either. Absent if none has
     versions: [those that rules have: priority, number, time in µs of the change that made it (nil: not
               known), id and name of the token of who made it; earlier ones: the same, and the rule as JSON].
@@ -38,6 +41,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.evaluation.births import Birth, Births, Part
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
 from engine.evaluation.persistence.capturing import Saved, capture
@@ -52,7 +56,9 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import UNSET, stamp_of
 
-STATE_VERSION: Final = 11
+STATE_VERSION: Final = 12
+"""Version 11 lacks `kept`, `described`, `versions` and `relations`, and is read as it is."""
+_MIGRATED_BEFORE: Final = 11
 OLDEST_VERSION: Final = 7
 """Release 0.1.0 wrote versions 7 to 10, always the lowest that would do. Older documents cannot be read."""
 
@@ -68,7 +74,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     """Restore an empty detector from a document of a version from OLDEST_VERSION on."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
-    if version < STATE_VERSION:
+    if version < _MIGRATED_BEFORE:
         document = migrated(document)
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
@@ -93,13 +99,21 @@ def load(detector: Saved, document: Any, version: int) -> None:
             labels=msgspec.json.decode(labels),
         )
         rule.know_condition_bytes(len(condition))
-        detector.install(rule, birth, UNSET if born_us is None else stamp_of(born_us, birth))
+        kept = {
+            Part(stored_part(node), stored_path(path)): Birth(birth, _born(birth, born_us))
+            for node, path, birth, born_us in document.get("kept", {}).get(priority, ())
+        }
+        detector.install(rule, Births(birth, _born(birth, born_us), kept))
     detector.versions.restore(*document.get("versions", ((), ())))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:
         _load_slices(detector, stored_path(saved_path), width, memories, portions)
     detector.settle_rules(indexed=document["indexed"])
+
+
+def _born(birth: int, born_us: int | None) -> int:
+    return UNSET if born_us is None else stamp_of(born_us, birth)
 
 
 def load_figures(detector: Saved, document: Any) -> None:

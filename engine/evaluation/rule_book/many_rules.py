@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from engine.evaluation.births import Births
 from engine.evaluation.rule_book.rooms import Room, patterns_of, records_of
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (
@@ -41,6 +42,8 @@ class WantedRule(NamedTuple):
     """The name of the rule that it is a draft of."""
     description: str = ""
     labels: Labels = MappingProxyType({})
+    history: Literal["keep"] | None = None
+    """Whether a different condition keeps the histories that it can."""
 
 
 class RulesChange(NamedTuple):
@@ -52,11 +55,18 @@ class RulesChange(NamedTuple):
     """Each rule before and after."""
     removed: tuple[Rule, ...]
     unchanged: tuple[Rule, ...]
+    keeping: frozenset[str]
+    """The ids of the rules that keep the histories that they can."""
 
     @property
-    def put(self) -> tuple[Rule, ...]:
-        """The rules that are added or replaced."""
-        return (*(after for _, after in self.changed), *self.created)
+    def put(self) -> list[tuple[Rule, Literal["keep"] | None]]:
+        """The rules that are added or replaced, with what becomes of their histories."""
+        put = (*(after for _, after in self.changed), *self.created)
+        return [(rule, self.history(rule)) for rule in put]
+
+    def history(self, rule: Rule) -> Literal["keep"] | None:
+        """Return whether a rule keeps the histories that it can."""
+        return "keep" if rule.id in self.keeping else None
 
 
 class Book(Protocol):
@@ -64,9 +74,11 @@ class Book(Protocol):
 
     limits: Limits
     live: dict[str, LiveRule]
-    events_seen: int
     priority_highest: int
     records: Room[tuple[Node, int]]
+
+    def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
+        """Return when the histories of a rule began, if it takes the place of the one with its id now."""
 
     def new_id(self) -> str:
         """Return the id of a new rule."""
@@ -199,7 +211,8 @@ def _made(
             changed.append((before, rule))
         else:
             unchanged.append(before)
-    return RulesChange(tuple(created), tuple(changed), removed, tuple(unchanged))
+    keeping = frozenset([ids[one.name] for one in wanted if one.history is not None])
+    return RulesChange(tuple(created), tuple(changed), removed, tuple(unchanged), keeping)
 
 
 def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
@@ -207,7 +220,7 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
     count, most = len(book.live) + len(change.created) - len(change.removed), book.limits.rules_max
     if count > most and change.created:
         yield Entry(1400, f"the detector would have {count} rules; limit {most}")
-    coming = change.put
+    coming = [rule for rule, _ in change.put]
     going = (*(before for before, _ in change.changed), *change.removed)
     drafts = Counter(live.rule.draft_of for live in book.live.values() if live.rule.draft_of is not None)
     drafts.subtract(rule.draft_of for rule in going if rule.draft_of is not None)
@@ -227,8 +240,12 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
         (rules, [[rule] for rule in coming], [[rule] for rule in going]),
         (
             book.records,
-            [records_of(rule.condition, _birth(book, rule)) for rule in coming if rule.enabled],
-            [records_of(one.condition, book.live[one.id].birth) for one in going if one.enabled],
+            [
+                records_of(rule.condition, book.births_of(rule, history))
+                for rule, history in change.put
+                if rule.enabled
+            ],
+            [records_of(one.condition, book.live[one.id].births) for one in going if one.enabled],
         ),
     ]
     for room, come, go in checks:
@@ -236,10 +253,3 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
             room.check_all(come, go)
         except Refusal as refusal:
             yield from refusal.entries
-
-
-def _birth(book: Book, rule: Rule) -> int:
-    """Return how many events were seen before the history of a rule began, once it is put."""
-    live = book.live.get(rule.id)
-    keeps = live is not None and live.rule.enabled and live.rule.condition == rule.condition
-    return live.birth if live is not None and keeps else book.events_seen

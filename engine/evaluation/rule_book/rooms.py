@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Generic, TypeVar
 
+from engine.evaluation.births import Births
 from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
@@ -88,10 +89,11 @@ def room_for_records(limits: Limits) -> Room[tuple[Node, int]]:
     return Room(limits.state_bytes_max // RECORDS_SHARE, lambda record: _bytes_max(record[0]), said)
 
 
-def records_of(condition: Condition, birth: int) -> frozenset[tuple[Node, int]]:
+def records_of(condition: Condition, births: Births) -> frozenset[tuple[Node, int]]:
     """Return the records without keys of a rule."""
-    memories = requirements_of(condition, birth).memories
-    return frozenset((node, birth) for node, path in memories if not path and _bytes_max(node))
+    parts = requirements_of(condition, births)
+    both = zip(parts.memories, parts.births, strict=True)
+    return frozenset((node, own.birth) for (node, path), own in both if not path and _bytes_max(node))
 
 
 def _bytes_max(node: Node) -> int:

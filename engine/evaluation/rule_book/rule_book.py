@@ -3,10 +3,12 @@
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from engine.evaluation.births import Births
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
+from engine.evaluation.rule_book.keeping import keeping
 from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.meanings import Meanings
 from engine.evaluation.rule_book.rooms import (
@@ -95,7 +97,7 @@ class RuleBook(RelationBook):
             self.shadows.check_room(draft_of)
         patterns, rules = self.filled_rooms()
         patterns.check(patterns_of(read))
-        self.records.check(records_of(read, self.events_seen))
+        self.records.check(records_of(read, self._now))
         rule_id = rule_id or self.new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
@@ -115,12 +117,14 @@ class RuleBook(RelationBook):
         shadow: bool | None = None,
         description: str | None = None,
         labels: Labels | None = None,
+        history: Literal["keep"] | None = None,
     ) -> Rule:
         """Change the given parts of a rule, those that are not None, and give the rule.
 
-        A different condition starts a new history, and so does enabling the rule. With `shadow` false, a
-        draft ceases to be one. Labels replace all others. Raises as `add_rule` does, and Refusal 1201 for an
-        unknown rule.
+        A different condition starts a new history, and so does enabling the rule. With `history` "keep", only
+        what a different condition does not have in common with the old one begins anew. With `shadow` false,
+        a draft ceases to be one. Labels replace all others. Raises as `add_rule` does, and Refusal 1201 for
+        an unknown rule.
         """
         live = self._named(rule_id)
         before = live.rule
@@ -145,9 +149,9 @@ class RuleBook(RelationBook):
         )
         rules.check([after], [before])
         if after.enabled and (not before.enabled or after.condition != before.condition):
-            going = records_of(before.condition, live.birth) if before.enabled else ()
-            self.records.check(records_of(after.condition, self.events_seen), going)
-        self.put_rule(after)
+            going = records_of(before.condition, live.births) if before.enabled else ()
+            self.records.check(records_of(after.condition, self.births_of(after, history)), going)
+        self.put_rule(after, history)
         return after
 
     def rules_change(
@@ -157,33 +161,41 @@ class RuleBook(RelationBook):
         return rules_change(self, wanted, prune=prune, between=between)
 
     def change_rules(
-        self, put: Iterable[Rule], removed: Iterable[str], between: Callable[[], None] = lambda: None
+        self,
+        put: Iterable[tuple[Rule, Literal["keep"] | None]],
+        removed: Iterable[str],
+        between: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add, replace and remove rules as one change, which was validated before."""
+        """Add, replace and remove rules as one change, which was validated before; see `change_rule`."""
         for rule_id in removed:
             self._remove(rule_id)
             between()
-        for rule in put:
-            self._put(rule)
+        for rule, history in put:
+            self._put(rule, history)
             between()
         self.settle_rules()
 
-    def put_rule(self, rule: Rule) -> None:
+    def put_rule(self, rule: Rule, history: Literal["keep"] | None = None) -> None:
         """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
-        self._put(rule)
+        self._put(rule, history)
         self.settle_rules()
 
-    def _put(self, rule: Rule) -> None:
+    def _put(self, rule: Rule, history: Literal["keep"] | None) -> None:
         live = self.live.get(rule.id)
-        unchanged = (
-            live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
-        )
         self.priority_highest = max(self.priority_highest, rule.priority)
         self.versions.put(None if live is None else live.rule, rule, self.change)
-        if live is not None and unchanged:
-            self.install(rule, live.birth, live.born)
-        else:
-            self.install(rule, self.events_seen, self._now)
+        self.install(rule, self.births_of(rule, history))
+
+    def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
+        """Return when the histories of a rule began, if it takes the place of the one with its id now."""
+        live = self.live.get(rule.id)
+        if live is None or not (live.rule.enabled and rule.enabled):
+            return self._now
+        if live.rule.condition == rule.condition:
+            return live.births
+        if history is None:
+            return self._now
+        return keeping(live.rule.condition, live.births, rule.condition, self._now)
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
@@ -195,7 +207,7 @@ class RuleBook(RelationBook):
         draft = self.shadows.draft_of(rule_id)
         if draft is not None:
             # It goes on as a shadow rule that is compared with nothing.
-            self.install(replace(draft.rule, draft_of=None), draft.birth, draft.born)
+            self.install(replace(draft.rule, draft_of=None), draft.births)
         del self.live[rule_id]
         if self._rooms is not None:
             self._rooms[0].remove(patterns_of(live.rule.condition))
@@ -207,7 +219,7 @@ class RuleBook(RelationBook):
         self.verdicts.forget(live.rule.priority)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
-            self.records.remove(records_of(live.rule.condition, live.birth))
+            self.records.remove(records_of(live.rule.condition, live.births))
 
     def rule(self, rule_id: str) -> Rule:
         """Return one rule. Raises Refusal 1201."""
@@ -255,17 +267,15 @@ class RuleBook(RelationBook):
     # -- inside ---------------------------------------------------------------------------------------------
 
     @property
-    def _now(self) -> int:
-        """The stamp of the last event."""
-        return UNSET if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
+    def _now(self) -> Births:
+        """The births of what begins with the next event."""
+        born = UNSET if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
+        return Births(self.events_seen, born)
 
-    def install(self, rule: Rule, birth: int, born: int) -> None:
-        """Add or replace a rule whose history began after event `birth`, which has the stamp `born`.
-
-        Memories since then are kept.
-        """
+    def install(self, rule: Rule, births: Births) -> None:
+        """Add or replace a rule whose histories have these births. Memories since then are kept."""
         before = self.live.get(rule.id)
-        self.live[rule.id] = after = LiveRule(rule, birth, born)
+        self.live[rule.id] = after = LiveRule(rule, births)
         if self._rooms is not None:
             self._rooms[0].add(patterns_of(rule.condition))
             self._rooms[1].add([rule])
@@ -278,14 +288,18 @@ class RuleBook(RelationBook):
             self._meanings.add(rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
         if before is not None and before.rule.enabled:
-            if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
+            if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
                 return
+            self.records.remove(records_of(before.rule.condition, before.births))
+            if rule.enabled and births.kept:
+                self.rule_set.replace(rule, births)
+                self.records.add(records_of(rule.condition, births))
+                return
             self.rule_set.remove(rule.priority)
-            self.records.remove(records_of(before.rule.condition, before.birth))
         if rule.enabled:
-            self.rule_set.add(rule, birth, born)
-            self.records.add(records_of(rule.condition, birth))
+            self.rule_set.add(rule, births)
+            self.records.add(records_of(rule.condition, births))
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
         """Choose how the rules are evaluated, and compile what they search for, after they have changed.

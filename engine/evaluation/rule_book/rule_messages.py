@@ -1,10 +1,11 @@
 """Messages about a new or changed rule: unknown relations, doubtful conditions, histories that begin anew."""
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Literal
 
 from engine.evaluation.kernel.costs import key_bytes_max
 from engine.evaluation.requirements import is_temporal
+from engine.evaluation.rule_book.keeping import begins_anew
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import Entry, quoted
@@ -14,6 +15,9 @@ from engine.language.hints.warnings import condition_warnings
 UNKNOWN_RELATION: Final = 2003
 BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
+
+_SHOWN_MAX: Final = 200
+"""The most characters of a part that are shown."""
 
 
 def doubts(condition: Condition) -> list[str]:
@@ -39,9 +43,15 @@ def equality_messages(equal: Rule | None) -> list[Entry]:
     return [Entry(NOT_MEANT, f"{said}: {both}; change or enable that rule instead, or remove one of the two")]
 
 
+def cut(text: str) -> str:
+    """Return a text that is short enough for a message."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
 def change_messages(
     rule: Rule,
     before: Rule,
+    history: Literal["keep"] | None = None,
     *,
     condition_given: bool,
     stored: Collection[str] = (),
@@ -53,7 +63,14 @@ def change_messages(
     if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
         return said
     if rule.condition != before.condition and before.enabled:
-        said.append(Entry(BEGINS_ANEW, "the condition is a different one, so the rule's history begins anew"))
+        if history is None:
+            said.append(
+                Entry(BEGINS_ANEW, "the condition is a different one, so the rule's history begins anew")
+            )
+        elif parts := begins_anew(before.condition, rule.condition):
+            more = f", and {len(parts) - HINTS_MAX} more" if len(parts) > HINTS_MAX else ""
+            named = ", ".join([f"`{cut(part)}`" for part in parts[:HINTS_MAX]])
+            said.append(Entry(BEGINS_ANEW, f"the history of the rule is kept, except that of {named}{more}"))
     elif not before.enabled:
         said.append(Entry(BEGINS_ANEW, "the rule was disabled, so its history begins anew"))
     return sorted(said, key=lambda entry: entry.code)

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
+from engine.evaluation.births import Births
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event
@@ -322,5 +323,5 @@ def _exchange(of_kinds: dict[str, Any]) -> None:
     of_kinds[ONLY_RULE], of_kinds[ONLY_DRAFT] = of_kinds[ONLY_DRAFT], of_kinds[ONLY_RULE]
 
 
-def _history(live: LiveRule) -> tuple[bool, int, Condition]:
-    return live.rule.enabled, live.birth, live.rule.condition
+def _history(live: LiveRule) -> tuple[bool, Births, Condition]:
+    return live.rule.enabled, live.births, live.rule.condition

@@ -253,11 +253,17 @@ def _ruled(
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
             changed = detector.change_rule(**_members(change))
-            entry = rule_put(changed, operation.by) if change != ChangeRule(change.rule_id) else None
+            is_changed = change != ChangeRule(change.rule_id)
+            entry = rule_put(changed, operation.by, change.history) if is_changed else None
             given = change.condition is not None
             equal = detector.equal_rule(changed) if given or before.shadow else None
             messages = change_messages(
-                changed, before, condition_given=given, stored=detector.stored, equal=equal
+                changed,
+                before,
+                change.history,
+                condition_given=given,
+                stored=detector.stored,
+                equal=equal,
             )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.PUT_RULES | operations.PUT_RULES_DRY:
@@ -293,7 +299,8 @@ def _rules_put(
         return result, None, messages
     removed = tuple([rule.id for rule in change.removed])
     detector.change_rules(change.put, removed, between)
-    return result, RulesChanged(tuple(map(rule_put, change.put)), removed, operation.by), messages
+    put = tuple([rule_put(rule, history=history) for rule, history in change.put])
+    return result, RulesChanged(put, removed, operation.by), messages
 
 
 def _messages(detector: Detector, change: RulesChange) -> Iterator[Entry]:
@@ -311,7 +318,7 @@ def _messages(detector: Detector, change: RulesChange) -> Iterator[Entry]:
         else:
             is_given = rule.condition != before.condition
             equal = equal if is_given or before.shadow else None
-            said = change_messages(rule, before, condition_given=is_given, equal=equal)
+            said = change_messages(rule, before, change.history(rule), condition_given=is_given, equal=equal)
         yield from (entry._replace(message=f"{quoted(rule.name)}: {entry.message}") for entry in said)
 
 

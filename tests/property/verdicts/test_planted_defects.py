@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.births import Births
 from engine.evaluation.kernel import rule_set
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.operators import compare
@@ -37,8 +38,8 @@ _is_there = AgedOperator.is_there
 _add, _until_us, _set = rule_set.RuleSet.add, Remembered.until_us, tracked.Tracked._set
 
 
-def _born_early(self: rule_set.RuleSet, rule: Any, birth: int, born: int) -> None:
-    _add(self, rule, birth, NEVER)
+def _born_early(self: rule_set.RuleSet, rule: Any, births: Births) -> None:
+    _add(self, rule, replace(births, born=NEVER))
 
 
 def _in_a_family_for_ever(self: Family, rank: int, priority: int, born: int) -> None:

@@ -14,7 +14,7 @@ from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.catalogue import PAGE_MAX
-from api.schema.messages.rules import RulesQuery, RuleToPut
+from api.schema.messages.rules import RulesQuery
 from api.schema.messages.state import StateQuery
 from engine import Detector, Entry, Refusal
 from engine import format as canonical
@@ -128,12 +128,7 @@ class FakeService:
             case method, ["detectors", one, "relations", *names]:
                 return self._relation(method, self.relations[one], names, request)
             case "PUT", ["detectors", one, "rules"]:
-                if "history" not in RuleToPut.__struct_fields__:
-                    # The engine begins anew until it can keep histories.
-                    for rule in body["rules"]:
-                        rule.pop("history", None)
-                content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-                return self._applied(one, put_rules_operation(content, DEFAULT_LIMITS))
+                return self._applied(one, put_rules_operation(request.content, DEFAULT_LIMITS))
             case "GET", ["detectors", one, "rules", rule_id, "versions"]:
                 return self._applied(one, versions(rule_id))
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:

@@ -3,9 +3,10 @@
 import pytest
 
 from engine import parse
-from engine.evaluation.paths import Filter, is_filtered, membership_of, on, order_of, step_of
+from engine.evaluation.births import Births
+from engine.evaluation.paths import Filter, is_filtered, membership_of, order_of, step_of
 from engine.evaluation.requirements import requirements_of
-from engine.language.condition import FilteredKey, Keyed
+from engine.language.condition import Keyed
 
 
 def test_a_key_with_a_where_that_looks_back_has_slices_of_its_own_for_each_birth() -> None:
@@ -16,25 +17,22 @@ def test_a_key_with_a_where_that_looks_back_has_slices_of_its_own_for_each_birth
     assert back.where is not None
     assert [step_of(now, birth) for birth in (3, 4)] == [Filter("k", now.where, -1)] * 2
     assert [step_of(back, birth) for birth in (3, 4)] == [Filter("k", back.where, birth) for birth in (3, 4)]
-    assert on(("i", FilteredKey("k", back.where)), 5) == ("i", Filter("k", back.where, 5))
     plain = parse("per k b == 1")
     assert isinstance(plain, Keyed)
     assert step_of(plain, 3) == "k"
 
 
 @pytest.mark.parametrize(
-    ("rule", "membership", "birth", "order"),
+    ("rule", "membership", "order"),
     [
         (
             "per i per k where a == 1 per j once b == 1",
             "per i a == 1",
-            -1,
             ("i", 'k\0-1\0{"leaf":{"fact":"a","op":"eq","value":1}}', "j"),
         ),
         (
             "per k where once a == 1 per j where b == 1 per l once c == 1",
             "per k where once a == 1 b == 1",
-            7,
             (
                 'k\0007\0{"once":{"leaf":{"fact":"a","op":"eq","value":1}}}',
                 'j\0-1\0{"leaf":{"fact":"b","op":"eq","value":1}}',
@@ -44,11 +42,11 @@ def test_a_key_with_a_where_that_looks_back_has_slices_of_its_own_for_each_birth
     ],
 )
 def test_which_events_belong_to_the_slices_of_a_filtered_path(
-    rule: str, membership: str, birth: int, order: tuple[str, ...]
+    rule: str, membership: str, order: tuple[str, ...]
 ) -> None:
-    path = max((path for _, path in requirements_of(parse(rule), 7).memories), key=len)
+    path = max((path for _, path in requirements_of(parse(rule), Births(7)).memories), key=len)
     assert is_filtered(path)
-    assert membership_of(path) == (parse(membership.replace("per i a == 1", "per i a == 1")), birth)
+    assert membership_of(path) == parse(membership)
     assert order_of(path) == order
     assert not is_filtered(("i", "j"))
     assert order_of(("i", "j")) == ("i", "j")

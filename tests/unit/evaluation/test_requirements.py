@@ -3,6 +3,7 @@
 import pytest
 
 from engine import parse
+from engine.evaluation.births import Births
 from engine.evaluation.paths import Filter
 from engine.evaluation.requirements import lookback_us, path_depth, requirements_of, size_of, temporal_depth
 
@@ -15,7 +16,7 @@ def test_a_condition_requires_what_each_of_its_nodes_does() -> None:
         "and per k where once a == 1 (per j once within 1s b == 1)"
     )
     inner, outer = parse("once within 1s b == 1"), parse("once a == 1")
-    found = requirements_of(node, 7, ("i",))
+    found = requirements_of(node, Births(7), ("i",))
     assert found.relations == {"r", "s"}
     assert found.patterns == {("a", "x+")}
     assert found.text_tests == {("b", "^y$")}

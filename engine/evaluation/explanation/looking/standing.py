@@ -149,7 +149,7 @@ def _following(slices: Slices, slot: int, prefix: str, count: int) -> list[tuple
 
 def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:
     """Return the paths of a rule's memories that have all its keys and no others."""
-    parts = requirements_of(live.rule.condition, live.birth)
+    parts = requirements_of(live.rule.condition, live.births)
     paths = dict.fromkeys(path for _, path in parts.memories)
     return [path for path in paths if {*map(fact_of, path)} == set(names)]
 

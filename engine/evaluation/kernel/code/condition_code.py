@@ -16,7 +16,7 @@ from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.compare import comparison
 from engine.evaluation.operators.table import operator_of, parts_of, remembers
-from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
@@ -108,11 +108,11 @@ class ConditionCode(PresentCode):
 
     def _verdict(self, node: Condition, site: Site, path: Path) -> str:
         """Return the expression for the truth of a node that looks back."""
-        known = node, path, site.birth
+        known = node, path, site.births.name(node, path)
         if known not in self._known:
             operator = operator_of(node)
             assert operator is not None, node
-            access = self._access(site.histories.of(node, path, site.birth), site, path)
+            access = self._access(site.memory(node, path), site.of(node, path), path)
             text = f"({operator.verdict(node, access)})"
             if self.uses.repeats_node(*known):
                 variable = f"t{len(self._known)}"
@@ -124,7 +124,7 @@ class ConditionCode(PresentCode):
     def _comparison(self, node: language.Compare, site: Site, path: Path) -> str:
         """Return the expression for the truth of a comparison of terms."""
         looks_back = bool(parts_of(node))
-        known: Any = (node, path, site.birth) if looks_back else node
+        known: Any = (node, path, site.births.name(node, path)) if looks_back else node
         if known not in self._known:
             terms = _Terms(self, site, path)
             text = comparison(node, terms)
@@ -143,13 +143,13 @@ class ConditionCode(PresentCode):
         """Return what the code of a term reads."""
         if not remembers(term):
             return self
-        return self._access(site.histories.of(term, path, site.birth), site, path)
+        return self._access(site.memory(term, path), site.of(term, path), path)
 
     def shared_value(self, term: TermNode, text: str, site: Site, path: Path) -> str:
         """Return the expression for a value, or the variable that has it, if comparisons share the term."""
-        if not self.uses.repeats_node(term, path, site.birth):
+        known = term, path, site.births.of(term, path).birth
+        if not self.uses.repeats_node(*known):
             return text
-        known = term, path, site.birth
         if known not in self._known:
             self._known[known] = f"t{len(self._known)}"
             self._decided.add(self._paths[path], [f"{self._known[known]} = {text}"])
@@ -175,10 +175,10 @@ class ConditionCode(PresentCode):
 
     def _enter(self, node: language.Keyed, site: Site, outer: Path) -> Path:
         """Write the look-up of the key and the slice of a path, unless it is written. Return the path."""
-        path = (*outer, step_of(node, site.birth))
+        path = site.births.step(node, outer)
         if path in self._paths:
             return path
-        where = None if node.where is None else self.truth(node.where, site, outer)
+        where = None if node.where is None else self.truth(node.where, site.of_where(node, outer), outer)
         number = self._paths[path] = len(self._paths)
         key = f"k{number}"
         lines = key_lookup(self.fact(fact_of(path[-1])), number, self._paths[outer], len(path))

@@ -43,12 +43,12 @@ _MEMORY: Final = """\
 """
 
 _VERDICT: Final = """\
- def verdict(pasts, born, base, values):
+ def verdict(pasts, base, values):
   now = base >> NUMBER_BITS
   {pasts}
   {values}
   return bool({verdict})
- def found(pasts, born, base, values):
+ def found(pasts, base, values):
   now = base >> NUMBER_BITS
   {pasts}
   {values}
@@ -102,8 +102,8 @@ class MemoryCode(NamedTuple):
 class VerdictCode(NamedTuple):
     """The verdict of a node that looks back, or compares terms, as functions.
 
-    They take (pasts, born, base, values). Of each part of the node that has a memory, `pasts` has the
-    outcome, the entry and the stamp of the last event of its slice.
+    They take (pasts, base, values). Of each part of the node that has a memory, `pasts` has the outcome, the
+    entry, the stamp of the last event of its slice, and its birth as a stamp.
     """
 
     facts: tuple[str, ...]
@@ -178,9 +178,9 @@ def verdict_code(node: Condition) -> VerdictCode:
 
 
 def _past(part: int) -> str:
-    """Return the variables of a part's outcome, entry and last event; those of part 0 have no number."""
+    """Return the variables of a part: outcome, entry, last event, birth. Those of part 0 have no number."""
     number = part or ""
-    return f"outcome{number}, entry{number}, seen{number}"
+    return f"outcome{number}, entry{number}, seen{number}, born{number}"
 
 
 def _truth(operand: Condition, members: Sequence[Condition]) -> str:
@@ -253,7 +253,7 @@ class _Part:
 
     def __init__(self, code: _PastCode, part: int) -> None:
         self._code = code
-        self.outcome, self.entry, self.seen = _past(part).split(", ")
+        self.outcome, self.entry, self.seen, self.born = _past(part).split(", ")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._code, name)

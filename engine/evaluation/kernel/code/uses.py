@@ -5,11 +5,11 @@ from collections.abc import Hashable, Iterable
 from sys import maxsize
 from typing import Any, Final
 
+from engine.evaluation.births import Births, inside
 from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names
 from engine.evaluation.kernel.code.predicates import open_range
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of, parts_of
-from engine.evaluation.paths import Path, step_of
+from engine.evaluation.paths import Path
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of
@@ -44,7 +44,7 @@ class Uses:
         self._paths: set[Path] = set()
         self._types: dict[str, type] = {}
         for condition, site in rules:
-            self._visit(condition, site, ())
+            self._visit(condition, Births() if site is None else site.births, ())
 
     @property
     def fields(self) -> frozenset[str]:
@@ -74,7 +74,7 @@ class Uses:
         """Return whether the address in a fact is asked for more than once."""
         return self._counts["address", name] > 1
 
-    def repeats_node(self, node: Node, path: Path, birth: int) -> bool:
+    def repeats_node(self, node: Node, path: Path, birth: object) -> bool:
         """Return whether rules share the verdict of a node that looks back."""
         return self._counts[node, path, birth] > 1
 
@@ -86,30 +86,32 @@ class Uses:
         """Return whether slices of a path remember something."""
         return path in self._paths
 
-    def _visit(self, node: Condition, site: Site, path: Path) -> None:
+    def _visit(self, node: Condition, births: Births, path: Path) -> None:
         match node:
             case _ if isinstance(node, Predicate):
                 self._predicate(node)
             case language.All() if (range_ := open_range(node)) is not None:
                 self._predicate(range_)
             case language.Compare():
-                self._comparison(node, site, path)
-            case language.Keyed(inner, key, where):
+                self._comparison(node, births, path)
+            case language.Keyed(_, key):
                 self._counts["fact", key] += 2
-                if where is not None:
-                    self._visit(where, site, path)
-                self._visit(inner, site, (*path, step_of(node, site.birth)))
+                self._visit_inside(node, births, path)
             case _:
                 if operator_of(node) is not None:
                     self._paths.add(path)
-                    self._counts[node, path, site.birth] += 1
+                    known = node, path, births.name(node, path)
+                    self._counts[known] += 1
                     self._counts.update({("fact", name): 2 for name in facts_of(node)})
-                    if self.repeats_node(node, path, site.birth):
+                    if self.repeats_node(*known):
                         return
-                for inner in language.children(node):
-                    self._visit(inner, site, path)
+                self._visit_inside(node, births, path)
 
-    def _comparison(self, node: language.Compare, site: Site, path: Path) -> None:
+    def _visit_inside(self, node: Condition, births: Births, path: Path) -> None:
+        for child in inside(node, births, path):
+            self._visit(*child)
+
+    def _comparison(self, node: language.Compare, births: Births, path: Path) -> None:
         parts = parts_of(node)
         # What terms remember reads their facts, too.
         times = 2 if parts else 1
@@ -119,12 +121,12 @@ class Uses:
             self._counts[node] += 1
             return
         self._paths.add(path)
-        self._counts[node, path, site.birth] += 1
-        if self.repeats_node(node, path, site.birth):
+        known = node, path, births.name(node, path)
+        self._counts[known] += 1
+        if self.repeats_node(*known):
             return
-        self._counts.update((part, path, site.birth) for part in parts)
-        for inner in language.children(node):
-            self._visit(inner, site, path)
+        self._counts.update((part, path, births.of(part, path).birth) for part in parts)
+        self._visit_inside(node, births, path)
 
     def _predicate(self, node: Predicate) -> None:
         self._counts.update(("fact", name) for name in facts_of(node))

@@ -7,7 +7,7 @@ for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.facts.values import key_of, part_of_key
@@ -28,12 +28,16 @@ from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators import compare
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
-from engine.evaluation.paths import Path, step_of
+from engine.evaluation.paths import Path
 from engine.evaluation.slices.slices import Remembered
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Scalar
+from engine.language.nodes import Node
 from engine.language.validation.networks import network_of
 from engine.patterns.text_tests import literal_of
+
+if TYPE_CHECKING:
+    from engine.evaluation.births import Births
 
 Cost = Callable[[Triggers], float]
 """Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
@@ -54,6 +58,7 @@ class Analysis:
 
     def __init__(self, site: Site, cost: Cost) -> None:
         self._site, self._cost = site, cost
+        self._inside: dict[Births, Analysis] = {}
         self._found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
         """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
         is in them. The node is kept, so that its id remains its own."""
@@ -88,6 +93,15 @@ class Analysis:
         """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
         remembered = self._site.histories.remembered(memory, path, self._site.birth)
         return None if remembered.by_exception else frozenset({Holding(remembered)})
+
+    def of(self, node: Node, path: Path) -> "Analysis":
+        """Return the analysis of what is inside a part, whose history may be older than the rule's."""
+        return self._at(self._site.of(node, path))
+
+    def _at(self, site: Site) -> "Analysis":
+        if site is self._site:
+            return self
+        return self._inside.setdefault(site.births, Analysis(site, self._cost))
 
     def true(self, node: Condition, path: Path) -> Triggers | None:
         """Return triggers such that any event at which the node is true meets one."""
@@ -134,12 +148,14 @@ class Analysis:
             case language.Not(inner):
                 return self.false(inner, path)
             case language.Keyed(inner, key, where):
-                parts = [self.true(inner, (*path, step_of(node, self._site.birth))), self.present(key)]
-                return self.best(parts if where is None else [*parts, self.true(where, path)])
+                parts = [self.true(inner, self._site.births.step(node, path)), self.present(key)]
+                if where is not None:
+                    parts.append(self._at(self._site.of_where(node, path)).true(where, path))
+                return self.best(parts)
             case _:
                 operator = operator_of(node)
                 assert operator is not None, node
-                return operator.true_at(node, self, path)
+                return operator.true_at(node, self.of(node, path), path)
 
     def _matching(self, fact: str, pattern: str) -> Triggers:
         literal = literal_of(pattern)
@@ -185,7 +201,7 @@ class Analysis:
             case _:
                 operator = operator_of(node)
                 # A predicate is false if its fact is missing, and no trigger is met by a missing fact.
-                return None if operator is None else operator.false_at(node, self, path)
+                return None if operator is None else operator.false_at(node, self.of(node, path), path)
 
 
 ENDS_CHARS_MAX: Final = 32

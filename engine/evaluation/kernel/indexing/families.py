@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.kernel.selection.row import Fire
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
-from engine.evaluation.paths import Path, step_of
+from engine.evaluation.paths import Path
 from engine.evaluation.requirements import is_temporal
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS
@@ -33,6 +33,8 @@ class Kin(NamedTuple):
     rank: int
     """The window in stamps, below 0 if a larger one can only make the rule false. If a rule is true, so are
     those of the same birth with higher ranks."""
+    born: int
+    """When the history of that node began, as a stamp."""
 
     @classmethod
     def of(cls, condition: Condition, site: Site) -> "Kin | None":
@@ -43,15 +45,15 @@ class Kin(NamedTuple):
 class Family:
     """The rules of one family, in the order of their ranks."""
 
-    __slots__ = ("_hardest", "condition", "easiest", "highest", "number", "rules")
+    __slots__ = ("_hardest", "condition", "easiest", "highest", "number", "rules", "site")
 
     edge: Final = "base - abs(rank)"
     born: Final = "born"
     """What code reads instead of constants: the stamps of the edge of a rule's window, and of its birth."""
 
-    def __init__(self, condition: Condition) -> None:
-        self.condition = condition
-        """That of one of the rules."""
+    def __init__(self, condition: Condition, site: Site) -> None:
+        self.condition, self.site = condition, site
+        """Those of one of the rules."""
         self.number: int | None = None
         """That of the family in the index, or None as long as its rules are members themselves."""
         self.rules: list[tuple[int, int, int]] = []
@@ -107,12 +109,12 @@ def _kin(node: Condition, site: Site, path: Path) -> Kin | None:
         grows, window_us = operator.grows(part), operator.window_us(part)
         if grows is None or not window_us:
             return None
-        remembered = site.histories.of(part, path, site.birth)
+        remembered, born = site.memory(part, path), site.of(part, path).born
         rank = window_us << NUMBER_BITS
-        return Kin((replace(part, window_secs=0.0), remembered), rank if grows else -rank)
+        return Kin((replace(part, window_secs=0.0), remembered), rank if grows else -rank, born)
     match node:
         case language.Keyed(inner, _, where) if where is None or not _looks_back(where):
-            kin = _kin(inner, site, (*path, step_of(node, site.birth)))
+            kin = _kin(inner, site, site.births.step(node, path))
             return kin and _around(kin, replace(node, inner=kin.family[0]))
         case language.Not(inner):
             kin = _kin(inner, site, path)

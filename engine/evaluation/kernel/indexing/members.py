@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.births import Births
 from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.index import Index
 from engine.evaluation.kernel.buckets.running import SliceTest
@@ -18,7 +19,7 @@ from engine.evaluation.kernel.selection.selected_rows import SelectedRow, Select
 from engine.evaluation.kernel.selection.triggers import may_meet_several
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import membership_of
-from engine.evaluation.requirements import path_depth, temporal_depth
+from engine.evaluation.requirements import path_depth, requirements_of, temporal_depth
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
@@ -35,6 +36,8 @@ class Member(NamedTuple):
     site: Site
     what: "Condition | Family | Remembered"
     triggers: Any
+    of_rule: Births
+    """Those of the rule that brought it. `site` has those of what is inside a memory."""
 
 
 class Members:
@@ -58,15 +61,15 @@ class Members:
     ) -> None:
         """Add a rule, and its memories unless others have brought them."""
         triggers = Analysis(site, self.index.cost)
-        for remembered in memories:
+        for remembered, births in zip(memories, requirements_of(condition, site.births).births, strict=True):
             if remembered not in self.memories:
-                self._add_memory(remembered, site, triggers)
+                self._add_memory(remembered, site, births)
         what: Condition | Family = condition
         number = priority
         kin = Kin.of(condition, site)
         if kin is not None:
-            family = self._families.setdefault(kin.family, Family(condition))
-            family.add(kin.rank, priority, site.born)
+            family = self._families.setdefault(kin.family, Family(condition, site))
+            family.add(kin.rank, priority, kin.born)
             if family.number is not None:
                 return
             if family.is_large:
@@ -74,10 +77,10 @@ class Members:
                     if each != priority:
                         self._remove(each)
                 self._made += 1
-                what, number = family, -self._made
+                what, number, site = family, -self._made, family.site
                 family.number = number
                 self._samples.share(number, family.priorities)
-        self._add(number, Member(RULE_STAGE, site, what, triggers.true(condition, ())))
+        self._add(number, Member(RULE_STAGE, site, what, triggers.true(condition, ()), site.births))
 
     def remove_rule(self, priority: int, condition: Condition, site: Site) -> None:
         """Undo `add_rule`, but for the memories."""
@@ -120,18 +123,20 @@ class Members:
     def slice_test(self, slices: Slices) -> SliceTest:
         """Return the condition under which an event that has the keys belongs to a slice."""
         if slices not in self._tests:
-            condition, _ = membership_of(slices.path)
-            site = next(
-                one.site
+            site, births = next(
+                (one.site, one.of_rule)
                 for one in self._members.values()
                 if isinstance(one.what, Remembered) and one.what.slices is slices
             )
-            row = self.rows.rule(condition, site, None, selected=False)
+            site = site._replace(births=births.of_slices(slices.path))
+            row = self.rows.rule(membership_of(slices.path), site, None, selected=False)
             self._tests[slices] = SliceTest.of(path_depth(slices.path), slices, row)
         return self._tests[slices]
 
-    def _add_memory(self, remembered: Remembered, site: Site, triggers: Analysis) -> None:
+    def _add_memory(self, remembered: Remembered, of_rule: Site, births: Births) -> None:
         self._made += 1
+        site = of_rule._replace(births=births)
+        triggers = Analysis(site, self.index.cost)
         path = remembered.slices.path
         depth = max(map(temporal_depth, remembered.memory.operands), default=0)
         stage = path_depth(path) + 1 + depth
@@ -139,7 +144,8 @@ class Members:
         if remembered.memory.begins:
             remembered.slices.runs[remembered.place] = remembered
         self.memories[remembered] = -self._made
-        self._add(-self._made, Member(stage, site, remembered, remembered.memory.changed_by(triggers, path)))
+        changing = remembered.memory.changed_by(triggers, path)
+        self._add(-self._made, Member(stage, site, remembered, changing, of_rule.births))
 
     def _add(self, number: int, member: Member) -> None:
         self._members[number] = member

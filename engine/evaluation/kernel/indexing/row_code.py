@@ -16,7 +16,7 @@ from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.selection.known import Known, truth
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.slices import MORE, Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
@@ -101,7 +101,7 @@ class RowCode(ConditionCode):
                 yield text
 
     def _keyed(self, node: language.Keyed, site: Site, outer: Path) -> str:
-        path = (*outer, step_of(node, site.birth))
+        path = site.births.step(node, outer)
         if path in self._own_slices:
             number = self.number_of(path)
             return f"(k{number} is not None and {self.truth(node.inner, site, path)})"
@@ -109,7 +109,7 @@ class RowCode(ConditionCode):
         short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
         tests = [f"({short} or slice_key_of({fact}) is not None)"]
         if node.where is not None:
-            tests.append(self.truth(node.where, site, outer))
+            tests.append(self.truth(node.where, site.of_where(node, outer), outer))
         return f"({' and '.join([*tests, self.truth(node.inner, site, path)])})"
 
     def number_of(self, path: Path) -> int:

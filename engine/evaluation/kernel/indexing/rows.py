@@ -38,7 +38,7 @@ class Rows:
 
     def rule(self, condition: Condition, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a rule, which fires where its condition is true."""
-        code = self._code((path for _, path in requirements_of(condition, site.birth).memories), known)
+        code = self._code((path for _, path in requirements_of(condition, site.births).memories), known)
         tests, first = [], 0
         for test in code.conjuncts(condition, site):
             tests.append(test)
@@ -48,7 +48,7 @@ class Rows:
     def family(self, family: Family, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a family, whose rules fire where they are true."""
         condition = family.condition
-        code = self._code((path for _, path in requirements_of(condition, site.birth).memories), known)
+        code = self._code((path for _, path in requirements_of(condition, site.births).memories), known)
         code.of_family = True
         own = code.constant(family)
         # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
@@ -65,7 +65,7 @@ class Rows:
     def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a memory, which puts its outcome into `outcomes`."""
         path, memory = remembered.slices.path, remembered.memory
-        inside = [requirements_of(operand, site.birth, path).memories for operand in memory.operands]
+        inside = [requirements_of(operand, site.births, path).memories for operand in memory.operands]
         code = self._code([path, *(each for memories in inside for _, each in memories)], known)
         outcome = code.outcome(remembered, site)
         own = code.shared_constant(remembered)

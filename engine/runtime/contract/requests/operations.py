@@ -2,7 +2,7 @@
 
 import secrets
 import traceback
-from typing import Final, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -131,6 +131,7 @@ class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     draft_of: str | None = None
     description: str = ""
     labels: str = "{}"
+    history: Literal["keep"] | None = None
 
 
 class PutRules(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,6 +152,7 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     shadow: bool | None = None
     description: str | None = None
     labels: str | None = None
+    history: Literal["keep"] | None = None
 
 
 class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
@@ -267,10 +269,11 @@ def change_rule(
     shadow: bool | None = None,
     description: str | None = None,
     labels: Labels | None = None,
+    history: Literal["keep"] | None = None,
 ) -> Operation:
-    """Change a rule and return all of it."""
+    """Change a rule and return all of it. With `history`, a new condition keeps what it can."""
     encoded = None if labels is None else json_bytes(labels).decode()
-    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow, description, encoded)
+    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow, description, encoded, history)
     return Operation(CHANGE_RULE, msgspec.json.encode(change))
 
 

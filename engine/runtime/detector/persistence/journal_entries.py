@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import importlib.metadata
 from collections.abc import Callable, Mapping
-from typing import Any, Final, assert_never
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
@@ -39,8 +39,9 @@ from engine.runtime.detector.persistence.idempotency import (
 )
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
-RECORD_VERSION: Final = 4
-"""The version of a journal record. Version 3, which had no shadow rules, is read as well."""
+RECORD_VERSION: Final = 5
+"""The version of a journal record. Version 4, in which no change keeps histories, and version 3, which had no
+shadow rules, are read as well."""
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
@@ -121,6 +122,8 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     """As JSON."""
     by: str = ""
     """Who made the change: the id of the token, a blank and its name."""
+    history: Literal["keep"] | None = None
+    """Whether a change of the condition kept what it could."""
 
 
 class RulesChanged(msgspec.Struct, frozen=True, array_like=True, tag="rules changed"):
@@ -231,7 +234,7 @@ class Diverged(Exception):
     """The replay reached another state than the original execution."""
 
 
-def rule_put(rule: Rule, by: str = "") -> RulePut:
+def rule_put(rule: Rule, by: str = "", history: Literal["keep"] | None = None) -> RulePut:
     """Return the entry for an added or changed rule."""
     return RulePut(
         rule.id,
@@ -246,13 +249,14 @@ def rule_put(rule: Rule, by: str = "") -> RulePut:
         rule.description,
         json_bytes(rule.labels),
         by,
+        history,
     )
 
 
 def rule_of(put: RulePut) -> Rule:
     """Return the rule of an entry."""
     members = msgspec.structs.asdict(put)
-    del members["by"]
+    del members["by"], members["history"]
     members |= {"condition": stored_condition(put.condition), "labels": msgspec.json.decode(put.labels)}
     return Rule(**members)
 
@@ -328,9 +332,10 @@ class Replay:
             case EvaluatedLines():
                 self._observe(_events_of(entry, detector.limits))
             case RulePut():
-                detector.put_rule(rule_of(entry))
+                detector.put_rule(rule_of(entry), entry.history)
             case RulesChanged():
-                detector.change_rules(map(rule_of, entry.put), entry.removed)
+                put = [(rule_of(each), each.history) for each in entry.put]
+                detector.change_rules(put, entry.removed)
             case RuleRemoved():
                 detector.remove_rule(entry.id)
             case DraftPromoted():

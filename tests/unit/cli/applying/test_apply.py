@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.applying import command
-from engine import format  # noqa: A004 -- the engine's name for it
+from engine import format, parse  # noqa: A004 -- the engine's name for it
 from rule_detector_client import calls
 from tests.unit.cli.fake_service import FakeService
 
@@ -144,8 +144,16 @@ def test_what_becomes_of_a_history_is_said(
 
 def test_all_histories_can_be_kept(service: FakeService, tmp_path: Path) -> None:
     apply(tmp_path, "detector: d\nrules: {r: a == 1}", "--yes")
-    shown = apply(tmp_path, "detector: d\nrules: {r: a == 2}", "--dry-run", "--keep-history").output
-    assert "condition; what both conditions remember is kept\n" in shown
+    given = ("detector: d\nrules: {r: once b == 1 and previous a == 1}", "--keep-history")
+    apply(tmp_path, "detector: d\nrules: {r: once b == 1}", "--yes")
+    shown = apply(tmp_path, *given, "--dry-run")
+    assert "condition; what both conditions remember is kept\n" in shown.output
+    assert "      begins anew: previous a == 1\n" in shown.output
+    assert shown.stderr == ""
+    apply(tmp_path, *given, "--yes")
+    [detector] = service.detectors.values()
+    [live] = detector.live.values()
+    assert [part.node for part in live.births.kept] == [parse("once b == 1")]
 
 
 def test_without_a_terminal_it_needs_yes_and_on_one_it_asks(

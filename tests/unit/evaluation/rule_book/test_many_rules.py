@@ -19,6 +19,7 @@ CONDITIONS = (
     "a in [1, 2]",
     "once within 20ms a == 1",
     "per k (count(a == 1) within 50ms >= 2)",
+    "per k (count(a == 1) within 40ms < 2)",
     "historically for 10ms strong a == 2",
     "count(b == 1) since a == 2 >= 1",
     "b matches 'x[yz]'",
@@ -43,7 +44,7 @@ def one_by_one(detector: Detector, wanted: list[WantedRule], *, prune: bool) -> 
         detector.remove_rule(rule.id)
     for one in wanted:
         given = {"notify": one.notify, "description": one.description, "labels": one.labels}
-        given |= {"condition": one.condition, "shadow": one.shadow}
+        given |= {"condition": one.condition, "shadow": one.shadow, "history": one.history}
         if one.name in there:
             detector.change_rule(there[one.name].id, enabled=one.enabled, **given)
     for one in wanted:
@@ -55,7 +56,7 @@ def one_by_one(detector: Detector, wanted: list[WantedRule], *, prune: bool) -> 
 
 def given_of(one: WantedRule) -> dict[str, Any]:
     members = one._asdict()
-    for member in ("name", "enabled", "draft_of"):
+    for member in ("name", "enabled", "draft_of", "history"):
         del members[member]
     return members
 
@@ -77,6 +78,7 @@ def test_one_change_does_what_the_same_changes_do_one_by_one(mode: str, scaled: 
                         shadow=draw.random() < 0.2,
                         description=draw.choice(("", "why")),
                         labels=draw.choice(({}, {"level": 1}, {"level": True})),
+                        history=draw.choice((None, "keep")),
                     )
                     for name in draw.sample(NAMES, draw.randrange(len(NAMES)))
                 ]
@@ -84,8 +86,8 @@ def test_one_change_does_what_the_same_changes_do_one_by_one(mode: str, scaled: 
                 put(both[0], wanted, prune=prune)
                 one_by_one(both[1], wanted, prune=prune)
                 assert repr(both[0].rules()) == repr(both[1].rules())
-                assert [live.birth for live in both[0].live.values()] == [
-                    live.birth for live in both[1].live.values()
+                assert [live.births for live in both[0].live.values()] == [
+                    live.births for live in both[1].live.values()
                 ]
                 again = put(both[0], wanted, prune=prune)
                 assert again == {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine import parse
+from engine.evaluation.births import Births
 from engine.evaluation.facts.look_up import fact_shown
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.selection.triggers import (
@@ -86,9 +87,9 @@ def said(found: Triggers | None) -> set[str] | None:
 def analysis_of(condition: Condition) -> Analysis:
     """Give the analysis of a rule whose memories are those of a detector."""
     histories = Histories(1 << 40, 1 << 40)
-    for node, path in requirements_of(condition, 7).memories:
+    for node, path in requirements_of(condition, Births(7)).memories:
         histories.acquire(node, path, 7, NEVER)
-    return Analysis(Site(histories, 7, NEVER), cost)
+    return Analysis(Site(histories, Births(7, NEVER)), cost)
 
 
 def cost(found: Triggers) -> float:

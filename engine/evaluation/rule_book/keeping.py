@@ -1,0 +1,98 @@
+"""What a change of a condition keeps: which parts go on with their histories, and which begin anew.
+
+A part goes on if the old condition has it, too, under the same path of keys. So does one that differs only in
+bounds, if what is remembered for the old one serves it: a smaller window, a count that needs no more, another
+comparison.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from engine.evaluation.births import Birth, Births, Part, inside, where_of
+from engine.evaluation.operators.table import parts_of, remembering
+from engine.evaluation.paths import Path
+from engine.language.condition import Condition, Keyed
+from engine.language.nodes import Node, TermNode
+from engine.language.text.printer import format as canonical
+from engine.language.text.printer import format_term
+
+_BOUNDS: Final = frozenset({"window_secs", "op", "value"})
+"""The members of a part that are bounds."""
+
+
+def keeping(before: Condition, births: Births, after: Condition, now: Births) -> Births:
+    """Return the births of a rule whose condition changes, and which keeps what it can."""
+    return _kept(before, births, after, now)[0]
+
+
+def begins_anew(before: Condition, after: Condition) -> list[str]:
+    """Return the parts of a condition that begin anew if it takes the place of another and keeps what it can.
+
+    They are in canonical text, in the order of the condition; a part is inside no other.
+    """
+    return [text_of(part) for part in _kept(before, Births(), after, Births(1))[1]]
+
+
+def text_of(node: Node) -> str:
+    """Return a part as text."""
+    whole: Any = node
+    return format_term(whole) if isinstance(node, TermNode) else canonical(whole)
+
+
+def _kept(before: Condition, births: Births, after: Condition, now: Births) -> tuple[Births, list[Node]]:
+    serving: dict[Any, list[tuple[Node, Birth]]] = {}
+    equal: dict[Part, Birth] = {}
+    for part, own in _parts(before, births, ()):
+        equal[part] = birth = Birth(own.birth, own.born)
+        serving.setdefault(_without_bounds(part), []).append((part.node, birth))
+    kept: dict[Part, Birth] = {}
+    made = Births(now.birth, now.born, kept)
+    anew: dict[Node, None] = {}
+    # The births of what was looked at by then give the paths of what comes after it.
+    for part, _ in _parts(after, made, ()):
+        able = [each for node, each in serving.get(_without_bounds(part), ()) if _serves(node, part.node)]
+        if part in equal:
+            kept[part] = equal[part]
+        elif able:
+            kept[part] = min(able)
+        else:
+            anew[part.node.inner if isinstance(part.node, Keyed) else part.node] = None
+    return made, list(anew)
+
+
+def _parts(node: Condition, births: Births, path: Path) -> Iterator[tuple[Part, Births]]:
+    """Yield the parts that are inside no other, with their births; the `where` of a key before its slices."""
+    if isinstance(node, Keyed):
+        if node.where is not None and _looks_back(node.where):
+            part = Part(where_of(node), path)
+            yield part, births.of(*part)
+        yield from _parts(node.inner, births, births.step(node, path))
+        return
+    parts = parts_of(node)
+    yield from ((Part(part, path), births.of(part, path)) for part in parts)
+    if not parts:
+        for child, within, around in inside(node, births, path):
+            yield from _parts(child, within, around)
+
+
+def _looks_back(condition: Condition) -> bool:
+    return any(True for _ in _parts(condition, Births(), ()))
+
+
+def _without_bounds(part: Part) -> object:
+    """Return what is the same for two parts if, and only if, they differ in bounds at most."""
+    node = part.node
+    if isinstance(node, Keyed):
+        return part
+    others = [getattr(node, name) for name in node.__match_args__ if name not in _BOUNDS]
+    return type(node), *others, remembering(node).memory(node), part.path
+
+
+def _serves(before: Node, after: Node) -> bool:
+    """Return whether what is remembered for a part is enough for another, which differs in bounds."""
+    if isinstance(before, Keyed):
+        return True
+    old, new = remembering(before), remembering(after)
+    old_us, new_us = old.window_us(before), new.window_us(after)
+    looks_no_further = old_us is None or (new_us is not None and new_us <= old_us)
+    return looks_no_further and new.keep(after) <= old.keep(before)

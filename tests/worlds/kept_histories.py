@@ -1,0 +1,98 @@
+"""A world in which conditions change often, a little each time, and keep what they can of their histories."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any as Json
+
+from engine.language.condition import (
+    All,
+    Any,
+    Avg,
+    Condition,
+    Count,
+    CountSince,
+    Distinct,
+    Keyed,
+    Leaf,
+    Not,
+    Sum,
+)
+from engine.language.nodes import Node
+from tests.worlds.scripts import COMPARISONS, COUNTS, WINDOWS_SECS, Add, Change, Step, World
+
+
+class KeepingWorld(World):
+    """Rules of several parts, whose bounds change, and which gain and lose parts."""
+
+    def predicate(self, *names: Json) -> Condition:
+        """Mostly one bit, so that parts meet again."""
+        return (
+            Leaf(self.choose(("a", "b")), "eq", 1) if self.choose((0, 1, 1, 1)) else super().predicate(*names)
+        )
+
+    def edit(self, condition: Condition) -> Condition:
+        """Give a condition that has something in common with the one before it."""
+        choose = self.choose
+        match choose(("bounds", "bounds", "bounds", "more", "fewer", "around", "another")):
+            case "bounds":
+                edited = self.rebound(condition)
+                return edited if edited != condition else self.edit(condition)
+            case "more":
+                added = self.condition(2)
+                return choose((All, Any))(choose(((condition, added), (added, condition))))
+            case "fewer" if isinstance(condition, All | Any):
+                return choose(condition.members)
+            case "around":
+                key = choose(("a", "b"))
+                return choose(
+                    (Not(condition), Keyed(condition, key), Any((condition, Keyed(condition, key))))
+                )
+            case _:
+                return self.condition(3)
+
+    def rebound(self, part: Json) -> Json:
+        """Give a part, or members of one, in which some of the bounds are others."""
+        if isinstance(part, tuple):
+            return tuple(self.rebound(member) for member in part)
+        if not isinstance(part, Node) or not is_dataclass(part):
+            return part
+        changed = {each.name: self.rebound(getattr(part, each.name)) for each in fields(part)}
+        bounds = self.choose((True, False))
+        if bounds and "window_secs" in changed and changed.get("min_secs") is None:
+            changed["window_secs"] = self.choose(WINDOWS_SECS)
+        if bounds and isinstance(part, Count | CountSince | Distinct | Sum | Avg):
+            changed |= {"op": self.choose(COMPARISONS), "value": self.choose(COUNTS)}
+        return replace(part, **changed)
+
+    def script(self, *, depth: int = 4, steps_max: int = 40) -> list[Step]:
+        """Give the script of one or two rules."""
+        choose = self.choose
+        rules = [All((self.condition(depth - 1), self.condition(depth - 1))) for _ in choose(((0,), (0, 0)))]
+        steps: list[Step] = [Add("r", rule, notify=False) for rule in rules]
+        clock_us = 0
+        for _ in range(choose(range(10, steps_max))):
+            if choose((0, 0, 0, 1)):
+                place = choose(range(len(rules)))
+                rules[place] = self.edit(rules[place])  # type: ignore[call-overload]
+                changes = {"condition": rules[place]}
+                steps.append(Change(place, changes | choose(({"history": "keep"},) * 4 + ({},))))
+            else:
+                step, clock_us = self.submission(clock_us)
+                steps.append(step)
+        return steps
+
+
+class CountingWorld(KeepingWorld):
+    """Rules that count, now and then under a key, and whose counts change by one or two."""
+
+    def condition(self, depth: int) -> Condition:
+        """Give a member that counts."""
+        choose = self.choose
+        window_secs, bounds = choose((None, 1, 86_400)), (choose(COMPARISONS), choose(COUNTS))
+        counting: Condition = choose(
+            (
+                lambda: Count(self.predicate(), window_secs, *bounds),
+                lambda: Distinct(choose(("a", "b")), None, window_secs, *bounds),
+                lambda: CountSince(self.predicate(), Leaf("b", "eq", 2), *bounds),
+            )
+        )()
+        return choose((counting, counting, Keyed(counting, "b")))
