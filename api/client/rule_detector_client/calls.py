@@ -41,8 +41,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 Value = str | int | float | bool
 Tuple = Sequence[Value] | Value
 
-_DETAILS: Final = "?details=true"
-
 PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
 
@@ -164,8 +162,8 @@ def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
     """Return a page of the rules as `rules_page` does, with their conditions as text."""
-    page = "?source=true" + (f"&after={after}" if after else "")
-    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(ShownRules))
+    path = _path("detectors", detector_id, "rules")
+    return Call("GET", f"{path}?source=true&after={after}", _listed(ShownRules))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
@@ -238,7 +236,6 @@ def put_rules(
     """
     document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
-    # Thousands of new conditions take the service a while to read.
     return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
 
@@ -291,9 +288,8 @@ def put_relation(
 
     `tuples` may also be a body of `content_type`, as `text/csv`; `query` then has `header` and `types`.
     """
-    body = (
-        tuples if isinstance(tuples, bytes) else b"".join(msgspec.json.encode(one) + b"\n" for one in tuples)
-    )
+    lines = (msgspec.json.encode(one) + b"\n" for one in tuples)
+    body = tuples if isinstance(tuples, bytes) else b"".join(lines)
     path = _path("detectors", detector_id, "relations", name) + (f"?{urlencode(query)}" if query else "")
     return Call("PUT", path, _typed(Relation), body, content_type=content_type, idempotent=True)
 
@@ -349,7 +345,7 @@ def evaluate(
     details: bool = False,
 ) -> Call[EventResult]:
     """Evaluate one event. `variables` are its `context.vars`. With `details`, actions have `keys` too."""
-    path = _path("detectors", detector_id, "evaluate") + _DETAILS * details
+    path = _path("detectors", detector_id, "evaluate") + "?details=true" * details
     body = _event_body(fields, timestamp_ms, variables)
     return Call("POST", path, _with_messages(EventResult), body, key)
 
@@ -368,7 +364,7 @@ def evaluate_batch(
     """
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
-    path = _path("detectors", detector_id, "evaluate", "batch") + _DETAILS * details
+    path = _path("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
     return Call("POST", path, _listed(BatchResults), body, key)
 
 
