@@ -72,7 +72,7 @@ ROOMS: Final = {
             files=(
                 "births.py",
                 "detector.py",
-                "rule_book/keeping.py",
+                "rule_book/changes/keeping.py",
                 "rule_book/rule_book.py",
                 "rule_book/shadows.py",
                 "facts/values.py",
@@ -230,10 +230,11 @@ ROOMS: Final = {
             ),
             files=(
                 "rules.py",
-                "rule_book/many_rules.py",
+                "rule_book/changes/many_rules.py",
+                "rule_book/meanings.py",
                 "rule_book/rooms.py",
                 "rule_book/verdicts.py",
-                "rule_book/versions.py",
+                "rule_book/changes/versions.py",
             ),
         ),
         Room(

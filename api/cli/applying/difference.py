@@ -10,7 +10,7 @@ from api.cli.counted import counted
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.members import RuleMembers
 from api.cli.rule_files.relations import Scalar, Tuple, identity
-from engine.evaluation.rule_book.keeping import begins_anew
+from engine.evaluation.rule_book.changes.keeping import begins_anew
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical

@@ -162,8 +162,8 @@ def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
     """Return a page of the rules as `rules_page` does, with their conditions as text."""
-    path = _path("detectors", detector_id, "rules")
-    return Call("GET", f"{path}?source=true&after={after}", _listed(ShownRules))
+    page = f"?source=true&after={after}"
+    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(ShownRules))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
@@ -184,8 +184,7 @@ def add_rule(
 ) -> Call[Identified]:
     """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
 
-    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id. Labels are
-    repeated in its actions.
+    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id.
     """
     document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
     if shadow:
@@ -234,7 +233,7 @@ def put_rules(
     `labels` and `history` (`keep`: a different condition keeps the histories that it can); what is left out
     has its default. With `prune`, all other rules are removed.
     """
-    document = {"rules": [dict(rule) for rule in rules], "prune": prune, "dryRun": dry_run}
+    document = {"rules": [*map(dict, rules)], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
     return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
@@ -250,12 +249,9 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
 
 
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
-    """Return how the firings of a rule and its draft differ.
-
-    With `after`, the service keeps the differences, and returns those after the event with that number.
-    """
+    """Return how a rule and its draft differ; with `after`, differences are kept, and those after it given."""
     path = _path("detectors", detector_id, "rules", rule_id, "comparison")
-    return Call("GET", path if after is None else f"{path}?after={after}", _typed(Comparison))
+    return Call("GET", path + ("" if after is None else f"?after={after}"), _typed(Comparison))
 
 
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:
@@ -344,7 +340,7 @@ def evaluate(
     key: str = "",
     details: bool = False,
 ) -> Call[EventResult]:
-    """Evaluate one event. `variables` are its `context.vars`. With `details`, actions have `keys` too."""
+    """Evaluate one event. `variables` are its `context.vars`. `details` give actions `keys`, `found`."""
     path = _path("detectors", detector_id, "evaluate") + "?details=true" * details
     body = _event_body(fields, timestamp_ms, variables)
     return Call("POST", path, _with_messages(EventResult), body, key)
@@ -358,10 +354,7 @@ def evaluate_batch(
     key: str = "",
     details: bool = False,
 ) -> Call[list[EventResult]]:
-    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`. All have the same variables.
-
-    With `details`, actions have `keys` and `found`.
-    """
+    """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`, with the same variables."""
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
     path = _path("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
@@ -401,5 +394,5 @@ def _event_body(
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:
     """Parse a condition; nothing is stored."""
-    body = msgspec.json.encode({"condition": condition})
-    return Call("POST", "/api/conditions/parse", _with_messages(ParsedCondition), body)
+    path, body = "/api/conditions/parse", msgspec.json.encode({"condition": condition})
+    return Call("POST", path, _with_messages(ParsedCondition), body)

@@ -15,9 +15,9 @@ from engine.evaluation.paths import Path
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
 from engine.evaluation.relations.stored import StoredRelation
+from engine.evaluation.rule_book.changes.versions import Versions
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
-from engine.evaluation.rule_book.versions import Versions
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice

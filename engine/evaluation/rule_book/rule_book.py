@@ -8,8 +8,9 @@ from typing import Any, Literal
 from engine.evaluation.births import Births
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
-from engine.evaluation.rule_book.keeping import keeping
-from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule, rules_change
+from engine.evaluation.rule_book.changes.keeping import keeping
+from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
+from engine.evaluation.rule_book.changes.versions import Change, Versions
 from engine.evaluation.rule_book.meanings import Meanings
 from engine.evaluation.rule_book.rooms import (
     Room,
@@ -21,7 +22,6 @@ from engine.evaluation.rule_book.rooms import (
 )
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
-from engine.evaluation.rule_book.versions import Change, Versions
 from engine.evaluation.rules import (
     Labels,
     LiveRule,

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from engine.evaluation.kernel.costs import key_bytes_max
 from engine.evaluation.requirements import is_temporal
-from engine.evaluation.rule_book.keeping import begins_anew
+from engine.evaluation.rule_book.changes.keeping import begins_anew
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, walk
 from engine.language.diagnostics import Entry, quoted

@@ -8,10 +8,10 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.relations.stored import StoredRelation
-from engine.evaluation.rule_book.many_rules import RulesChange, WantedRule
+from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule
+from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
-from engine.evaluation.rule_book.versions import Change
 from engine.evaluation.rules import Rule, rule_as_sent, rule_with_text
 from engine.evaluation.wire.events import (
     Answer,

@@ -17,7 +17,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
-from engine.evaluation.rule_book.versions import Change
+from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal
-from engine.evaluation.rule_book.many_rules import DEFECTS_MAX, WantedRule
+from engine.evaluation.rule_book.changes.many_rules import DEFECTS_MAX, WantedRule
 from engine.language.limits import Limits
 from tests.audit import audit
 from tests.differential.feeding import rule_id

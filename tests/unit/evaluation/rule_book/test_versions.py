@@ -4,7 +4,7 @@ from typing import Any
 
 from engine import Detector
 from engine.evaluation.rule_book import versions
-from engine.evaluation.rule_book.versions import KEPT_MAX, Change
+from engine.evaluation.rule_book.changes.versions import KEPT_MAX, Change
 from engine.language.limits import Limits
 
 ID = "1" * 32

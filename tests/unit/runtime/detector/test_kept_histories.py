@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, parse
-from engine.evaluation.rule_book.keeping import begins_anew
+from engine.evaluation.rule_book.changes.keeping import begins_anew
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector.apply import apply

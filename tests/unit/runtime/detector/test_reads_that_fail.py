@@ -189,7 +189,7 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
 
 
 @pytest.mark.parametrize(
-    "broken", ["explanation.explaining._Explaining", "wire.inspecting.explanations.node_document"]
+    "broken", ["explanation.explaining.Explaining", "wire.inspecting.explanations.node_document"]
 )
 def test_an_event_that_cannot_be_explained_is_evaluated_and_its_actions_have_no_explanation(
     made, broken, monkeypatch
