@@ -249,7 +249,7 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
 
 
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
-    """Return how a rule and its draft differ; with `after`, differences are kept, and those after it given."""
+    """Return how a rule and its draft differ; with `after`, those differences that come after an event."""
     path = _path("detectors", detector_id, "rules", rule_id, "comparison")
     return Call("GET", path + ("" if after is None else f"?after={after}"), _typed(Comparison))
 
