@@ -269,7 +269,7 @@ class Rule:
     priority: int
     birth: int
     enabled: bool = True
-    kept: Mapping[Part, int] = field(default_factory=dict)
+    kept: Mapping[Part, int] = field(default_factory=dict, hash=False)
 
     def keeping(self, old: "Rule") -> "Rule":
         """Return the rule with what the one before it has in common with it."""

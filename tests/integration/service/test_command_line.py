@@ -397,5 +397,5 @@ def test_rules_that_are_refused_add_nothing(service: Served, tmp_path: Path) -> 
     path.write_text("good: a == 1\nbad: a ==\n")
     run = replay(service, "-", "--detector", detector, "--rules", str(path), given=b'{"ts":1}')
     assert run.returncode == 1
-    assert f"{path}: `bad`: 1300 line 1, column 5" in run.stderr
+    assert f"{path}: `bad`: 1300 line 2, column 10" in run.stderr
     assert service.call("GET", f"/api/detectors/{detector}/rules") == {"rules": []}

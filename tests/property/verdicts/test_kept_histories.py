@@ -9,7 +9,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.explanation.explaining import explain
-from engine.evaluation.rule_book import keeping
+from engine.evaluation.rule_book.changes import keeping
 from engine.language.condition import Keyed
 from tests.audit import audit
 from tests.differential.comparison import Pair, disagreement, evaluated, explained

@@ -3,7 +3,7 @@
 from typing import Any
 
 from engine import Detector
-from engine.evaluation.rule_book import versions
+from engine.evaluation.rule_book.changes import versions
 from engine.evaluation.rule_book.changes.versions import KEPT_MAX, Change
 from engine.language.limits import Limits
 
