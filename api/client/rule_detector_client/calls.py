@@ -340,7 +340,7 @@ def evaluate(
     key: str = "",
     details: bool = False,
 ) -> Call[EventResult]:
-    """Evaluate one event. `variables` are its `context.vars`. `details` give actions `keys`, `found`."""
+    """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys`, `found` to actions."""
     path = _path("detectors", detector_id, "evaluate") + "?details=true" * details
     body = _event_body(fields, timestamp_ms, variables)
     return Call("POST", path, _with_messages(EventResult), body, key)
