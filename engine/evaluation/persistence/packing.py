@@ -25,6 +25,9 @@ _RULES: Final = 4096
 _VERSIONS: Final = 256
 """The most versions of rules in a piece."""
 
+_FIRINGS: Final = 256
+"""The most firings in a piece."""
+
 _COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
@@ -51,7 +54,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield b""
     kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
     has_relations = bool(captured.relations)
-    optional = (bool(sources), bool(described), bool(kept), has_relations, captured.figures is not None)
+    newest, firings = captured.feed
+    has_more = (has_relations, bool(newest), captured.figures is not None)
+    optional = (bool(sources), bool(described), bool(kept), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -71,6 +76,11 @@ def packed(captured: Captured) -> Iterator[bytes]:
     if has_relations:
         yield pack.pack("relations")
         yield from relations_packed(captured.relations, pack)
+    if newest:
+        yield pack.pack("feed") + pack.pack_array_header(2) + pack.pack(newest)
+        yield pack.pack_array_header(len(firings))
+        for first in range(0, len(firings), _FIRINGS):
+            yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)
