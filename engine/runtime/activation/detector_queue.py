@@ -91,6 +91,7 @@ class DetectorQueue:
             room_wanted=self._room_wanted,
             at_risk=activation.at_risk,
             problem=activation.problem,
+            newest_firing=self.figures().newest_firing,
         )
 
     # -- what others call ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import msgspec
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import Answer
+from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX, FiringsAsked
 from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
@@ -30,6 +31,7 @@ EXPLAIN: Final = "explain"
 STATE: Final = "state"
 TIMELINE: Final = "timeline"
 COMPARISON: Final = "comparison"
+FIRINGS: Final = "firings"
 RULES: Final = "rules"
 RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
@@ -56,7 +58,7 @@ DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_M
 READS: Final = frozenset(
     {
         *(DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE),
-        *(VERSIONS, PUT_RULES_DRY, RELATIONS, RELATION),
+        *(VERSIONS, PUT_RULES_DRY, RELATIONS, RELATION, FIRINGS),
     }
 )
 """The kinds that do not change the detector."""
@@ -225,6 +227,11 @@ def timeline(rule_id: str, key: dict[str, Scalar], after: int) -> Operation:
     return Operation(TIMELINE, msgspec.json.encode(TimelineAsked(rule_id, key, after)))
 
 
+def firings(after: int | None, limit: int = FIRINGS_PAGE_MAX) -> Operation:
+    """Return at most `limit` firings after a number, for None those to come: `{"firings": [...], "next"}`."""
+    return Operation(FIRINGS, msgspec.json.encode(FiringsAsked(after, limit)))
+
+
 def state(asked: StateAsked) -> Operation:
     """Return what the detector holds, or a part of it."""
     return Operation(STATE, msgspec.json.encode(asked))
@@ -387,3 +394,5 @@ class Reply(msgspec.Struct):
     """A file of the journal that was removed or replaced; the detector must be saved at once."""
     took: Took | None = None
     """None if that was not measured."""
+    newest_firing: int = 0
+    """The number of the newest firing of the feed that is durable; 0 if there is none."""

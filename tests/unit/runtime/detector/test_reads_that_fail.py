@@ -82,6 +82,7 @@ READS: dict[str, list[Operation]] = {
         *(ops.state(StateAsked(about=about)) for about in ("all", "keys", "nodes", "rules", "costs")),
         ops.state(StateAsked(about="rule", rule_id=RULE, key={"user": "ada"})),
     ],
+    ops.FIRINGS: [ops.firings(None), ops.firings(0)],
     ops.TIMELINE: [ops.timeline(RULE, {"user": "ada"}, 0)],
     ops.COMPARISON: [ops.comparison(RULE), ops.comparison(RULE, after=0)],
     ops.RULES: [ops.rules()],
