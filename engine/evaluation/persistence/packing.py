@@ -43,6 +43,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
     pack = packer()
     sources: list[tuple[str, Any]] = []
     described: list[tuple[int, Any]] = []
+    acting: list[tuple[int, Any]] = []
     for first in range(0, len(captured.rules), _RULES):
         some = [live.rule for live in captured.rules[first : first + _RULES]]
         sources += [(rule.id, rule.source) for rule in some if rule.source is not None]
@@ -51,12 +52,23 @@ def packed(captured: Captured) -> Iterator[bytes]:
             for rule in some
             if rule.description or rule.labels
         ]
+        acting += [
+            (rule.priority, [rule.timed, rule.every_secs, rule.every_by])
+            for rule in some
+            if rule.timed or rule.every_secs is not None
+        ]
         yield b""
     kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
     has_relations = bool(captured.relations)
     newest, firings = captured.feed
+    of_rules: dict[str, list[Any]] = {
+        "sources": sources,
+        "described": described,
+        "acting": acting,
+        "kept": kept,
+    }
     has_more = (has_relations, bool(newest), captured.figures is not None)
-    optional = (bool(sources), bool(described), bool(kept), *has_more)
+    optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -68,10 +80,10 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(versions))
         for first in range(0, len(versions), _VERSIONS):
             yield b"".join(map(pack.pack, versions[first : first + _VERSIONS]))
-    for name, of_rules in (("sources", sources), ("described", described), ("kept", kept)):
-        if of_rules:
-            yield pack.pack(name) + pack.pack_map_header(len(of_rules))
-            for rule, said in of_rules:
+    for name, rows in of_rules.items():
+        if rows:
+            yield pack.pack(name) + pack.pack_map_header(len(rows))
+            for rule, said in rows:
                 yield pack.pack(rule) + pack.pack(said)
     if has_relations:
         yield pack.pack("relations")
