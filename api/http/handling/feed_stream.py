@@ -86,7 +86,8 @@ class FeedStream(EventStream):
         """Send the firings after a number, as they come."""
         assert isinstance(self.streams, FeedStreams), "they watch"
         self.streams.watch()
-        await send(body(ALIVE))
+        # Without data, it only says after which number to go on if the stream ends.
+        await send(body(b"id: %d\n\n" % self.after))
         while not self.ended:
             self.stirred.clear()
             page = msgspec.json.decode(await self.ask(firings(self.after, PAGE)), type=_Page)

@@ -17,7 +17,8 @@ from engine.runtime.contract.measurements.counters import (
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Report
-from engine.runtime.contract.requests.operations import LONG, Operation, Reply
+from engine.runtime.contract.requests.operations import LONG, Operation
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 

@@ -21,16 +21,8 @@ from engine.runtime.contract.measurements.measures import (
     Measures,
 )
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import (
-    EVALUATIONS,
-    READS,
-    STATE,
-    UPLOADS,
-    Crash,
-    Operation,
-    Reply,
-    Took,
-)
+from engine.runtime.contract.requests.operations import EVALUATIONS, READS, STATE, UPLOADS, Operation
+from engine.runtime.contract.requests.replies import Crash, Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import (
     ActiveDetector,

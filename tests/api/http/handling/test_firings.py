@@ -59,7 +59,7 @@ async def told(connection: Connection, number: int) -> list[tuple[int | None, An
                 break
             for event in chunk.decode().removesuffix("\n\n").split("\n\n"):
                 lines = dict(line.split(": ", 1) for line in event.split("\n") if not line.startswith(":"))
-                if lines:
+                if "data" in lines:
                     found.append((int(lines["id"]) if "id" in lines else None, json.loads(lines["data"])))
     return found
 
@@ -108,9 +108,10 @@ async def test_what_is_wrong_is_told(fed: Fed) -> None:
         assert (await connection.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 400"), (query, headers)
 
 
-async def test_a_stream_begins_with_the_next_firing(fed: Fed) -> None:
+async def test_a_stream_begins_with_the_next_firing_and_says_where(fed: Fed) -> None:
     await fed.fire("ann")
     connection = await fed.begun()
+    await connection.reader.readuntil(b"\r\nid: 1\n\n\r\n")
     await fed.fire("bob")
     assert users(await told(connection, 1)) == [(2, "bob")]
     await fed.fire("cid", "dan")
