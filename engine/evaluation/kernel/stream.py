@@ -133,11 +133,8 @@ class Functions:
 
     @cached_property
     def takes_given(self) -> bool:
-        """Whether there is `observe_given`: the rules read few fields, and none is noted.
-
-        What is noted is read from the event itself.
-        """
-        return "NOTED" not in self._tools and len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
+        """Whether there is `observe_given`: the rules read few fields."""
+        return len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
 
     @cached_property
     def observe_given(self) -> Any:
