@@ -23,9 +23,6 @@ _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
 _EVENT_STREAM: Final = "text/event-stream"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
-_FINAL: Final = range(400, 500)
-_PASSING: Final = frozenset({408, 425, 429})
-"""The statuses of callers' errors that pass."""
 
 
 class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -134,14 +131,13 @@ class FeedReader:
         After each break, tells `on_break` why and how long it waits, and goes on after the last entry. Raises
         ServiceError if the service refuses, or if nothing ever answered at the address.
         """
-        path = f"/api/detectors/{quote(detector_id, safe='')}/firings"
-        if after is None:
-            # So that a break before the first firing loses none.
-            end: Call[int] = Call("GET", f"{path}?limit=1", _next)
-            after = await self.sender.carry_out(end)
+        path = _path(detector_id)
         failures = 0
         while True:
             try:
+                if after is None:
+                    # So that a break before the first firing loses none.
+                    after = await self.sender.carry_out(feed_end(detector_id))
                 async with aclosing(self._pieces(path, after)) as pieces:
                     async for events in pieces:
                         failures = 0
@@ -184,13 +180,20 @@ class FeedReader:
 
     def _is_final(self, error: ServiceError) -> bool:
         """Whether the service would answer the same again, or nothing ever answered at the address."""
-        if not error.sent:
-            return not self.sender.has_answered
-        return error.status in _FINAL and error.status not in _PASSING
+        return error.is_refusal or not (error.sent or self.sender.has_answered)
 
 
-def _next(envelope: Envelope) -> int:
-    return msgspec.json.decode(envelope.result, type=_Page).next
+def _path(detector_id: str) -> str:
+    return f"/api/detectors/{quote(detector_id, safe='')}/firings"
+
+
+def feed_end(detector_id: str) -> Call[int]:
+    """Return the `seq` of the last firing of a detector, 0 if it has none yet."""
+
+    def read(envelope: Envelope) -> int:
+        return msgspec.json.decode(envelope.result, type=_Page).next
+
+    return Call("GET", f"{_path(detector_id)}?limit=1", read)
 
 
 def _entry_of(event: bytes) -> Firing | Gap:

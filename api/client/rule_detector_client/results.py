@@ -1,8 +1,12 @@
 """The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+_REFUSALS: Final = range(400, 500)
+_PASSING: Final = frozenset({408, 425, 429})
+"""Those of these statuses that pass."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -36,6 +40,11 @@ class ServiceError(Exception):
         self.sent = sent
         """False if no connection was made."""
         self.retry_after_s = retry_after_s
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the service would answer the same if it was asked again."""
+        return self.status in _REFUSALS and self.status not in _PASSING
 
     @property
     def code(self) -> int | None:
