@@ -12,7 +12,6 @@ from api.cli.delivering.targets import Appended, DeliveryError, Target
 from api.cli.delivering.templates import Form, as_json, generic
 from api.cli.lookup import detector_among
 from rule_detector_client import AsyncClient, Detector, Firing, Gap, ServiceError
-from rule_detector_client.feed import feed_end
 
 LOOK_S: Final = 5.0
 """The interval between two looks for new detectors."""
@@ -22,6 +21,7 @@ WAIT_S_MAX: Final = 60.0
 """The longest wait before the next attempt, unless the target asks for a longer one."""
 _WAIT_S: Final = 1.0
 _DOUBLINGS_MAX: Final = 10
+_NO_SUCH_PLACE: Final = 1006
 _NO_SUCH_DETECTOR: Final = 1200
 
 
@@ -103,27 +103,15 @@ class Deliveries:
 
     async def _deliver_all(self, detector: Detector, *, is_new: bool) -> None:
         """Deliver a feed from its place on: of a new detector from the beginning, else from the newest."""
-
-        def on_break(_error: ServiceError, _wait_s: float) -> None:
-            self.figures.breaks.labels(detector.id).inc()
-
         try:
             place = await self._beginning(detector, is_new=is_new)
-            async for entry in self.client.firings(detector.id, place, on_break):
-                match entry:
-                    case Gap(first, last):
-                        self.figures.lost.labels(detector.id).inc(last - first + 1)
-                        self.tell(
-                            f"{detector.name}: the firings {first} to {last} are lost: the service no longer "
-                            "keeps them"
-                        )
-                    case Firing(seq=last):
-                        if not await self._delivered(detector, entry):
-                            return
-                self.places.move(detector.id, last)
-                self.figures.place.labels(detector.id).set(last)
-                if self._stopping:
-                    return
+            while not await self._deliver_after(place, detector):
+                self.tell(
+                    f"{detector.name}: the feed ends before the firing {place} that was delivered last, as "
+                    "after a backup was restored; it goes on with the newest"
+                )
+                self.places.forget(detector.id)
+                place = await self._beginning(detector, is_new=False)
         except ServiceError as error:
             if error.code != _NO_SUCH_DETECTOR:
                 raise
@@ -134,6 +122,34 @@ class Deliveries:
             if self.names is not None and self._deleted == self._feeds.keys():
                 raise ServiceError("all detectors to deliver from were deleted") from None
 
+    async def _deliver_after(self, place: int, detector: Detector) -> bool:
+        """Deliver what follows a place until the end; return False if there is no such place."""
+
+        def on_break(_error: ServiceError, _wait_s: float) -> None:
+            self.figures.breaks.labels(detector.id).inc()
+
+        try:
+            async for entry in self.client.firings(detector.id, place, on_break):
+                match entry:
+                    case Gap(first, last):
+                        self.figures.lost.labels(detector.id).inc(last - first + 1)
+                        self.tell(
+                            f"{detector.name}: the firings {first} to {last} are lost: the service no longer "
+                            "keeps them"
+                        )
+                    case Firing(seq=last):
+                        if not await self._delivered(detector, entry):
+                            break
+                self.places.move(detector.id, last)
+                self.figures.place.labels(detector.id).set(last)
+                if self._stopping:
+                    break
+        except ServiceError as error:
+            if error.code != _NO_SUCH_PLACE:
+                raise
+            return False
+        return True
+
     async def _beginning(self, detector: Detector, *, is_new: bool) -> int:
         """Return the place of a detector, which is kept from now on, even if nothing fires."""
         place = self.places.of(detector.id)
@@ -141,7 +157,7 @@ class Deliveries:
             place = 0
         while place is None:
             try:
-                place = await self.client.send(feed_end(detector.id))
+                place = await self.client.last_firing(detector.id)
             except ServiceError as error:
                 if error.is_refusal:
                     raise

@@ -21,7 +21,7 @@ import httpx
 
 from .attempts import RetryingSender
 from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
-from .feed import FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
+from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
 from .results import Detector, EventResult, Rule, ServiceError
 from .sending import Batches, Event, send_events
 from .stream import stream, stream_async
@@ -103,6 +103,9 @@ class _Service:
     ) -> AsyncGenerator[Firing | Gap, None]:
         return self._feeds.entries(detector_id, after, on_break)
 
+    async def last_firing(self, detector_id: str) -> int:
+        return await self._feeds.end(detector_id)
+
 
 class AsyncClient(_Service):
     """The same as Client, with methods to be awaited; an asynchronous context manager.
@@ -127,7 +130,7 @@ class AsyncClient(_Service):
         super().__init__(
             token,
             options,
-            partial(opened, self._http),
+            partial(opened, self._http, asyncio.Semaphore(OPENED_AT_ONCE)),
             request=self._http.request,
             sleep=sleep,
             patience_s=patience_s,
@@ -240,6 +243,10 @@ class Client:
         ServiceError: the service refuses, or nothing ever answered at its address.
         """
         return _results_of(self._service.firings(detector_id, after, on_break))
+
+    def last_firing(self, detector_id: str) -> int:
+        """Return the `seq` of the newest firing of a detector, 0 if there is none. Raises ServiceError."""
+        return _result_of(self._service.last_firing(detector_id))
 
 
 def _at_once(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:

@@ -1,23 +1,25 @@
 """The feed of a detector: the actions of its rules that notify, read on from a place, whatever breaks."""
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from .attempts import RetryingSender
-from .calls import Call
-from .results import Entry, Envelope, ServiceError
+from .results import Entry, ServiceError
 
 WAIT_S_MAX: Final = 30.0
 """The longest wait before the next connection, unless the service asks for a longer one."""
 _WAIT_S: Final = 0.5
 _DOUBLINGS_MAX: Final = 10
+OPENED_AT_ONCE: Final = 16
+"""How many feeds are opened at once at most, however many are read."""
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
 """How long a feed may be silent. The service shows much more often that it is alive."""
 _EVENT_STREAM: Final = "text/event-stream"
@@ -53,10 +55,6 @@ class Gap(msgspec.Struct, frozen=True):
     last: int = msgspec.field(name="to")
 
 
-class _Page(msgspec.Struct):
-    next: int
-
-
 class _Entry(msgspec.Struct):
     """What a server-sent event may have instead of a firing."""
 
@@ -64,24 +62,38 @@ class _Entry(msgspec.Struct):
     errors: list[Entry] = []
 
 
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    id: int
+    """The number of the entry after which to go on."""
+    data: bytes
+    """Empty for the event that only says where a feed begins."""
+
+
 class Events:
     """Takes server-sent events out of the bytes of a response."""
 
     def __init__(self) -> None:
         self._left = b""
-        self._data: list[bytes] = []
+        self._id = 0
+        self._data: list[bytes] | None = None
+        """The lines of an event that has begun."""
 
-    def take(self, data: bytes) -> Iterator[bytes]:
-        """Take the next bytes, and yield the data of the events that they complete."""
+    def take(self, data: bytes) -> Iterator[Event]:
+        """Take the next bytes, and yield the events that they complete."""
         # Not `splitlines`, for which a line ends at more characters, also at some that JSON does not escape.
         *lines, self._left = (self._left + data).split(b"\n")
         for line in lines:
             name, _, value = line.rstrip(b"\r").partition(b":")
-            if name == b"data":
-                self._data.append(value.removeprefix(b" "))
-            elif not name and not value and self._data:
-                yield b"\n".join(self._data)
-                self._data.clear()
+            value = value.removeprefix(b" ")
+            if name == b"id":
+                self._id, self._data = int(value), self._data or []
+            elif name == b"data":
+                self._data = [*(self._data or ()), value]
+            elif not name and not value and self._data is not None:
+                yield Event(self._id, b"\n".join(self._data))
+                self._data = None
 
 
 OnBreak = Callable[[ServiceError, float], None]
@@ -92,9 +104,12 @@ Opened = Callable[..., _Pieces]
 """Yields a response, which is read whole unless its status is 200, and then its body piece by piece."""
 
 
-async def opened(http: httpx.AsyncClient, path: str, **how: Any) -> _Pieces:
+async def opened(http: httpx.AsyncClient, opening: asyncio.Semaphore, path: str, **how: Any) -> _Pieces:
     """Yield what `Opened` says. Raises httpx.HTTPError."""
-    async with http.stream("GET", path, **how) as response:
+    async with AsyncExitStack() as stack:
+        # A detector may have to be activated for it.
+        async with opening:
+            response = await stack.enter_async_context(http.stream("GET", path, **how))
         if response.status_code != _OK:
             await response.aread()
         yield response
@@ -131,22 +146,19 @@ class FeedReader:
         After each break, tells `on_break` why and how long it waits, and goes on after the last entry. Raises
         ServiceError if the service refuses, or if nothing ever answered at the address.
         """
-        path = _path(detector_id)
         failures = 0
         while True:
             try:
-                if after is None:
-                    # So that a break before the first firing loses none.
-                    after = await self.sender.carry_out(feed_end(detector_id))
-                async with aclosing(self._pieces(path, after)) as pieces:
+                async with aclosing(self._pieces(detector_id, after)) as pieces:
                     async for events in pieces:
                         failures = 0
                         for event in events:
                             entry = _entry_of(event)
-                            after = entry.last if isinstance(entry, Gap) else entry.seq
-                            yield entry
+                            after = event.id
+                            if entry is not None:
+                                yield entry
             except ServiceError as error:
-                if self._is_final(error):
+                if error.is_refusal or not (error.sent or self.sender.has_answered):
                     raise
                 longest_s = min(_WAIT_S * 2 ** min(failures, _DOUBLINGS_MAX), WAIT_S_MAX)
                 wait_s = max(longest_s * (1 + self.jitter()) / 2, error.retry_after_s)
@@ -155,9 +167,20 @@ class FeedReader:
             failures += 1
             await self.sender.sleep(wait_s)
 
-    async def _pieces(self, path: str, after: int) -> AsyncGenerator[Iterator[bytes], None]:
+    async def end(self, detector_id: str) -> int:
+        """Return the number of the newest firing, 0 if there is none. Raises ServiceError."""
+        async with aclosing(self._pieces(detector_id, None)) as pieces:
+            async for events in pieces:
+                for event in events:
+                    if event.data:
+                        _entry_of(event)
+                    return event.id
+        raise AssertionError("a feed ends with an error")
+
+    async def _pieces(self, detector_id: str, after: int | None) -> AsyncGenerator[Iterator[Event], None]:
         """Yield the events of a connection, piece by piece as they come. Raises ServiceError at its end."""
-        headers = {"Accept": _EVENT_STREAM, "Last-Event-ID": str(after)}
+        path = f"/api/detectors/{quote(detector_id, safe='')}/firings"
+        headers = {"Accept": _EVENT_STREAM} | ({} if after is None else {"Last-Event-ID": str(after)})
         events = Events()
         try:
             async with aclosing(self.open(path, headers=headers, timeout=_TIMEOUT)) as pieces:
@@ -178,28 +201,13 @@ class FeedReader:
             raise ServiceError(f"{self.sender.url} has no feed of firings", status=_NOT_FOUND)
         self.sender.has_answered = True
 
-    def _is_final(self, error: ServiceError) -> bool:
-        """Whether the service would answer the same again, or nothing ever answered at the address."""
-        return error.is_refusal or not (error.sent or self.sender.has_answered)
 
-
-def _path(detector_id: str) -> str:
-    return f"/api/detectors/{quote(detector_id, safe='')}/firings"
-
-
-def feed_end(detector_id: str) -> Call[int]:
-    """Return the `seq` of the last firing of a detector, 0 if it has none yet."""
-
-    def read(envelope: Envelope) -> int:
-        return msgspec.json.decode(envelope.result, type=_Page).next
-
-    return Call("GET", f"{_path(detector_id)}?limit=1", read)
-
-
-def _entry_of(event: bytes) -> Firing | Gap:
+def _entry_of(event: Event) -> Firing | Gap | None:
     """Return what an event has. Raises ServiceError if that is an error, which then ends the feed."""
-    entry = msgspec.json.decode(event, type=_Entry)
+    if not event.data:
+        return None
+    entry = msgspec.json.decode(event.data, type=_Entry)
     if entry.errors:
         said = "\n".join(f"{one.code} {one.message}" for one in entry.errors)
         raise ServiceError(said, entries=tuple(entry.errors))
-    return entry.gap or msgspec.json.decode(event, type=Firing)
+    return entry.gap or msgspec.json.decode(event.data, type=Firing)

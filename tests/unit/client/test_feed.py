@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from rule_detector_client import AsyncClient, Client, Firing, Gap, ServiceError
-from rule_detector_client.feed import Events
+from rule_detector_client.feed import OPENED_AT_ONCE, Events
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -20,7 +20,12 @@ def firing(seq: int, **members: Any) -> dict[str, Any]:
 
 
 def event(entry: Any) -> bytes:
-    return b"id: 1\ndata: %b\n\n" % json.dumps(entry, ensure_ascii=False).encode()
+    number = entry.get("seq") or entry.get("gap", {}).get("to", 0)
+    return b"id: %d\ndata: %b\n\n" % (number, json.dumps(entry, ensure_ascii=False).encode())
+
+
+def begins_after(seq: int) -> bytes:
+    return b"id: %d\n\n" % seq
 
 
 class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -55,11 +60,6 @@ def refused(status: int, code: int, **headers: str) -> httpx.Response:
     errors = [{"code": code, "message": "the reason"}]
     body = {"success": False, "errors": errors, "messages": [], "result": {}}
     return httpx.Response(status, json=body, headers=headers)
-
-
-def page(seq: int) -> httpx.Response:
-    result = {"firings": [firing(seq)], "next": seq}
-    return httpx.Response(200, json={"success": True, "errors": [], "messages": [], "result": result})
 
 
 class Read:
@@ -133,11 +133,15 @@ def test_a_firing_has_what_the_service_tells_of_it(read: Read) -> None:
 
 
 def test_events_are_found_however_their_bytes_are_cut() -> None:
-    lines = b": alive\r\n\r\nid: 4\r\nevent: x\ndata: {\ndata:1}\n\n\n: 5\n\ndata: 2\n\ndata: never ended\n"
+    lines = b": alive\r\n\r\nid: 4\r\nevent: x\ndata: {\ndata:1}\n\n\n: 5\n\ndata: 2\n\nid:6\n\ndata: left\n"
     for size in range(1, len(lines)):
         events = Events()
         pieces = [lines[start : start + size] for start in range(0, len(lines), size)]
-        assert [found for piece in pieces for found in events.take(piece)] == [b"{\n1}", b"2"]
+        assert [found for piece in pieces for found in events.take(piece)] == [
+            (4, b"{\n1}"),
+            (4, b"2"),
+            (6, b""),
+        ]
 
 
 def test_after_each_kind_of_break_it_goes_on_after_the_last_entry(read: Read) -> None:
@@ -148,7 +152,7 @@ def test_after_each_kind_of_break_it_goes_on_after_the_last_entry(read: Read) ->
         refused(503, 1501),
         refused(429, 1401),
         httpx.Response(502, text="a proxy's page"),
-        feed(event({"errors": [{"code": 1503, "message": "it ends"}]})),
+        feed(b'data: {"errors": [{"code": 1503, "message": "it ends"}]}\n\n'),
         feed(b":\n\n", httpx.ReadTimeout("silent")),
         feed(event(firing(6)), event(firing(7))),
         after=3,
@@ -185,9 +189,24 @@ def test_a_gap_is_given_and_passed_over(read: Read) -> None:
 
 
 def test_without_a_place_it_begins_at_the_newest_and_keeps_that_place_over_a_break(read: Read) -> None:
-    found = read(page(8), feed(httpx.ReadError("")), feed(event(firing(9))), after=None, count=1)
+    found = read(
+        httpx.ReadError(""),
+        feed(begins_after(8), httpx.ReadError("")),
+        feed(event(firing(9))),
+        after=None,
+        count=1,
+    )
     assert seqs(found) == [9]
-    assert read.places == [None, "8", "8"]
+    assert read.places == [None, None, "8"]
+
+
+def test_the_newest_firing_is_told() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert "Last-Event-ID" not in request.headers
+        return feed(b":\n\n", begins_after(8))
+
+    with Client("http://s", "t", transport=httpx.MockTransport(answer)) as client:
+        assert client.last_firing("d") == 8
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 1101), (403, 1102), (404, 1200), (400, 1006)])
@@ -200,6 +219,25 @@ def test_a_refusal_ends_it(read: Read, status: int, code: int) -> None:
 def test_a_page_of_something_else_ends_it(read: Read) -> None:
     with pytest.raises(ServiceError, match="no feed"):
         read(httpx.Response(200, json={}), count=1)
+
+
+def test_feeds_are_opened_a_few_at_a_time() -> None:
+    opening, most = 0, 0
+
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        nonlocal opening, most
+        opening += 1
+        most = max(most, opening)
+        await asyncio.sleep(0)
+        opening -= 1
+        return feed(begins_after(1))
+
+    async def read_all() -> list[int]:
+        async with AsyncClient("http://s", "t", transport=httpx.MockTransport(answer)) as client:
+            return await asyncio.gather(*[client.last_firing("d") for _ in range(50)])
+
+    assert asyncio.run(read_all()) == [1] * 50
+    assert most == OPENED_AT_ONCE
 
 
 def test_an_address_where_nothing_ever_answered_ends_it(read: Read) -> None:

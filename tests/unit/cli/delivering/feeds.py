@@ -59,20 +59,23 @@ class Feeds:
             case ["detectors"]:
                 return _done([{"id": one, "name": name} for one, name in self.names.items()])
             case ["detectors", one, "firings"] if one in self.names:
-                if request.headers.get("Accept") != "text/event-stream":
-                    return _done({"firings": self.firings[one][-1:], "next": len(self.firings[one])})
-                stream = self._events(one, int(request.headers["Last-Event-ID"]))
-                return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=stream)
+                newest = len(self.firings[one])
+                after = int(request.headers.get("Last-Event-ID", newest))
+                if after > newest:
+                    return _refused(400, 1006, f"after: expected at most {newest}")
+                headers = {"Content-Type": "text/event-stream"}
+                return httpx.Response(200, headers=headers, content=self._events(one, after))
         return _refused(404, 1200, "there is no such detector")
 
     async def _events(self, detector_id: str, after: int) -> AsyncIterator[bytes]:
-        yield b":\n\n"
+        yield b"id: %d\n\n" % after
         while detector_id in self.firings and not self.revoked:
             there = self.firings[detector_id]
             first = max(1, len(there) - self.kept + 1)
             if after + 1 < first <= len(there):
-                yield b"data: %b\n\n" % json.dumps({"gap": {"from": after + 1, "to": first - 1}}).encode()
+                gap = json.dumps({"gap": {"from": after + 1, "to": first - 1}}).encode()
                 after = first - 1
+                yield b"id: %d\ndata: %b\n\n" % (after, gap)
             for entry in there[after:]:
                 if self.failing():
                     raise httpx.ReadError("reset")

@@ -384,6 +384,21 @@ async def test_a_revoked_token_ends_it_and_what_was_delivered_is_kept(run: Run) 
     assert run.places() == {one: 2}
 
 
+async def test_after_a_restored_backup_it_goes_on_with_the_newest(run: Run) -> None:
+    one = run.feeds.detector("one", before=5)
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 5}, task)
+        del run.feeds.firings[one][3:]
+        run.feeds.failing = lambda: True
+        await asyncio.sleep(30)
+        run.feeds.failing = lambda: False
+        await run.until(lambda: run.places() == {one: 3}, task)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+    assert run.receiver.seqs(one) == [4]
+    assert "it goes on with the newest" in run.said[0]
+
+
 async def test_a_service_that_is_away_is_waited_for(run: Run) -> None:
     one = run.feeds.detector("one")
     async with run.running() as task:
