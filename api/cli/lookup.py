@@ -139,6 +139,9 @@ def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) 
         draft_of=ids[of] if of else None,
         description=members.description or "",
         labels=members.labels or None,
+        timed=members.timed or False,
+        every_secs=members.every_secs or 0,
+        every_by=None if members.every_by is UNSET else members.every_by,
     )
 
 
@@ -173,6 +176,9 @@ def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str])
         ("draftOf", members.draft_of, of),
         ("description", members.description, rule.description),
         ("labels", members.labels, rule.labels),
+        ("timed", members.timed, rule.timed),
+        ("every_secs", members.every_secs, rule.every_secs or 0),
+        ("every_by", members.every_by, rule.every_by),
     ]
     for member, said, stored in pairs:
         if said is not UNSET and said != stored:

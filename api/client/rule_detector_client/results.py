@@ -113,6 +113,9 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     draft_of: str | None = None
     description: str = ""
     labels: dict[str, Any] = {}
+    timed: bool = False
+    every_secs: int | float | None = msgspec.field(default=None, name="every_secs")
+    every_by: list[str] | None = msgspec.field(default=None, name="every_by")
     messages: list[Entry] = []
 
 

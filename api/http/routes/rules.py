@@ -68,6 +68,9 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
         draft_of=given(wanted.draftOf),
         description=wanted.description,
         labels=wanted.labels,
+        timed=wanted.timed,
+        every_secs=wanted.every_secs,
+        every_by=given(wanted.every_by),
     )
     return await service.change(detectorId, operation)
 

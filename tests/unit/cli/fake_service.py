@@ -31,6 +31,8 @@ from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from rule_detector_client import AsyncClient, Client
 
+_ACTING = ("timed", "every_secs", "every_by")
+
 
 class FakeService:
     """Detectors of the engine by id, their names, and the requests that were made."""
@@ -125,7 +127,7 @@ class FakeService:
             case "POST", ["detectors", one, "rules"]:
                 shadow, draft_of = body.get("shadow", False), body.get("draftOf")
                 given = (body["name"], body["condition"], body["notify"])
-                said = {name: body[name] for name in ("description", "labels") if name in body}
+                said = {name: body[name] for name in ("description", "labels", *_ACTING) if name in body}
                 rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of, **said)
                 self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
                 return {"id": rule_id}

@@ -118,6 +118,9 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     description: str = ""
     labels: str = "{}"
     """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
+    timed: bool = False
+    every_secs: int | float = 0
+    every_by: list[str] | None = None
 
 
 class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -132,6 +135,9 @@ class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     description: str = ""
     labels: str = "{}"
     history: Literal["keep"] | None = None
+    timed: bool = False
+    every_secs: int | float = 0
+    every_by: list[str] | None = None
 
 
 class PutRules(msgspec.Struct, forbid_unknown_fields=True):
@@ -153,6 +159,9 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     description: str | None = None
     labels: str | None = None
     history: Literal["keep"] | None = None
+    timed: bool | None = None
+    every_secs: int | float | None = None
+    every_by: list[str] | None = None
 
 
 class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
@@ -252,10 +261,14 @@ def add_rule(
     draft_of: str | None = None,
     description: str = "",
     labels: Labels | None = None,
+    timed: bool = False,
+    every_secs: float = 0,
+    every_by: list[str] | None = None,
 ) -> Operation:
     """Add a rule: `{"id": ...}`."""
     encoded = json_bytes(labels or {}).decode()
-    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded)
+    acting = (timed, every_secs, every_by)
+    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded, *acting)
     return Operation(ADD_RULE, msgspec.json.encode(added))
 
 
@@ -270,10 +283,14 @@ def change_rule(
     description: str | None = None,
     labels: Labels | None = None,
     history: Literal["keep"] | None = None,
+    timed: bool | None = None,
+    every_secs: float | None = None,
+    every_by: list[str] | None = None,
 ) -> Operation:
     """Change a rule and return all of it. With `history`, a new condition keeps what it can."""
     encoded = None if labels is None else json_bytes(labels).decode()
-    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow, description, encoded, history)
+    members = (name, condition, enabled, notify, shadow, description, encoded, history)
+    change = ChangeRule(rule_id, *members, timed, every_secs, every_by)
     return Operation(CHANGE_RULE, msgspec.json.encode(change))
 
 
