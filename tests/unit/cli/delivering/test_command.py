@@ -106,6 +106,7 @@ def test_it_signs_what_it_sends_and_ends_on_a_signal_with_its_place_kept(deliver
     assert not re.search("hidden|the-key|rd_secret", told)
 
 
+@pytest.mark.storm
 def test_killed_and_restarted_beside_servers_that_come_and_go_it_loses_nothing(
     delivering: Delivering,
 ) -> None:
