@@ -201,7 +201,12 @@ MEMBERS_CHANGED = {
     "draft_of": "other",
     "description": "why",
     "labels": {"level": 2},
+    "timed": True,
+    "every_secs": 5.0,
+    "every_by": ["host"],
 }
+BESIDES: dict[str, dict[str, Any]] = {"draft_of": {"shadow": True}, "every_by": {"every_secs": 5.0}}
+"""What a rule with such a member has, too."""
 
 
 def test_every_member_is_compared_with_what_is_stored() -> None:
@@ -213,8 +218,7 @@ def test_every_member_is_compared_with_what_is_stored() -> None:
             detector = Detector()
             put(detector, base)
             assert put(detector, base)["unchanged"] == ["other", "r"]
-            shadow = {"shadow": True} if member == "draft_of" else {}
-            changed = [base[0], base[1]._replace(**{member: value}, **shadow)]
+            changed = [base[0], base[1]._replace(**{member: value}, **BESIDES.get(member, {}))]
             assert put(detector, changed)["changed"] == ["r"], member
             assert put(detector, changed)["changed"] == []
             assert put(detector, base)["changed"] == ["r"], member
