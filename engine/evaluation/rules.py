@@ -96,6 +96,8 @@ class Rule:
     """Text for people; empty if there is none."""
     labels: Labels = field(default_factory=dict)
     """Given by the owner, and repeated in the rule's actions."""
+    timed: bool = False
+    """Whether it also fires when time alone makes it true."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 

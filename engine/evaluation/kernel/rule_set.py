@@ -6,7 +6,7 @@ changing from one to the other moves nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.births import Births
@@ -16,13 +16,14 @@ from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing.indexed_stream import IndexedStream
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import Samples
-from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.kernel.needs import Needs, Timing
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.kernel.stream import Functions
 from engine.evaluation.requirements import Requirements, is_temporal, requirements_of, size_of
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
+from engine.language.condition import Condition
 from engine.language.limits import Limits
 
 INDEXED_FROM: Final = 1_000
@@ -170,6 +171,8 @@ class RuleSet(Needs):
         self._functions = self._fields_read = None
         if self._indexed is not None:
             self._indexed.rules_changed()
+        if self.timing is not None:
+            self.timing.rules_changed()
 
     def choose(self, *, indexed: bool | None = None) -> None:
         """Index rules, or cease to, by how many nodes they have; or as they were when they were saved."""
@@ -270,20 +273,47 @@ class RuleSet(Needs):
         """The Python source of the function that evaluates many events, while rules are not indexed."""
         return self._few().code
 
+    def decider(self, conditions: Sequence[Condition], births: Births) -> Any:
+        """Return what decides conditions at events that are not recorded: a bit for each that is true.
+
+        It takes what `decide` takes. The histories of the conditions, which are parts of a rule, have these
+        births. Any change of the rules makes it invalid.
+        """
+        site = Site(self._histories, births)
+        return self._functions_for([(one, site) for one in conditions], _Bits()).decide
+
     def _few(self) -> Functions:
         if self._functions is None:
             enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
             rules = [rule for rule, *_ in enabled]
-            self._functions = Functions(
-                [(rule.condition, site) for rule, site, _ in enabled],
-                self._histories,
-                finder=self.patterns.finder,
-                lookup_of=self.lookups.of,
-                relations_of=self.lookups.relations,
-                begin=self.patterns.begin if self.patterns.bounded else None,
-                combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
-            )
+            made = Combinations[int](lambda bits: rules_of_bits(rules, bits))
+            sites = [(rule.condition, site) for rule, site, _ in enabled]
+            self._functions = self._functions_for(sites, made, self.timing)
         return self._functions
+
+    def _functions_for(
+        self,
+        rules: Sequence[tuple[Condition, Site]],
+        combinations: Mapping[int, Any],
+        timing: Timing | None = None,
+    ) -> Functions:
+        return Functions(
+            rules,
+            self._histories,
+            finder=self.patterns.finder,
+            lookup_of=self.lookups.of,
+            relations_of=self.lookups.relations,
+            begin=self.patterns.begin if self.patterns.bounded else None,
+            combinations=combinations,
+            timing=timing,
+        )
+
+
+class _Bits(dict[int, int]):
+    """Has each number for itself."""
+
+    def __missing__(self, bits: int) -> int:
+        return bits
 
 
 def _births_in(parts: Requirements) -> Iterator[tuple[int, int]]:

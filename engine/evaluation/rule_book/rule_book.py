@@ -34,6 +34,7 @@ from engine.evaluation.rules import (
 )
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import UNSET, stamp_of
+from engine.evaluation.timed.timing import Timing
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -59,6 +60,8 @@ class RuleBook(RelationBook):
         """The checksum of the events of `submit` and `submit_clean`."""
         self.stored = {}
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
+        self.timing = Timing(self.histories, self.rule_set)
+        self.rule_set.timing = self.timing
         self.records = room_for_records(limits)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._rooms: tuple[Room[str], Room[Rule]] | None = None
@@ -78,6 +81,7 @@ class RuleBook(RelationBook):
         draft_of: str | None = None,
         description: str = "",
         labels: Labels | None = None,
+        timed: bool = False,
     ) -> str:
         """Add a rule and give its id. Its history begins with the next event.
 
@@ -101,7 +105,7 @@ class RuleBook(RelationBook):
         rule_id = rule_id or self.new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
-        rule = replace(rule, description=description, labels=labels or {})
+        rule = replace(rule, description=description, labels=labels or {}, timed=timed)
         rules.check([rule])
         self.put_rule(rule)
         return rule_id
@@ -118,6 +122,7 @@ class RuleBook(RelationBook):
         description: str | None = None,
         labels: Labels | None = None,
         history: Literal["keep"] | None = None,
+        timed: bool | None = None,
     ) -> Rule:
         """Change the given parts of a rule, those that are not None, and give the rule.
 
@@ -146,6 +151,7 @@ class RuleBook(RelationBook):
             draft_of=None if shadow is False else before.draft_of,
             description=before.description if description is None else description,
             labels=before.labels if labels is None else labels,
+            timed=before.timed if timed is None else timed,
         )
         rules.check([after], [before])
         if after.enabled and (not before.enabled or after.condition != before.condition):
@@ -217,6 +223,7 @@ class RuleBook(RelationBook):
         self.versions.forget(live.rule.priority)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
+        self.timing.remove(live.rule.priority)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
             self.records.remove(records_of(live.rule.condition, live.births))
@@ -261,6 +268,7 @@ class RuleBook(RelationBook):
         self.rule_set.exchange(rule, other)
         self.live[rule.id] = replace(draft, rule=rule)
         self.live[other.id] = replace(live, rule=other)
+        self.timing.exchange(self.live[rule.id], self.live[other.id], self.clock_us)
         self.shadows.exchange(comparison)
         return rule
 
@@ -274,6 +282,10 @@ class RuleBook(RelationBook):
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add or replace a rule whose histories have these births. Memories since then are kept."""
+        self._install(rule, births)
+        self.timing.put(self.live[rule.id], self.clock_us)
+
+    def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
         if self._rooms is not None:
