@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
@@ -42,6 +43,7 @@ class Saved(Protocol):
     limits: Limits
     versions: Versions
     timing: Timing
+    feed: Feed
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""
@@ -100,6 +102,8 @@ class Captured:
     """Those that the rules have, and earlier ones; see `saved.py`."""
     waiting: list[CapturedWatch] = field(default_factory=list)
     """The slices of timed rules that wait for their time."""
+    feed: tuple[int, list[bytes]] = (0, [])
+    """The number of the newest firing, and the firings that are kept."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -118,7 +122,6 @@ def capture(detector: Saved) -> Captured:
             "events_seen": detector.events_seen,
             "priority_highest": detector.priority_highest,
             "indexed": detector.rule_set.indexed,
-            "timed": [live.rule.priority for live in detector.live.values() if live.rule.timed],
             **(detector.shadows.dump() if detector.shadows else {}),
         },
         rules=list(detector.live.values()),
@@ -138,4 +141,5 @@ def capture(detector: Saved) -> Captured:
             CapturedWatch(priority, one.rest_us, not one.is_single, one.table.captured(), one.long.copy())
             for priority, one in detector.timing.watches.items()
         ],
+        feed=detector.feed.dump(),
     )
