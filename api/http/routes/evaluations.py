@@ -10,6 +10,7 @@ from typing import Any
 from api.http.body.ndjson_stream import NdjsonStream
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
+from api.http.handling.ingest import evaluate as evaluate_records
 from api.http.handling.ingest import ingested, take_in
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
@@ -100,15 +101,8 @@ async def evaluate_batch(
 async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> Response:
     now_us = time_ns() // 1_000
     intake = await service.work(partial(take_in, body, given(query.time), now_us, service.limits), len(body))
-    lines: list[bytes] = []
-    while left := intake.records[len(lines) :]:
-        payload = b"\n".join([record.line for record in left])
-        answer = await service.backend.call(detectorId, operations.evaluate_lines(payload))
-        if not isinstance(answer, Done):
-            return answered(answer)
-        # If the answer is full, there are fewer, and the others are sent again.
-        lines += answer.result.split(b"\n")
-    count = partial(ingested, intake, lines, with_results=query.actions == "true")
+    results = await evaluate_records(intake.records, partial(service.backend.call, detectorId))
+    count = partial(ingested, intake, results, with_results=query.actions == "true")
     return success(await service.work(count, len(body)))
 
 
