@@ -25,6 +25,9 @@ _RULES: Final = 4096
 _VERSIONS: Final = 256
 """The most versions of rules in a piece."""
 
+_FIRINGS: Final = 256
+"""The most firings in a piece."""
+
 _COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
@@ -63,7 +66,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
         "acting": acting,
         "kept": kept,
     }
-    optional = (*map(bool, of_rules.values()), has_relations, captured.figures is not None)
+    newest, firings = captured.feed
+    has_more = (has_relations, bool(newest), captured.figures is not None)
+    optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -83,6 +88,11 @@ def packed(captured: Captured) -> Iterator[bytes]:
     if has_relations:
         yield pack.pack("relations")
         yield from relations_packed(captured.relations, pack)
+    if newest:
+        yield pack.pack("feed") + pack.pack_array_header(2) + pack.pack(newest)
+        yield pack.pack_array_header(len(firings))
+        for first in range(0, len(firings), _FIRINGS):
+            yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)

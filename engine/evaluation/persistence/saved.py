@@ -22,6 +22,8 @@
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
+    feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
+              first
     relations: the stored relations; see `relations/saving.py`. Absent if there are none
     slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
               [name, condition as JSON, birth] if it has a `where`
@@ -112,6 +114,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         }
         detector.install(rule, Births(birth, _born(birth, born_us), kept))
     detector.versions.restore(*document.get("versions", ((), ())))
+    detector.feed.restore(*document.get("feed", (0, ())))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:
