@@ -13,6 +13,7 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
@@ -53,9 +54,13 @@ class Detector(RuleBook):
         new_id: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(limits, new_id)
+        self.at_most_once: AtMostOnce = AtMostOnce(self.histories)
+        """What rules with `every_secs` remember of their actions."""
         self.feed = Feed(limits)
         """The firings of rules that notify."""
-        self.recorder = self.rule_set.recording = Recorder(self.feed, self.versions, limits.firings_max)
+        self.recorder = self.rule_set.recording = Recorder(
+            self.feed, self.versions, limits.firings_max, self.at_most_once
+        )
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.actions = 0
@@ -344,6 +349,7 @@ class Detector(RuleBook):
             copied.install(live.rule, live.births)
         copied.settle_rules(indexed=self.rule_set.indexed)
         copied.histories.copy_from(self.histories, events)
+        copied.at_most_once.copy_from(self.at_most_once, events)
         return copied
 
     def live_at(self, now_us: Callable[[], int]) -> None:

@@ -190,22 +190,18 @@ def add_rule(
     A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id. With
     `every_secs`, a rule acts at most once in that time for the same values of `every_by`.
     """
-    document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
-    if shadow:
-        document["shadow"] = True
-    if draft_of is not None:
-        document["draftOf"] = draft_of
-    if description:
-        document["description"] = description
+    asked = {
+        "name": name,
+        "condition": condition,
+        "notify": notify,
+        "draftOf": draft_of,
+        "every_by": every_by,
+    }
+    more = {"shadow": shadow, "description": description, "timed": timed, "every_secs": every_secs}
+    asked |= {member: value for member, value in more.items() if value}
     if labels:
-        document["labels"] = msgspec.Raw(object_json(labels, "labels"))
-    if timed:
-        document["timed"] = True
-    if every_secs:
-        document["every_secs"] = every_secs
-    if every_by is not None:
-        document["every_by"] = [*every_by]
-    body = msgspec.json.encode(document)
+        asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
+    body = _given(asked)
     return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
 
 
@@ -235,8 +231,13 @@ def change_rule(
     asked |= {"timed": timed, "every_secs": every_secs, "every_by": every_by}
     if labels is not None:
         asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
-    body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
-    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
+    path = _path("detectors", detector_id, "rules", rule_id)
+    return Call("PATCH", path, _with_messages(Rule), _given(asked))
+
+
+def _given(members: Mapping[str, Any]) -> bytes:
+    """Return the JSON of the members that are not None."""
+    return msgspec.json.encode({member: value for member, value in members.items() if value is not None})
 
 
 def put_rules(

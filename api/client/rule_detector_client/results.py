@@ -173,6 +173,8 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int
     notify: bool
     labels: dict[str, Any] = {}
+    suppressed: int = 0
+    """How many actions for the same values were held back since the one before."""
     keys: dict[str, Any] | None = None
     """The values of the rule's keys, if details were asked for."""
     found: dict[str, Any] | None = None

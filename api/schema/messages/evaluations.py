@@ -1,8 +1,8 @@
 """The messages of evaluations: their query parameters and their results."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.schema.envelope import EntryOfReply
 from api.schema.messages.catalogue import YesOrNo
@@ -38,6 +38,8 @@ class Action(Struct):
     notify: bool
     labels: Labels | UnsetType = UNSET
     """Those of the rule, if it has any."""
+    suppressed: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    """How many actions for the same values were held back since the one before; see `every_secs`."""
     keys: dict[str, Any] | UnsetType = UNSET
     """The values of the rule's keys, with `details=true`; long ones are cut."""
     found: dict[str, Any] | UnsetType = UNSET

@@ -5,10 +5,11 @@ Immutable objects (rules, conditions, names, relations) are shared. Slices are c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
@@ -41,6 +42,7 @@ class Saved(Protocol):
     limits: Limits
     versions: Versions
     feed: Feed
+    at_most_once: AtMostOnce
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""
@@ -85,6 +87,8 @@ class Captured:
     """Those that the rules have, and earlier ones; see `saved.py`."""
     feed: tuple[int, list[bytes]] = (0, [])
     """The number of the newest firing, and the firings that are kept."""
+    acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
+    """The entries of rules that act at most once in a time, by shard; see `slices`."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -119,4 +123,5 @@ def capture(detector: Saved) -> Captured:
         relations=detector.stored.copy(),
         versions=detector.versions.dump(),
         feed=detector.feed.dump(),
+        acted=[*guard(detector.at_most_once)],
     )
