@@ -24,9 +24,14 @@ def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detec
     Raises ServiceError.
     """
     detectors = list(client.detectors())
-    found = _with_id_or_name(detectors, wanted, "detectors")
-    if found is None and create:
+    if create and _with_id_or_name(detectors, wanted, "detectors") is None:
         return Detector(client.send(calls.create_detector(wanted)).id, wanted)
+    return detector_among(detectors, wanted)
+
+
+def detector_among(detectors: Sequence[Detector], wanted: str) -> Detector:
+    """Return the detector with that id, else the only one of that name. Raises ServiceError."""
+    found = _with_id_or_name(detectors, wanted, "detectors")
     if found is None:
         raise ServiceError(
             f"no detector has the id or name `{wanted}`: {_names(detectors)}; "
@@ -63,7 +68,7 @@ def _names(things: Sequence[Detector | Rule]) -> str:
     return f"there are {names}{more}" if names else "there is none yet"
 
 
-def _with_id_or_name(things: list[N], wanted: str, kind: str) -> N | None:
+def _with_id_or_name(things: Sequence[N], wanted: str, kind: str) -> N | None:
     with_id = [thing for thing in things if thing.id == wanted]
     match with_id or [thing for thing in things if thing.name == wanted]:
         case []:

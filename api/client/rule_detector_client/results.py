@@ -1,8 +1,13 @@
-"""The service's answers as types. Members that a newer service adds are ignored."""
+"""The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict
 
 import msgspec
+
+_REFUSALS: Final = range(400, 500)
+_PASSING: Final = frozenset({408, 425, 429})
+"""Those of these statuses that pass."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -10,6 +15,42 @@ class Entry(msgspec.Struct, frozen=True):
 
     code: int
     message: str
+
+
+class ServiceError(Exception):
+    """The service refused, or did not answer.
+
+    `status` is the HTTP status and `code` the code of the first of `entries`; both are None without an answer
+    of the service. `in_doubt` means that the request may have been carried out.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        entries: tuple[Entry, ...] = (),
+        in_doubt: bool = False,
+        sent: bool = True,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.entries = entries
+        self.in_doubt = in_doubt
+        self.sent = sent
+        """False if no connection was made."""
+        self.retry_after_s = retry_after_s
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the service would answer the same if it was asked again."""
+        return self.status in _REFUSALS and self.status not in _PASSING
+
+    @property
+    def code(self) -> int | None:
+        """The code of the first error, None without an answer of the service."""
+        return self.entries[0].code if self.entries else None
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -77,6 +118,21 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     every_secs: int | float | None = msgspec.field(default=None, name="every_secs")
     every_by: list[str] | None = msgspec.field(default=None, name="every_by")
     messages: list[Entry] = []
+
+
+class RuleMembers(TypedDict, total=False):
+    """What a rule may have besides its name and its condition. None is as if it were left out."""
+
+    notify: bool | None
+    shadow: bool | None
+    """Whether it yields no action."""
+    description: str | None
+    labels: Mapping[str, Any] | None
+    timed: bool | None
+    """Whether it also fires when time alone makes its condition true."""
+    every_secs: float | None
+    """It acts at most once in this time, unless it is 0, for the same values of `every_by`."""
+    every_by: Sequence[str] | None
 
 
 class ShownRule(Rule, frozen=True, kw_only=True):

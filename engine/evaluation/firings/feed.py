@@ -8,6 +8,9 @@ from engine.language.limits import Limits
 FEED_BYTES_MAX: Final = 32 * 1024 * 1024
 """The most bytes of the firings of a detector, as JSON."""
 
+PAGE_BYTES_MAX: Final = 1024 * 1024
+"""A page ends once its firings have so many bytes."""
+
 
 class Page(NamedTuple):
     """Some firings, in order."""
@@ -29,6 +32,16 @@ class Feed:
         self.last = 0
         """The number of the newest firing; 0 before the first."""
         self.bytes = 0
+        self._durable: int | None = None
+
+    @property
+    def durable(self) -> int:
+        """The number of the newest firing that may be read: no crash takes it back. By default all may."""
+        return self.last if self._durable is None else self._durable
+
+    def settle(self, durable: int) -> None:
+        """Have no firing be read after this one, until it is durable, too."""
+        self._durable = durable
 
     def __len__(self) -> int:
         return len(self._firings)
@@ -46,11 +59,17 @@ class Feed:
         self._drop()
 
     def page(self, after: int, limit: int) -> Page:
-        """Return at most so many firings, beginning with the one after a number that is not past `last`."""
-        first = max(after + 1, self.first)
-        end = min(first + limit, self.last + 1)
+        """Return at most so many firings, beginning with the one after a number up to `durable`."""
+        first = max(after + 1, min(self.first, self.durable + 1))
+        firings: list[bytes] = []
+        left = PAGE_BYTES_MAX
+        for seq in range(first, min(first + limit, self.durable + 1)):
+            firings.append(self._firings[seq])
+            left -= len(firings[-1])
+            if left <= 0:
+                break
         gap = (after + 1, first - 1) if first > after + 1 else None
-        return Page(gap, [self._firings[seq] for seq in range(first, end)], max(first, end) - 1)
+        return Page(gap, firings, first + len(firings) - 1)
 
     def dump(self) -> tuple[int, list[bytes]]:
         """Return what `restore` takes."""

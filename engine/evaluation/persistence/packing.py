@@ -68,13 +68,13 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield b""
     kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
     has_relations = bool(captured.relations)
+    newest, firings = captured.feed
     of_rules: dict[str, list[Any]] = {
         "sources": sources,
         "described": described,
         "acting": acting,
         "kept": kept,
     }
-    newest, firings = captured.feed
     has_more = (has_relations, bool(newest), bool(captured.acted), captured.figures is not None)
     optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))

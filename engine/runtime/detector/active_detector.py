@@ -48,6 +48,11 @@ class ActiveDetector:
         long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segments_read >= _PASSIVATED_SEGMENTS
         return self.unsaved or self.diverged or long
 
+    def settle_feed(self, durable: int | None = None) -> None:
+        """Have firings be read up to one that is durable; by default, all that there are."""
+        feed = self.detector.feed
+        feed.settle(max(feed.durable, feed.last if durable is None else durable))
+
     def write(
         self,
         entries: tuple[JournalEntry, ...],
@@ -87,6 +92,7 @@ class ActiveDetector:
             relations_bytes=detector.relations_bytes,
             journal_bytes=self.store.journal_bytes,
             events=detector.events_seen,
+            newest_firing=detector.feed.durable,
         )
 
 

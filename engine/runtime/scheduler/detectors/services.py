@@ -25,6 +25,8 @@ class Services:
     """The ids of detectors that take so much that each needs a worker of its own."""
     journals: set[str] = field(default_factory=set)
     """The ids of detectors that may have been passivated with events in their journals."""
+    newest_firings: dict[str, int] = field(default_factory=dict)
+    """The number of the newest firing in the feed of each detector, as far as workers have told."""
     counts: Counter[str] = field(default_factory=Counter)
     """How often each event of `counters.COUNTERS` happened, over all detectors."""
 
@@ -52,5 +54,7 @@ class Services:
             self.problems.begin(detector_id, report.problem)
         elif report.problem is not None:
             self.problems.end(detector_id)
+        if report.newest_firing:
+            self.newest_firings[detector_id] = report.newest_firing
         if report.removed is not None:
             self.problems.note(f"detector {detector_id}: {report.removed}")
