@@ -13,6 +13,7 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
@@ -55,10 +56,12 @@ class Detector(RuleBook):
         new_id: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(limits, new_id)
+        self.at_most_once: AtMostOnce = AtMostOnce(self.histories)
+        """What rules with `every_secs` remember of their actions."""
         self.feed = Feed(limits)
         """The firings of rules that notify."""
         self.recorder = self.rule_set.recording = Recorder(
-            self.feed, self.rule_set, self.versions, limits.firings_max
+            self.feed, self.rule_set, self.versions, limits.firings_max, self.at_most_once
         )
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
@@ -187,10 +190,12 @@ class Detector(RuleBook):
         return self.timing.next_due_us
 
     def _fire_by_time(self, fired: FiredByTime) -> None:
-        self.verdicts.note_by_time(fired.time_us, fired.rule.priority)
-        self.recorder.by_time(*fired)
-        if self.fired_by_time is not None and not fired.rule.shadow:
-            self.fired_by_time.append(fired)
+        acting = self.recorder.by_time(*fired)
+        if acting is None:
+            return
+        self.verdicts.note_by_time(fired.time_us, acting.priority)
+        if self.fired_by_time is not None and not acting.shadow:
+            self.fired_by_time.append(fired._replace(rule=acting))
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
@@ -379,6 +384,7 @@ class Detector(RuleBook):
             copied.install(live.rule, live.births)
         copied.settle_rules(indexed=self.rule_set.indexed)
         copied.histories.copy_from(self.histories, events)
+        copied.at_most_once.copy_from(self.at_most_once, events)
         return copied
 
     def live_at(self, now_us: Callable[[], int]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
@@ -44,6 +45,7 @@ class Saved(Protocol):
     versions: Versions
     timing: Timing
     feed: Feed
+    at_most_once: AtMostOnce
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""
@@ -104,6 +106,8 @@ class Captured:
     """The slices of timed rules that wait for their time."""
     feed: tuple[int, list[bytes]] = (0, [])
     """The number of the newest firing, and the firings that are kept."""
+    acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
+    """The entries of rules that act at most once in a time, by shard; see `slices`."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -142,4 +146,5 @@ def capture(detector: Saved) -> Captured:
             for priority, one in detector.timing.watches.items()
         ],
         feed=detector.feed.dump(),
+        acted=[*guard(detector.at_most_once)],
     )

@@ -17,7 +17,7 @@ from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.readers import Readers
-from engine.evaluation.stamps import NEVER, UNSET, time_of
+from engine.evaluation.stamps import EVENT, NEVER, UNSET, WITHIN_BITS, time_of
 from engine.evaluation.times import NEVER as PAST
 from engine.language.nodes import Node
 
@@ -257,6 +257,10 @@ class Slices:
         """Return the last time at which a slice can matter."""
         seen = slice_[SEEN]
         return max([PAST, *(remembered.until_us(entry, seen) for remembered, entry in self.held_in(slice_))])
+
+    def last_seen(self, slice_: Slice) -> int:
+        """Return the order of a slice's last event among those of all."""
+        return (slice_[SEEN] & EVENT) << WITHIN_BITS  # type: ignore[no-any-return]
 
     def first_until_us(self, slice_: Slice) -> int:
         """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
