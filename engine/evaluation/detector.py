@@ -14,7 +14,7 @@ from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
 from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
-from engine.evaluation.rules import Fired
+from engine.evaluation.rules import Fired, FiringByTime
 from engine.evaluation.times import FOREVER
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -56,6 +56,9 @@ class Detector(RuleBook):
         """How many actions the events submitted since then have yielded."""
         self.refused: Counter[int] = Counter()
         """How many events of batches were refused, by code, until their reader clears it."""
+        self.behind_us: int | None = None
+        """How far the clock was behind the server's when an event or a tick came last; None if that is not
+        known. The owner of the detector keeps it here, and it is saved with the figures."""
         self.observers: list[Observer] = []
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
@@ -150,6 +153,26 @@ class Detector(RuleBook):
         if alone < len(events):
             self._stream(cast("Sequence[Event]", events[alone:] if alone else events), outcomes)
         return outcomes
+
+    # -- time -----------------------------------------------------------------------------------------------
+
+    def tick(self, time_us: int) -> Sequence[FiringByTime]:
+        """Move the clock to a time, and give what fires because of it, in order. Nothing moves it back.
+
+        Raises Refusal 1402 if the time is too far ahead.
+        """
+        if self._now_us is not None:
+            ahead_us = time_us - self._now_us()
+            if ahead_us > self.limits.ahead_ms_max * 1_000:
+                raise too_far_ahead(ahead_us, self.limits)
+        if self.clock_us is None or time_us > self.clock_us:
+            self.clock_us = time_us
+        return ()
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When a rule may fire next if no event comes; None if none will."""
+        return None
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -184,6 +184,17 @@ def rule_with_text(rule: Rule, detector_id: str) -> dict[str, Any]:
 
 Fired = tuple[Rule, ...]
 """The rules that fire, in order of priority."""
+
+
+class FiringByTime(NamedTuple):
+    """A rule that fires because time has passed."""
+
+    rule: Rule
+    keys: Mapping[str, Any]
+    """The values of the rule's keys."""
+    time_us: int
+    suppressed: int = 0
+    """How many firings for these keys were held back since the one before."""
 
 
 @dataclass(frozen=True, slots=True)

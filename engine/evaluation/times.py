@@ -1,9 +1,14 @@
-"""Times that no event has, in microseconds since 1970: events are within 8.64e18 of it."""
+"""Times in microseconds since 1970: those that no event has, and how a time is shown."""
 
 from typing import Final
 
 NEVER: Final = -(1 << 63)
-"""Before any event."""
+"""Before any event. Events are within 8.64e18 of 1970."""
 
 FOREVER: Final = (1 << 63) - 1
 """After any event."""
+
+
+def milliseconds(time_us: int) -> float:
+    """Return a time in milliseconds, a whole number if it is one."""
+    return time_us / 1_000 if time_us % 1_000 else time_us // 1_000

@@ -39,6 +39,7 @@ class Saved(Protocol):
     stored: dict[str, StoredRelation]
     limits: Limits
     versions: Versions
+    behind_us: int | None
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""

@@ -178,7 +178,8 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
 
 def _figures(figures: Figures) -> Iterator[bytes]:
     pack = packer()
-    yield pack.pack_map_header(5)
+    yield pack.pack_map_header(6)
+    yield pack.pack("behind_us") + pack.pack(figures.behind_us)
     yield pack.pack("since") + pack.pack([*figures.since])
     yield pack.pack("fired") + pack.pack(_entries(figures.fired))
     yield pack.pack("ran") + pack.pack([figures.samples, *_entries(figures.ran)])

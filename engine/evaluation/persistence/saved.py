@@ -32,7 +32,8 @@
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
               of rules, and how often these fired; ran: the number of sampled events, priorities, and at how
               many of the events these were evaluated; rule_ns: priorities, and the time that these took;
-              memory_ns: [a node, path, birth, time that the memory took]. Only in snapshots
+              memory_ns: [a node, path, birth, time that the memory took]; behind_us: how far the clock was
+              behind the server's at the last event or tick (nil: not known). Only in snapshots
 
 `columns.py` says what columns are, and the memories of operators, which they have.
 """
@@ -133,7 +134,8 @@ def load_figures(detector: Saved, document: Any) -> None:
         for node, path, birth, time_ns in stored["memory_ns"]
     ]
     since = CountedSince(*stored["since"])
-    figures = Figures(since, _entries(stored["fired"]), samples, _entries(ran), dict(rule_ns), memory_ns)
+    fired, behind_us = _entries(stored["fired"]), stored.get("behind_us")
+    figures = Figures(since, fired, samples, _entries(ran), dict(rule_ns), memory_ns, behind_us)
     restore_figures(detector, figures)
 
 
