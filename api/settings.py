@@ -227,6 +227,12 @@ class Settings:
         "The maximum size of all rules of a detector, with conditions, sources and names as JSON, in bytes.",
     )
     max_keys: int = _setting(1_000_000, "The maximum number of live keys of a detector.")
+    max_firings: int = _setting(
+        DEFAULT_LIMITS.firings_max,
+        "The number of firings that the feed of a detector keeps; 0 keeps none.",
+        least=0,
+        most=100_000,
+    )
     max_state_bytes: int = _setting(
         DEFAULT_LIMITS.state_bytes_max,
         "The memory for the live keys of a detector and their state, in bytes. "
@@ -376,6 +382,7 @@ class Settings:
             rules_max=self.max_rules,
             rules_bytes_max=self.max_rules_bytes,
             keys_max=self.max_keys,
+            firings_max=self.max_firings,
             state_bytes_max=self.max_state_bytes,
             late_ms_max=self.max_late_ms,
             ahead_ms_max=self.max_ahead_ms,

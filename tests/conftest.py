@@ -22,7 +22,7 @@ from tests.waiting_clock import WaitingLoop
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
-for name, count in {"quick": 3, "ci": 10, "deep": 1_000}.items():
+for name, count in {"quick": 3, "ci": 6, "deep": 1_000}.items():
     hypothesis.settings.register_profile(
         name,
         max_examples=count,

@@ -7,6 +7,7 @@ import click
 from api.cli.applying.command import apply
 from api.cli.applying.export import export
 from api.cli.check import check
+from api.cli.delivering.command import deliver
 from api.cli.explain import explain
 from api.cli.failures import CommandError
 from api.cli.inspection.command import inspect
@@ -37,7 +38,7 @@ COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, test, replay, explain, sigma),
     "Detectors and rules of a running service": (
-        *(apply, export, detectors, rules, relations, shadow, tokens, state),
+        *(apply, export, detectors, rules, relations, shadow, tokens, state, deliver),
     ),
     "Run a service": (serve, token, cluster, move, drain, undrain, inspect, repair, retry, backup, restore),
 }

@@ -24,9 +24,14 @@ def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detec
     Raises ServiceError.
     """
     detectors = list(client.detectors())
-    found = _with_id_or_name(detectors, wanted, "detectors")
-    if found is None and create:
+    if create and _with_id_or_name(detectors, wanted, "detectors") is None:
         return Detector(client.send(calls.create_detector(wanted)).id, wanted)
+    return detector_among(detectors, wanted)
+
+
+def detector_among(detectors: Sequence[Detector], wanted: str) -> Detector:
+    """Return the detector with that id, else the only one of that name. Raises ServiceError."""
+    found = _with_id_or_name(detectors, wanted, "detectors")
     if found is None:
         raise ServiceError(
             f"no detector has the id or name `{wanted}`: {_names(detectors)}; "
@@ -63,7 +68,7 @@ def _names(things: Sequence[Detector | Rule]) -> str:
     return f"there are {names}{more}" if names else "there is none yet"
 
 
-def _with_id_or_name(things: list[N], wanted: str, kind: str) -> N | None:
+def _with_id_or_name(things: Sequence[N], wanted: str, kind: str) -> N | None:
     with_id = [thing for thing in things if thing.id == wanted]
     match with_id or [thing for thing in things if thing.name == wanted]:
         case []:
@@ -134,6 +139,9 @@ def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) 
         draft_of=ids[of] if of else None,
         description=members.description or "",
         labels=members.labels or None,
+        timed=members.timed or False,
+        every_secs=members.every_secs or 0,
+        every_by=None if members.every_by is UNSET else members.every_by,
     )
 
 
@@ -168,6 +176,9 @@ def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str])
         ("draftOf", members.draft_of, of),
         ("description", members.description, rule.description),
         ("labels", members.labels, rule.labels),
+        ("timed", members.timed, rule.timed),
+        ("every_secs", members.every_secs, rule.every_secs or 0),
+        ("every_by", members.every_by, rule.every_by),
     ]
     for member, said, stored in pairs:
         if said is not UNSET and said != stored:

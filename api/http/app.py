@@ -106,6 +106,7 @@ class Application:
         """End streams, which callers could keep open for as long as they like."""
         self.quart.streams.end()
         self.quart.timelines.end()
+        self.quart.feeds.end()
 
     def refuse_all(self) -> None:
         """Refuse all requests that wait for a detector, and all that come."""

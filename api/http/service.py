@@ -15,8 +15,9 @@ from werkzeug.routing import MapAdapter
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory, Reservation
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
+from api.http.handling.event_stream import EventStream, EventStreams
+from api.http.handling.feed_stream import FeedStreams
 from api.http.handling.relation_upload import RelationUpload
-from api.http.handling.timeline_stream import TimelineStream, TimelineStreams
 from api.http.request.head import Head, authorization, canonical_path, read_head
 from api.http.request.timeout import RequestTimeout
 from api.observability.readiness import Readiness
@@ -101,7 +102,7 @@ class _ExactMethodsRule(QuartRule):
 class _Streamed(quart.Response):
     """A response that is begun, or made, while the body of its request still arrives."""
 
-    def __init__(self, stream: NdjsonStream | TimelineStream | RelationUpload) -> None:
+    def __init__(self, stream: NdjsonStream | EventStream | RelationUpload) -> None:
         super().__init__()
         self.stream = stream
 
@@ -128,7 +129,8 @@ class Service(quart.Quart):
         self.authenticator = Authenticator(backend, settings.bootstrap_token)
         self.readiness = Readiness(backend.status)
         self.streams = NdjsonStreams(settings, backend, self.authenticator, memory)
-        self.timelines = TimelineStreams(backend, self.authenticator)
+        self.timelines = EventStreams(backend, self.authenticator)
+        self.feeds = FeedStreams(backend, self.authenticator)
         self.listing = asyncio.Lock()
         """Held while a list of all detectors is made."""
         self.parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
@@ -152,7 +154,7 @@ class Service(quart.Quart):
         """Return a response of Quart for what a view returns."""
         if isinstance(result, Response):
             return quart_response(result)
-        if isinstance(result, (NdjsonStream, TimelineStream, RelationUpload)):
+        if isinstance(result, (NdjsonStream, EventStream, RelationUpload)):
             return _Streamed(result)
         return await super().make_response(result)
 

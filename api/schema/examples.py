@@ -94,6 +94,20 @@ TIMELINE: Final[dict[str, Any]] = {
         }
     ],
 }
+FIRINGS: Final[dict[str, Any]] = {
+    "firings": [
+        {
+            "seq": 1,
+            "time_ms": EVENT["timestamp_ms"],
+            "ruleId": RULE_ID,
+            "name": "failed logins",
+            "priority": 1,
+            "keys": {"user": "ada"},
+            "why": {"version": 1},
+        }
+    ],
+    "next": 1,
+}
 _EXAMPLE: Final = {
     "number": 1_712,
     "timestamp_ms": EVENT["timestamp_ms"],

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
@@ -12,6 +13,8 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
+from engine.evaluation.firings.feed import Feed
+from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
 from engine.evaluation.rules import Fired, FiringByTime
@@ -50,6 +53,9 @@ class Detector(RuleBook):
         new_id: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(limits, new_id)
+        self.feed = Feed(limits)
+        """The firings of rules that notify."""
+        self.recorder = self.rule_set.recording = Recorder(self.feed, self.versions, limits.firings_max)
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.actions = 0
@@ -351,9 +357,10 @@ class Detector(RuleBook):
     def fork(self, events: Sequence[Event]) -> Self:
         """Return a detector that evaluates these events as this one would, and shares nothing with it.
 
-        The events consist of JSON values. The copy has only their keys, so it cannot evict others.
+        The events consist of JSON values. The copy has only their keys, so it cannot evict others. It keeps
+        no firings.
         """
-        copied = type(self)(limits=self.limits, now_us=self._now_us)
+        copied = type(self)(limits=replace(self.limits, firings_max=0), now_us=self._now_us)
         copied.stored.update(self.stored)
         copied.clock_us, copied.events_seen = self.clock_us, self.events_seen
         for live in self.live.values():

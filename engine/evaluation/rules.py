@@ -1,7 +1,7 @@
 """Rules as their owners see them, and the actions that they yield."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, NamedTuple, cast
@@ -9,10 +9,12 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from engine.evaluation.births import Births
+from engine.evaluation.requirements import keys_of
 from engine.language.condition import Condition, Scalar
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document, json_bytes
 from engine.language.limits import Limits
+from engine.language.microseconds import microseconds
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
@@ -25,6 +27,11 @@ LABELS_MAX: Final = 64
 LABEL_NAME_CHARS_MAX: Final = 64
 LABEL_CHARS_MAX: Final = 1_024
 """The longest text that is the value of a label."""
+EVERY_SECS_MAX: Final = 1_000_000_000
+"""Some 31 years."""
+EVERY_BY_MAX: Final = 64
+EVERY_BY_CHARS_MAX: Final = 1_024
+"""The longest name in `every_by`."""
 
 Labels = Mapping[str, Scalar]
 
@@ -63,6 +70,34 @@ def check_labels(labels: Labels) -> None:
         raise Refusal(*[Entry(1001, said) for said in dict.fromkeys(wrong)])
 
 
+def read_every(
+    every_secs: float | None, every_by: Sequence[str] | None
+) -> tuple[float | None, tuple[str, ...] | None]:
+    """Return how often a rule acts at most, as Rule has it. Raises Refusal 1001 with all that is wrong."""
+    wrong = []
+    secs, names = cast("object", every_secs), cast("object", every_by)
+    is_number = isinstance(secs, int | float) and not isinstance(secs, bool)
+    if secs is not None and not (is_number and 0 <= secs <= EVERY_SECS_MAX):  # type: ignore[operator]
+        wrong.append(f"every_secs: expected a number from 0 to {EVERY_SECS_MAX}")
+    if names is not None:
+        if not isinstance(names, list | tuple):
+            wrong.append("every_by: expected an array")
+        elif len(names) > EVERY_BY_MAX:
+            wrong.append(f"every_by: expected at most {EVERY_BY_MAX} names")
+        elif not all(isinstance(name, str) and _is_name(name) for name in names):
+            said = f"names of 1 to {EVERY_BY_CHARS_MAX} characters, and more than a `$`"
+            wrong.append(f"every_by: expected {said}")
+        elif not every_secs:
+            wrong.append("every_by: only a rule with `every_secs` has it")
+    if wrong:
+        raise Refusal(*[Entry(1001, said) for said in wrong])
+    return every_secs or None, None if every_by is None else tuple(every_by)
+
+
+def _is_name(name: str) -> bool:
+    return name != "$" and 1 <= len(name) <= EVERY_BY_CHARS_MAX
+
+
 def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:
     """Return the condition of a text, of JSON, or as it was built by hand. Raises ConditionError."""
     if isinstance(condition, str | Mapping):
@@ -96,6 +131,13 @@ class Rule:
     """Text for people; empty if there is none."""
     labels: Labels = field(default_factory=dict)
     """Given by the owner, and repeated in the rule's actions."""
+    timed: bool = False
+    """Whether it also fires when time alone makes its condition true."""
+    every_secs: float | None = None
+    """It acts at most once in this time, for the same values of the names in `every_by`. None if there is no
+    such bound."""
+    every_by: tuple[str, ...] | None = None
+    """None: the keys of its condition."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -106,6 +148,16 @@ class Rule:
     def is_same(self, other: "Rule") -> bool:
         """Whether two rules agree in everything. Python takes a label of 1 for one of true."""
         return self == other and repr(dict(self.labels)) == repr(dict(other.labels))
+
+    @property
+    def every_us(self) -> int:
+        """`every_secs` in microseconds; 0 if the rule acts whenever its condition is true."""
+        return microseconds(self.every_secs or 0, 1_000_000)
+
+    @property
+    def every_names(self) -> tuple[str, ...]:
+        """The names by whose values the rule acts at most once in `every_secs`."""
+        return keys_of(self.condition) if self.every_by is None else self.every_by
 
     def action(self) -> dict[str, Any]:
         """Return the action that the rule yields when its condition is true."""
@@ -119,14 +171,14 @@ class Rule:
         }
 
     def bytes_as_json(self) -> int:
-        """Return the size of the rule's texts as JSON: condition, source, name, description and labels.
+        """Return the size of the rule's texts as JSON: condition, source, name, description, labels, names.
 
         It is found once, since encoding a condition takes long.
         """
         if self._condition_bytes is None:
             self.know_condition_bytes(len(msgspec.json.encode(condition_to_document(self.condition))))
         assert self._condition_bytes is not None, "it was just found"
-        texts = (self.name, self.source, self.description)
+        texts = (self.name, self.source, self.description, *(self.every_by or ()))
         return self._condition_bytes + len(msgspec.json.encode(texts)) + self._labels_bytes
 
     def know_condition_bytes(self, bytes_: int) -> None:
@@ -173,6 +225,12 @@ def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
         document["description"] = rule.description
     if rule.labels:
         document["labels"] = dict(rule.labels)
+    if rule.timed:
+        document["timed"] = True
+    if rule.every_secs is not None:
+        document["every_secs"] = rule.every_secs
+    if rule.every_by is not None:
+        document["every_by"] = [*rule.every_by]
     return document
 
 

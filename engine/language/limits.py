@@ -40,6 +40,8 @@ class Limits(PatternLimits):
     """Tuples in one stored relation."""
     relations_bytes_max: int = 1 << 30
     """The estimated memory of all stored relations."""
+    firings_max: int = 10_000
+    """The most firings that the feed of a detector keeps."""
     late_ms_max: int = 300_000
     ahead_ms_max: int = 60_000
 

@@ -9,7 +9,8 @@ from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import DetectorFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
-from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor

@@ -153,6 +153,11 @@ ROOMS: Final = {
             ),
         ),
         Room(
+            "firings",
+            "engine/evaluation/firings",
+            tests=("unit/evaluation/firings/test_*.py",),
+        ),
+        Room(
             "wire",
             "engine/evaluation/wire",
             tests=(

@@ -173,7 +173,7 @@ def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
         ("`GET /api/detectors?limt=5`", "/api/detectors?limt"),
         ("a request to /api/changes", " /api/changes"),
         ("| `GET /ready` |", "/ready"),
-        ("`{condition, name, delayed?}`", "delayed"),
+        ("`{condition, name, timid?}`", "timid"),
         ("`{events: [{fields, tyme}]}`", "tyme"),
         ("`rule-detector appy rules.yaml`", "rule-detector appy"),
         ("```sh\nrule-detector try r.yaml \\\n  --varz v.json e.ndjson\n```", "rule-detector try --varz"),

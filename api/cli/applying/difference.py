@@ -24,6 +24,9 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "draft_of": None,
     "description": "",
     "labels": {},
+    "timed": False,
+    "every_secs": None,
+    "every_by": None,
 }
 """The members besides the condition, and what they are where a file leaves them out."""
 
@@ -121,7 +124,9 @@ def changed_rule(name: str, wanted: RuleMembers, rule: Rule, of: str | None, *, 
     members: list[str] = []
     for member, default in _DEFAULTS.items():
         given = getattr(wanted, member)
-        if stored.get(member, getattr(rule, member)) != (default if given is UNSET else given):
+        if given is UNSET or (member == "every_secs" and not given):
+            given = default
+        if stored.get(member, getattr(rule, member)) != given:
             members.append("draftOf" if member == "draft_of" else member)
     before_condition = condition_from_document(rule.condition)
     condition = parse(wanted.text, DEFAULT_LIMITS)

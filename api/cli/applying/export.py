@@ -84,5 +84,8 @@ def _members(rule: ShownRule, names: dict[str, str]) -> dict[str, Any]:
         "shadow": rule.shadow and rule.draft_of is None,
         "draftOf": names[rule.draft_of] if rule.draft_of else None,
     }
+    members |= {"timed": rule.timed, "every_secs": rule.every_secs}
     given = {name: value for name, value in members.items() if value}
+    if rule.every_by is not None:
+        given["every_by"] = rule.every_by
     return given if rule.enabled else {**given, "enabled": False}

@@ -10,7 +10,7 @@ import click
 from api.cli.failures import warn
 from api.cli.printing.output import output_option
 from api.secret_files import SecretFileError, read_secret, readable_by_others
-from rule_detector_client import Client
+from rule_detector_client import AsyncClient, Client
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -27,9 +27,23 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
         with Client(url, _chosen(token, token_file)) as client:
             command(client=client, **given)
 
+    return _with_options(with_client)
+
+
+def asynchronous_service_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the same options; the command receives `connect`, which gives an AsyncClient."""
+
+    @functools.wraps(command)
+    def with_connect(*, url: str, token: str | None, token_file: Path | None, **given: Any) -> None:
+        command(connect=functools.partial(AsyncClient, url, _chosen(token, token_file)), **given)
+
+    return _with_options(with_connect)
+
+
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
-        with_client = option(with_client)
-    return with_client
+        command = option(command)
+    return command
 
 
 def service_and_output_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from api.schema.messages.rules import Description, Labels
+from api.schema.messages.rules import Description, EveryBy, EverySecs, Labels
 from engine.language.diagnostics import quoted
 
 Count = Annotated[int, Meta(ge=1, extra={"expected": "a whole number from 1"})]
@@ -53,6 +53,12 @@ class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
     """What the rule is for."""
     labels: Labels | UnsetType = UNSET
     """Names and values that its actions repeat, such as a severity."""
+    timed: bool | UnsetType = UNSET
+    """Whether it also fires when time alone makes its condition true."""
+    every_secs: EverySecs | UnsetType = UNSET
+    """It acts at most once in so many seconds, for the same values of `every_by`."""
+    every_by: EveryBy | UnsetType = UNSET
+    """Names of facts; without it, those of the `per` in its condition that stand under no temporal member."""
     history: Annotated[str, Meta(pattern="^keep$", extra={"expected": "`keep`"})] | UnsetType = UNSET
     """`keep`: if `apply` changes the condition, what both conditions remember is kept."""
     tests: list[RuleTest] | UnsetType = UNSET

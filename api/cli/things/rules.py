@@ -47,12 +47,16 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
     """Show a rule as it was written.
 
-    Prints its description and its labels as comments, then its condition with its own comments.
+    Prints its description, its labels and how it acts as comments, then its condition with its own comments.
     """
     detector_id = find_detector(client, detector).id
     shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
     said = [f"# {on_one_line(line)}" for line in shown.description.splitlines()]
     said += [f"# {on_one_line(name)}: {value_text(value)}" for name, value in shown.labels.items()]
+    said += ["# timed"] if shown.timed else []
+    if shown.every_secs is not None:
+        by = f" for each {on_one_line(', '.join(shown.every_by))}" if shown.every_by else ""
+        said.append(f"# at most once in {shown.every_secs} s{by}")
     tell(output, shown, "\n".join([*said, shown.source]))
 
 
@@ -114,6 +118,19 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
     help="Label for its actions, such as severity=high or level=7; given once or more, they replace all.",
 )
 @click.option("--no-labels", is_flag=True, help="Remove all labels.")
+@click.option("--timed/--no-timed", default=None, help="Whether it also fires when time alone makes it true.")
+@click.option(
+    "--every-secs",
+    type=float,
+    metavar="SECONDS",
+    help="Act at most once in this time; 0: whenever the condition is true.",
+)
+@click.option(
+    "--every-by",
+    metavar="NAME",
+    multiple=True,
+    help="Fact for whose value it acts at most once in --every-secs, given once or more; otherwise its keys.",
+)
 @click.option("--keep-history", is_flag=True, help="Begin anew only what is new in the condition.")
 @service_and_output_options
 def change(
@@ -129,6 +146,9 @@ def change(
     description: str | None,
     labels: dict[str, Any],
     no_labels: bool,
+    timed: bool | None,
+    every_secs: float | None,
+    every_by: tuple[str, ...],
     keep_history: bool,
     output: str,
 ) -> None:
@@ -146,6 +166,9 @@ def change(
         "shadow": shadow,
         "description": description,
         "labels": labels if labels or no_labels else None,
+        "timed": timed,
+        "every_secs": every_secs,
+        "every_by": every_by or None,
     }
     if all(value is None for value in wanted.values()):
         raise click.UsageError("Nothing to change: give `--name`, `--condition` or another option.")
@@ -220,6 +243,9 @@ def revert(*, client: Client, rule: str, detector: str, version: int | None, out
     [was] = found
     now = present.rule
     same = was.condition == now.condition and was.source == now.source
+    if was.every_secs and was.every_by is None and now.every_by is not None:
+        # Only a rule without `every_secs` loses its `every_by`.
+        client.send(calls.change_rule(detector_id, rule_id, every_secs=0))
     changed = client.send(
         calls.change_rule(
             detector_id,
@@ -231,6 +257,9 @@ def revert(*, client: Client, rule: str, detector: str, version: int | None, out
             shadow=was.shadow if was.shadow != now.shadow else None,
             description=was.description,
             labels=was.labels,
+            timed=was.timed,
+            every_secs=was.every_secs or 0,
+            every_by=was.every_by,
         )
     )
     _show_changed(output, changed)

@@ -25,6 +25,7 @@ from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rules import Fired, Rule
+from engine.evaluation.times import milliseconds
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal, quoted
 from rule_detector_client import ExplainedRule
@@ -161,7 +162,7 @@ class Trial:
                 continue
             try:
                 explanation = explain(
-                    rules.detector, event.fields, _milliseconds(event.time_us), self._variables
+                    rules.detector, event.fields, milliseconds(event.time_us), self._variables
                 )
             except Refusal as refusal:
                 yield refusal.entries[0].message
@@ -228,7 +229,7 @@ class Trial:
         results: list[Fired] = []
         while len(results) < len(batch):
             left = batch[len(results) :]
-            events = [(event.fields, _milliseconds(event.time_us), self._variables) for event in left]
+            events = [(event.fields, milliseconds(event.time_us), self._variables) for event in left]
             try:
                 results += rules.detector.evaluate_many(events)
             except BatchRefused as refusal:
@@ -240,7 +241,7 @@ class Trial:
     def _detailed_fired(self, batch: Sequence[RecordedEvent]) -> Iterator[Sequence[tuple[Rule, Details]]]:
         """Yield the rules that fire at each event with their details; none where it is refused."""
         for event in batch:
-            given = (event.fields, _milliseconds(event.time_us), self._variables)
+            given = (event.fields, milliseconds(event.time_us), self._variables)
             try:
                 fired = evaluate_explained(self._new.detector, *given, explained=False, detailed=True)
             except Refusal as refusal:
@@ -260,8 +261,3 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         # Through JSON, because msgspec converts no integers past 64 bits.
         document = json.dumps(rule_document(explained), allow_nan=False)
         yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)
-
-
-def _milliseconds(time_us: int) -> float:
-    whole, rest = divmod(time_us, 1_000)
-    return time_us / 1_000 if rest else whole

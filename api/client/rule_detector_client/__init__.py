@@ -13,7 +13,7 @@ with Client("http://127.0.0.1:8080", token) as client:
 
 from . import calls
 from .clients import AsyncClient, Client
-from .errors import ServiceError
+from .feed import Firing, Gap
 from .results import (
     Action,
     Comparison,
@@ -29,6 +29,7 @@ from .results import (
     ParsedCondition,
     Relation,
     Rule,
+    ServiceError,
     ShownRule,
     Token,
 )
@@ -47,6 +48,8 @@ __all__ = [
     "Example",
     "ExplainedNode",
     "ExplainedRule",
+    "Firing",
+    "Gap",
     "Identified",
     "ListedToken",
     "ParsedCondition",

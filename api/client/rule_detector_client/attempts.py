@@ -8,8 +8,7 @@ import httpx
 import msgspec
 
 from .calls import Call
-from .errors import ServiceError
-from .results import Envelope
+from .results import Envelope, ServiceError
 
 T = TypeVar("T")
 
@@ -73,7 +72,17 @@ class RetryingSender:
         try:
             response = await self.request(call.method, call.path, content=call.body, **how)
         except httpx.HTTPError as error:
-            raise self._unanswered(error) from None
+            raise self.unanswered(error) from None
+        envelope = self.answer(response)
+        try:
+            return call.read(envelope)
+        except msgspec.ValidationError as error:
+            raise ServiceError(
+                f"{self.url} answered {call.method} {call.path} with something else: {error}"
+            ) from None
+
+    def answer(self, response: httpx.Response) -> Envelope:
+        """Return the envelope of a success. Raises ServiceError for any other response."""
         envelope = self._envelope(response)
         self.has_answered = True
         if not envelope.success:
@@ -85,12 +94,7 @@ class RetryingSender:
                 in_doubt=envelope.errors[0].code == OUTCOME_UNKNOWN,
                 retry_after_s=_retry_after_s(response),
             )
-        try:
-            return call.read(envelope)
-        except msgspec.ValidationError as error:
-            raise ServiceError(
-                f"{self.url} answered {call.method} {call.path} with something else: {error}"
-            ) from None
+        return envelope
 
     def _envelope(self, response: httpx.Response) -> Envelope:
         try:
@@ -105,7 +109,8 @@ class RetryingSender:
             )
         return envelope
 
-    def _unanswered(self, error: httpx.HTTPError) -> ServiceError:
+    def unanswered(self, error: httpx.HTTPError) -> ServiceError:
+        """Return the error of a request without an answer."""
         match error:
             case httpx.ConnectError():
                 said = f"no service answers at {self.url}; is it running (`rule-detector serve`)?"

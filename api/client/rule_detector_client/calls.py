@@ -181,10 +181,14 @@ def add_rule(
     draft_of: str | None = None,
     description: str = "",
     labels: Mapping[str, Any] | None = None,
+    timed: bool = False,
+    every_secs: float = 0,
+    every_by: Sequence[str] | None = None,
 ) -> Call[Identified]:
     """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
 
-    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id.
+    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id. With
+    `every_secs`, a rule acts at most once in that time for the same values of `every_by`.
     """
     document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
     if shadow:
@@ -195,6 +199,12 @@ def add_rule(
         document["description"] = description
     if labels:
         document["labels"] = msgspec.Raw(object_json(labels, "labels"))
+    if timed:
+        document["timed"] = True
+    if every_secs:
+        document["every_secs"] = every_secs
+    if every_by is not None:
+        document["every_by"] = [*every_by]
     body = msgspec.json.encode(document)
     return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
 
@@ -210,14 +220,19 @@ def change_rule(
     shadow: bool | None = None,
     description: str | None = None,
     labels: Mapping[str, Any] | None = None,
+    timed: bool | None = None,
+    every_secs: float | None = None,
+    every_by: Sequence[str] | None = None,
     keep_history: bool = False,
 ) -> Call[Rule]:
     """Change the members of a rule that are given; return the rule, and the messages about the change.
 
-    With `keep_history`, a different condition keeps the histories that it can.
+    With `every_secs` 0, the rule acts whenever its condition is true, and has no `every_by`. With
+    `keep_history`, a different condition keeps the histories that it can.
     """
     asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
     asked |= {"shadow": shadow, "description": description, "history": "keep" if keep_history else None}
+    asked |= {"timed": timed, "every_secs": every_secs, "every_by": every_by}
     if labels is not None:
         asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
     body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
@@ -230,8 +245,8 @@ def put_rules(
     """Make the rules of these names what is given, as one change: all of them, or none.
 
     Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`,
-    `labels` and `history` (`keep`: a different condition keeps the histories that it can); what is left out
-    has its default. With `prune`, all other rules are removed.
+    `labels`, `timed`, `every_secs`, `every_by` and `history` (`keep`: a different condition keeps the
+    histories that it can); what is left out has its default. With `prune`, all other rules are removed.
     """
     document = {"rules": [*map(dict, rules)], "prune": prune, "dryRun": dry_run}
     path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")

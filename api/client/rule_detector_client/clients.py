@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Awaitable,
@@ -13,14 +14,15 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
 from .attempts import RetryingSender
 from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
-from .errors import ServiceError
-from .results import Detector, EventResult, Rule
+from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
+from .results import Detector, EventResult, Rule, ServiceError
 from .sending import Batches, Event, send_events
 from .stream import stream, stream_async
 
@@ -35,15 +37,16 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 class _Service:
     """The methods of both clients as coroutines. For Client, nothing that they await ever waits."""
 
-    def __init__(self, token: str, options: dict[str, Any], **sending: Any) -> None:
+    def __init__(self, token: str, options: dict[str, Any], opened: Opened, **sending: Any) -> None:
         self.base: httpx.URL = options["base_url"]
         self.token = token
         self._sender = RetryingSender(str(self.base).rstrip("/"), **sending)
+        self._feeds = FeedReader(self._sender, opened)
 
     async def send(self, call: Call[T]) -> T:
         return await self._sender.carry_out(call)
 
-    async def detectors(self) -> AsyncIterator[Detector]:
+    async def detectors(self) -> AsyncGenerator[Detector, None]:
         after = ""
         while page := await self.send(list_detectors(after)):
             for detector in page:
@@ -52,7 +55,7 @@ class _Service:
             if len(page) < PAGE:
                 return
 
-    async def rules(self, detector_id: str) -> AsyncIterator[Rule]:
+    async def rules(self, detector_id: str) -> AsyncGenerator[Rule, None]:
         after = 0
         while page := [
             one for one in await self.send(rules_page(detector_id, after)) if one.priority > after
@@ -61,7 +64,7 @@ class _Service:
                 yield rule
             after = page[-1].priority
 
-    async def tuples(self, detector_id: str, name: str) -> AsyncIterator[list[Value]]:
+    async def tuples(self, detector_id: str, name: str) -> AsyncGenerator[list[Value], None]:
         after: int | None = 0
         while after is not None:
             page = await self.send(relation_page(detector_id, name, after))
@@ -71,7 +74,7 @@ class _Service:
 
     async def evaluate_many(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
-    ) -> AsyncIterator[EventResult]:
+    ) -> AsyncGenerator[EventResult, None]:
         batches = Batches[bytes](len)
         async for event in _each(events):
             if ready := batches.add(event.json()):
@@ -95,9 +98,20 @@ class _Service:
     ) -> AsyncIterator[EventResult]:
         return stream_async(self.base, self.token, detector_id, _each(events))
 
+    def firings(
+        self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
+    ) -> AsyncGenerator[Firing | Gap, None]:
+        return self._feeds.entries(detector_id, after, on_break)
+
+    async def last_firing(self, detector_id: str) -> int:
+        return await self._feeds.end(detector_id)
+
 
 class AsyncClient(_Service):
-    """The same as Client, with methods to be awaited; an asynchronous context manager."""
+    """The same as Client, with methods to be awaited; an asynchronous context manager.
+
+    It has at most `connections_max` connections at once. Each feed that is being read takes one.
+    """
 
     def __init__(
         self,
@@ -105,14 +119,22 @@ class AsyncClient(_Service):
         token: str,
         *,
         patience_s: float = PATIENCE_S,
+        connections_max: int | None = 100,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         options = _http_options(url, token)
-        self._http = httpx.AsyncClient(transport=transport, **options)
+        limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=20)
+        self._http = httpx.AsyncClient(transport=transport, limits=limits, **options)
         super().__init__(
-            token, options, request=self._http.request, sleep=sleep, patience_s=patience_s, now_s=now_s
+            token,
+            options,
+            partial(opened, self._http, asyncio.Semaphore(OPENED_AT_ONCE)),
+            request=self._http.request,
+            sleep=sleep,
+            patience_s=patience_s,
+            now_s=now_s,
         )
 
     async def __aenter__(self) -> Self:
@@ -149,6 +171,7 @@ class Client:
         self._service = _Service(
             token,
             options,
+            partial(opened_at_once, self._http),
             request=_at_once(self._http.request),
             sleep=_at_once(sleep),
             patience_s=patience_s,
@@ -210,6 +233,21 @@ class Client:
         """
         return stream(self._service.base, self._service.token, detector_id, events)
 
+    def firings(
+        self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
+    ) -> Iterator[Firing | Gap]:
+        """Yield the firings of a detector as they come: those after a `seq`, by default those to come.
+
+        A Gap stands for firings that the service no longer keeps. After a break, goes on after the last
+        entry; `on_break` gets the reason, and the seconds until the next connection. It ends only with
+        ServiceError: the service refuses, or nothing ever answered at its address.
+        """
+        return _results_of(self._service.firings(detector_id, after, on_break))
+
+    def last_firing(self, detector_id: str) -> int:
+        """Return the `seq` of the newest firing of a detector, 0 if there is none. Raises ServiceError."""
+        return _result_of(self._service.last_firing(detector_id))
+
 
 def _at_once(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     async def done(*arguments: P.args, **options: P.kwargs) -> T:
@@ -227,11 +265,14 @@ def _result_of(coroutine: Awaitable[T]) -> T:
     raise AssertionError("it waited")
 
 
-def _results_of(results: AsyncIterator[T]) -> Iterator[T]:
+def _results_of(results: AsyncGenerator[T, None]) -> Iterator[T]:
     """Run an asynchronous generator that never waits."""
-    with suppress(StopAsyncIteration):
-        while True:
-            yield _result_of(anext(results))
+    try:
+        with suppress(StopAsyncIteration):
+            while True:
+                yield _result_of(anext(results))
+    finally:
+        _result_of(results.aclose())
 
 
 async def _each(events: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

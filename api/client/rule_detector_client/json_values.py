@@ -10,8 +10,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from .errors import ServiceError
-from .results import Entry
+from .results import Entry, ServiceError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_MAX: Final = 64

@@ -1,8 +1,12 @@
-"""The service's answers as types. Members that a newer service adds are ignored."""
+"""The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+_REFUSALS: Final = range(400, 500)
+_PASSING: Final = frozenset({408, 425, 429})
+"""Those of these statuses that pass."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -10,6 +14,42 @@ class Entry(msgspec.Struct, frozen=True):
 
     code: int
     message: str
+
+
+class ServiceError(Exception):
+    """The service refused, or did not answer.
+
+    `status` is the HTTP status and `code` the code of the first of `entries`; both are None without an answer
+    of the service. `in_doubt` means that the request may have been carried out.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        entries: tuple[Entry, ...] = (),
+        in_doubt: bool = False,
+        sent: bool = True,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.entries = entries
+        self.in_doubt = in_doubt
+        self.sent = sent
+        """False if no connection was made."""
+        self.retry_after_s = retry_after_s
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the service would answer the same if it was asked again."""
+        return self.status in _REFUSALS and self.status not in _PASSING
+
+    @property
+    def code(self) -> int | None:
+        """The code of the first error, None without an answer of the service."""
+        return self.entries[0].code if self.entries else None
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -73,6 +113,9 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     draft_of: str | None = None
     description: str = ""
     labels: dict[str, Any] = {}
+    timed: bool = False
+    every_secs: int | float | None = msgspec.field(default=None, name="every_secs")
+    every_by: list[str] | None = msgspec.field(default=None, name="every_by")
     messages: list[Entry] = []
 
 

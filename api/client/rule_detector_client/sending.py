@@ -9,9 +9,8 @@ import msgspec
 
 from .attempts import RetryingSender
 from .calls import evaluate_batch
-from .errors import ServiceError
 from .json_values import event_json
-from .results import EventResult
+from .results import EventResult, ServiceError
 
 T = TypeVar("T")
 

@@ -17,8 +17,7 @@ import httpx
 import msgspec
 
 from .attempts import OUTCOME_UNKNOWN
-from .errors import ServiceError
-from .results import Entry, Envelope, EventResult
+from .results import Entry, Envelope, EventResult, ServiceError
 from .sending import Event
 
 _CONNECT_S: Final = 10.0

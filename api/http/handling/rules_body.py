@@ -39,7 +39,8 @@ def put_rules_operation(body: bytes, limits: Limits) -> Operation:
             continue
         members = (rule.name, rule.condition, rule.notify, rule.enabled, rule.shadow, given(rule.draftOf))
         labels = json_bytes(rule.labels).decode()
-        rules.append(PutRule(*members, rule.description, labels, given(rule.history)))
+        acting = (rule.timed, rule.every_secs, given(rule.every_by))
+        rules.append(PutRule(*members, rule.description, labels, given(rule.history), *acting))
     if defects:
         raise Refusal(*defects)
     return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun)

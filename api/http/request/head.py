@@ -56,6 +56,16 @@ def accepts(headers: Iterable[tuple[bytes, bytes]], media_type: bytes) -> bool:
     return any(name == b"accept" and media_type in value for name, value in headers)
 
 
+def last_event_id(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """Return the number in Last-Event-ID, None where it is absent. Raises RequestRefusal 1006."""
+    value = next((value for name, value in headers if name == b"last-event-id"), None)
+    if value is None:
+        return None
+    if not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX:
+        raise RequestRefusal(1006, "Last-Event-ID: expected a whole number")
+    return int(value)
+
+
 def announced_length(head: Head) -> int | None:
     """Return the Content-Length, None where it is absent or not a number."""
     value = head.found.get(b"content-length", b"")

@@ -19,7 +19,8 @@ OTHER: Final = "other"
 """The operation of a request for which none was recognised."""
 EVALUATIONS_STREAM: Final = "evaluate_stream"
 TIMELINE_STREAM: Final = "timeline_stream"
-STREAMS: Final = frozenset({EVALUATIONS_STREAM, TIMELINE_STREAM})
+FIRINGS_STREAM: Final = "firings_stream"
+STREAMS: Final = frozenset({EVALUATIONS_STREAM, TIMELINE_STREAM, FIRINGS_STREAM})
 """The operations under which metrics and the log count streams, which may take any time."""
 
 

@@ -6,17 +6,21 @@ The detector itself decodes the bodies. Nearly all evaluations take the fast pat
 from functools import partial
 
 from api.http.body.ndjson_stream import NdjsonStream
+from api.http.handling.event_stream import EVENT_STREAM
+from api.http.handling.feed_stream import FeedStream, next_of
 from api.http.handling.state_view import state_view
-from api.http.request.head import authorization, idempotency_key
-from api.http.request.timeout import EVALUATIONS_STREAM
+from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
+from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
+from api.schema.messages.catalogue import given
 from api.schema.messages.state import State, StateQuery
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
+from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.runtime.contract.requests import operations
 
@@ -105,6 +109,35 @@ async def tick(detectorId: str, body: bytes) -> Response:
 )
 async def explain(detectorId: str, body: bytes) -> Response:
     return await service.call(detectorId, operations.explain(body))
+
+
+@blueprint.get("/api/detectors/<detectorId>/firings")
+@describe(
+    summary="Read the feed of a detector",
+    text="The actions of rules whose `notify` is true, in order, each with a number that is never used "
+    "again: what fired, when, for which keys, and why. At most `limit`, after the number `after`; go on "
+    "with `next`. The last ones are kept (setting `max_firings`); where some are gone, the first entry is "
+    "a `gap`. With `Accept: text/event-stream`, firings follow as they come, each an event whose `id` is "
+    "its number, from the next one on, or after `after` or the header `Last-Event-ID`. Reading delays no "
+    "evaluation.",
+    query=messages.FiringsQuery,
+    result=messages.Firings,
+    own_codes=(1006, 1401),
+    result_example=examples.FIRINGS,
+)
+async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | FeedStream:
+    after, limit = given(query.after), given(query.limit) or messages.FIRINGS_DEFAULT
+    if not accepts(request.scope["headers"], EVENT_STREAM):
+        return await service.call(detectorId, operations.firings(after or 0, limit))
+    if (last := last_event_id(request.scope["headers"])) is not None:
+        after = last
+    # What is wrong with the request has a status of its own.
+    answer = await service.backend.call(detectorId, operations.firings(after, 1))
+    if not isinstance(answer, Done):
+        return answered(answer)
+    after = next_of(answer.result) if after is None else after
+    request.progress.operation = FIRINGS_STREAM
+    return FeedStream(service.feeds, detectorId, authorization(request.head), after=after)
 
 
 @blueprint.get("/api/detectors/<detectorId>/state")

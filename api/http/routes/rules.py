@@ -6,8 +6,9 @@ from typing import Final
 import msgspec
 
 from api.http.handling.condition_parsing import parse_condition as parsed
+from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.rules_body import put_rules_operation
-from api.http.handling.timeline_stream import EVENT_STREAM, TimelineStream
+from api.http.handling.timeline_stream import TimelineStream
 from api.http.request.head import accepts, authorization
 from api.http.request.query import read_key
 from api.http.request.timeout import TIMELINE_STREAM
@@ -68,6 +69,9 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
         draft_of=given(wanted.draftOf),
         description=wanted.description,
         labels=wanted.labels,
+        timed=wanted.timed,
+        every_secs=wanted.every_secs,
+        every_by=given(wanted.every_by),
     )
     return await service.change(detectorId, operation)
 
@@ -168,7 +172,7 @@ async def timeline(detectorId: str, id: str, query: explanations.TimelineQuery) 
     key = read_key(query.key)
     if accepts(request.scope["headers"], EVENT_STREAM):
         request.progress.operation = TIMELINE_STREAM
-        return TimelineStream(service.timelines, detectorId, id, key, authorization(request.head))
+        return TimelineStream(service.timelines, detectorId, authorization(request.head), rule_id=id, key=key)
     return await service.call(detectorId, operations.timeline(id, key, query.after))
 
 

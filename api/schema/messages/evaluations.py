@@ -1,13 +1,18 @@
 """The messages of evaluations: their query parameters and their results."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.schema.envelope import EntryOfReply
 from api.schema.messages.catalogue import YesOrNo
 from api.schema.messages.explanations import ExplainedNode
 from api.schema.messages.rules import Labels
+from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX
+
+_PAGE_SIZES: Final = f"a whole number from 1 to {FIRINGS_PAGE_MAX}"
+FIRINGS_DEFAULT: Final = 100
+"""How many firings a page has at most if the caller does not say."""
 
 
 class BatchQuery(Struct):
@@ -82,3 +87,70 @@ class BatchResults(Struct):
     """The results of a batch, one for each event in order."""
 
     results: list[EventResult]
+
+
+class FiringsQuery(Struct):
+    """Which firings of a feed are asked for."""
+
+    after: (
+        Annotated[int, Meta(ge=0, le=1 << 53, extra={"expected": "the number of a firing, or 0"})] | UnsetType
+    ) = UNSET
+    """Only firings after the one with this number: the `next` of a page. By default from the oldest that is
+    kept, as a stream from the next one on.
+    """
+    limit: (
+        Annotated[
+            int,
+            Meta(
+                ge=1, le=FIRINGS_PAGE_MAX, extra={"expected": f"a whole number from 1 to {FIRINGS_PAGE_MAX}"}
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    """The maximum number of firings, 100 by default; a stream ignores it."""
+
+
+class Why(Struct):
+    """In short, why a rule fired."""
+
+    version: int
+    """The version of the rule then; see the versions of a rule."""
+
+
+class Gap(Struct, rename={"from_": "from"}):
+    """The numbers of the first and the last firing that are gone."""
+
+    from_: int
+    to: int
+
+
+class Firing(Struct):
+    """A firing: what its rule was then, and what it fired for. Or, as the first of a page, a gap alone."""
+
+    gap: Gap | UnsetType = UNSET
+    """What was asked for and is not kept any more. Then there is nothing else."""
+    seq: int | UnsetType = UNSET
+    """Its number: 1 for the first firing of the detector, then one more each."""
+    time_ms: float | UnsetType = UNSET
+    """The detector's time of the event, or when time alone made the rule true."""
+    ruleId: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    keys: dict[str, Any] | UnsetType = UNSET
+    """The values of the rule's keys; long ones are cut."""
+    found: dict[str, Any] | UnsetType = UNSET
+    """What its counting members and terms found, by their texts."""
+    labels: Labels | UnsetType = UNSET
+    suppressed: int | UnsetType = UNSET
+    """How many firings for the same keys were held back since the one before."""
+    timed: bool | UnsetType = UNSET
+    """True if time alone made the rule true."""
+    why: Why | UnsetType = UNSET
+
+
+class Firings(Struct):
+    """A page of a feed: firings in order, perhaps after a gap."""
+
+    firings: list[Firing]
+    next: int
+    """The number after which to go on."""

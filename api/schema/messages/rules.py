@@ -1,6 +1,6 @@
 """The messages about rules and their conditions."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -8,6 +8,9 @@ from api.schema.messages.catalogue import Name, PageSize, YesOrNo
 from api.schema.messages.conditions import Condition, CostEstimate
 from engine.evaluation.rules import (
     DESCRIPTION_CHARS_MAX,
+    EVERY_BY_CHARS_MAX,
+    EVERY_BY_MAX,
+    EVERY_SECS_MAX,
     LABEL_CHARS_MAX,
     LABEL_NAME_CHARS_MAX,
     LABELS_MAX,
@@ -54,6 +57,37 @@ Labels = Annotated[
         "actions of the rule repeat.",
     ),
 ]
+Timed = Annotated[
+    bool, Meta(description="An addition. The rule also fires when time alone makes its condition true.")
+]
+_UP_TO_YEARS: Final = Meta(
+    ge=0, le=EVERY_SECS_MAX, extra={"expected": f"a number from 0 to {EVERY_SECS_MAX}"}
+)
+EverySecs = Annotated[
+    Annotated[int, _UP_TO_YEARS] | Annotated[float, _UP_TO_YEARS],
+    Meta(
+        description="An addition. At most once in so many seconds, the rule acts for the same values of "
+        "`every_by`; the next action says in `suppressed` how many were held back. 0, the default: it acts "
+        "whenever its condition is true.",
+    ),
+]
+_KeyName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=EVERY_BY_CHARS_MAX,
+        extra={"expected": f"1 to {EVERY_BY_CHARS_MAX} characters"},
+    ),
+]
+EveryBy = Annotated[
+    list[_KeyName],
+    Meta(
+        max_length=EVERY_BY_MAX,
+        description=f"An addition. At most {EVERY_BY_MAX} names of facts, for `every_secs`; an empty list "
+        "takes all actions of the rule together. Default: the rule's keys, which are the names of the `per` "
+        "in its condition that stand under no temporal member.",
+    ),
+]
 
 
 class NewRule(Struct, forbid_unknown_fields=True):
@@ -67,6 +101,9 @@ class NewRule(Struct, forbid_unknown_fields=True):
     """The id of the rule that this is a draft of: their firings are compared."""
     description: Description = ""
     labels: Labels = {}
+    timed: Timed = False
+    every_secs: EverySecs = 0
+    every_by: EveryBy | UnsetType = UNSET
 
 
 class RuleToPut(Struct, forbid_unknown_fields=True):
@@ -81,6 +118,9 @@ class RuleToPut(Struct, forbid_unknown_fields=True):
     """The name of the rule that this is a draft of."""
     description: Description = ""
     labels: Labels = {}
+    timed: Timed = False
+    every_secs: EverySecs = 0
+    every_by: EveryBy | UnsetType = UNSET
     history: KeepHistory | UnsetType = UNSET
 
 
@@ -126,6 +166,10 @@ class RuleChange(Struct, forbid_unknown_fields=True):
     """An empty text removes it."""
     labels: Labels | UnsetType = UNSET
     """They replace all labels; an empty object removes them."""
+    timed: Timed | UnsetType = UNSET
+    every_secs: EverySecs | UnsetType = UNSET
+    """0 removes `every_by`, too."""
+    every_by: EveryBy | UnsetType = UNSET
     history: KeepHistory | UnsetType = UNSET
 
 
@@ -145,6 +189,9 @@ class Rule(Struct):
     """The id of the rule that this is a draft of."""
     description: Description | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
+    timed: Literal[True] | UnsetType = UNSET
+    every_secs: EverySecs | UnsetType = UNSET
+    every_by: EveryBy | UnsetType = UNSET
 
 
 class ListedRule(Rule, kw_only=True):

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any, Final
 
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.evaluation.times import milliseconds
 from engine.language.text.printer import format as format_condition
 
 
@@ -54,13 +55,6 @@ def node_document(node: Node) -> dict[str, Any]:
 
 def _found(node: Node) -> Any:
     return dict(node.found) if isinstance(node.found, Mapping) else None
-
-
-def milliseconds(time_us: int | None) -> float | None:
-    """Return a time in milliseconds, a whole number if it is one."""
-    if time_us is None:
-        return None
-    return time_us / 1_000 if time_us % 1_000 else time_us // 1_000
 
 
 # -- explanations that would be too large --------------------------------------------------------------------

@@ -7,7 +7,7 @@ changing from one to the other moves nothing.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
 from engine.evaluation.kernel.code.uses import Uses
@@ -18,7 +18,7 @@ from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.site import Site
-from engine.evaluation.kernel.stream import Functions
+from engine.evaluation.kernel.stream import Functions, Note
 from engine.evaluation.requirements import Requirements, is_temporal, requirements_of, size_of
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
@@ -50,11 +50,26 @@ class EnabledRule(NamedTuple):
     """The memories of its temporal nodes, in the order of `requirements_of`."""
 
 
+class Recording(Protocol):
+    """What records some of the rules that fire."""
+
+    def notes(self, rule: Rule) -> bool:
+        """Return whether `note` is to be called where a rule fires."""
+
+    def note(
+        self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any] | None, base: int, tick: int
+    ) -> Fired:
+        """Take the rules that fire at an event; see `kernel.stream`."""
+
+
 class RuleSet(Needs):
-    """The enabled rules by priority."""
+    """The enabled rules by priority. `recording` is set before there are any, if at all."""
 
     def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
         super().__init__(limits, stored)
+        self.recording: Recording | None = None
+        self._noted: set[int] = set()
+        """The priorities of the rules that are noted where they fire."""
         self._histories = histories
         self._enabled: dict[int, EnabledRule] = {}
         self.plans: dict[int, Any] = {}
@@ -108,7 +123,7 @@ class RuleSet(Needs):
         self._dear += _dear(parts)
         self._action_bytes += rule.action_bytes_max
         self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, births), tuple(memories))
-        self._rules[rule.priority] = rule
+        self._put(rule)
         self._index_rule(rule.priority)
         self._rules_changed()
 
@@ -119,6 +134,7 @@ class RuleSet(Needs):
         rule, site, memories = self._enabled.pop(priority)
         self.plans.pop(priority, None)
         del self._rules[priority]
+        self._noted.discard(priority)
         parts = requirements_of(rule.condition, site.births)
         self.nodes -= parts.size
         self._dear -= _dear(parts)
@@ -153,8 +169,14 @@ class RuleSet(Needs):
         before = self._enabled[rule.priority]
         self._action_bytes += rule.action_bytes_max - before.rule.action_bytes_max
         self._enabled[rule.priority] = before._replace(rule=rule)
-        self._rules[rule.priority] = rule
+        self._put(rule)
         self._rules_changed()
+
+    def _put(self, rule: Rule) -> None:
+        self._rules[rule.priority] = rule
+        self._noted.discard(rule.priority)
+        if self.recording is not None and self.recording.notes(rule):
+            self._noted.add(rule.priority)
 
     def exchange(self, one: Rule, other: Rule) -> None:
         """Replace two rules by two that have each other's conditions and histories."""
@@ -178,7 +200,10 @@ class RuleSet(Needs):
             indexed = nodes >= (FUSED_BELOW if self.indexed else INDEXED_FROM)
         if indexed and not self.indexed:
             self._members = Members(self._histories, self, self.samples)
-            self._indexed = IndexedStream(self._histories, self, self._members, self._rules, self.samples)
+            self._indexed = IndexedStream(
+                *(self._histories, self, self._members, self._rules, self.samples),
+                note=lambda: self._note if self._noted else None,
+            )
             for priority in self._enabled:
                 self._index_rule(priority)
         elif self._members is not None and not indexed:
@@ -270,9 +295,14 @@ class RuleSet(Needs):
         """The Python source of the function that evaluates many events, while rules are not indexed."""
         return self._few().code
 
+    @property
+    def _note(self) -> Note | None:
+        return None if self.recording is None else self.recording.note
+
     def _few(self) -> Functions:
         if self._functions is None:
-            enabled = [self._enabled[priority] for priority in sorted(self._enabled)]
+            priorities = sorted(self._enabled)
+            enabled = [self._enabled[priority] for priority in priorities]
             rules = [rule for rule, *_ in enabled]
             self._functions = Functions(
                 [(rule.condition, site) for rule, site, _ in enabled],
@@ -282,6 +312,8 @@ class RuleSet(Needs):
                 relations_of=self.lookups.relations,
                 begin=self.patterns.begin if self.patterns.bounded else None,
                 combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
+                noted=sum(1 << place for place, each in enumerate(priorities) if each in self._noted),
+                note=self._note,
             )
         return self._functions
 

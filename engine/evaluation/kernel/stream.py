@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from textwrap import dedent
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
@@ -11,11 +11,16 @@ from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.site import Site
+from engine.evaluation.rules import Fired
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.language.condition import Condition
 
 FIELDS_TAKEN_MAX: Final = 16
 """To look up more fields at each event than this can take longer than to check all that it has."""
+
+Note: TypeAlias = Callable[[Fired, Mapping[str, Any], Mapping[str, Any] | None, int, int], Fired]
+"""Takes the rules that fire at an event that is decided, its fields and vars, the stamp of its time and its
+number. Gives the rules that remain."""
 
 # Python finds the names of types faster where they are local.
 _OBSERVE_MANY: Final = """\
@@ -33,11 +38,11 @@ _OBSERVE_MANY: Final = """\
     clock = base
     tick += 1
     {decided}
-    {written}
+{noted}    {written}
     if tick >= pause or histories.due:
      detector.settle(clock >> NUMBER_BITS, tick)
      pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
-    append(combinations[fired] if fired else ())
+    append({firing})
   finally:
    if clock != UNSET:
     detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
@@ -48,6 +53,14 @@ _STAMPED: Final = (
     "base = timestamp_ms * MILLISECOND",
     "if type(base) is not int: base = microseconds(timestamp_ms, 1000) << NUMBER_BITS",
 )
+
+_FIRING: Final = "combinations[fired] if fired else ()"
+
+_NOTED: Final = f"""\
+    firing = {_FIRING}
+    if fired & NOTED: firing = note(firing, fields, vars, base, tick)
+"""
+"""Stands between deciding and committing where some rules are noted."""
 
 _DECIDE: Final = """\
  def decide(fields, vars, base, tick):
@@ -66,6 +79,7 @@ class _Code:
         self.decided = [*begin, *code.decided(), *fired]
         self.given = [*code.given(), *code.tables(), *tools.items()]
         self._written = indented(code.written(), 4)
+        self._is_noting = "NOTED" in tools
 
     def observe_many(self, taken: Sequence[str] = _STAMPED, timed: Sequence[str] = ()) -> str:
         """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
@@ -74,6 +88,8 @@ class _Code:
             timed="".join(f"     {line}\n" for line in timed),
             decided=indented(self.decided, 4),
             written=self._written,
+            noted=_NOTED if self._is_noting else "",
+            firing="firing" if self._is_noting else _FIRING,
         )
 
 
@@ -90,11 +106,14 @@ class Functions:
         relations_of: Callable[[Any], object],
         begin: Callable[[Any, Any], object] | None,
         combinations: Mapping[int, Any],
+        noted: int = 0,
+        note: Note | None = None,
     ) -> None:
         """Take what the functions read: the rules, and what they remember.
 
         They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
-        `begin` is called with each event before it is decided.
+        `begin` is called with each event before it is decided, and `note` before it is committed if some of
+        the rules fire whose bits are in `noted`.
         """
         self._rules = rules
         self._finders = finder, lookup_of
@@ -104,6 +123,7 @@ class Functions:
             "begin": begin,
             "relations_of": relations_of,
             "SETTLED_EVERY": SETTLED_EVERY,
+            **({"NOTED": noted, "note": note} if noted else {}),
         }
 
     @cached_property
@@ -113,8 +133,11 @@ class Functions:
 
     @cached_property
     def takes_given(self) -> bool:
-        """Whether there is `observe_given`: the rules read few fields."""
-        return len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
+        """Whether there is `observe_given`: the rules read few fields, and none is noted.
+
+        What is noted is read from the event itself.
+        """
+        return "NOTED" not in self._tools and len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
 
     @cached_property
     def observe_given(self) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
@@ -40,6 +41,7 @@ class Saved(Protocol):
     limits: Limits
     versions: Versions
     behind_us: int | None
+    feed: Feed
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""
@@ -82,6 +84,8 @@ class Captured:
     """By name. They never change."""
     versions: tuple[list[Any], list[Any]] = ([], [])
     """Those that the rules have, and earlier ones; see `saved.py`."""
+    feed: tuple[int, list[bytes]] = (0, [])
+    """The number of the newest firing, and the firings that are kept."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -115,4 +119,5 @@ def capture(detector: Saved) -> Captured:
         ],
         relations=detector.stored.copy(),
         versions=detector.versions.dump(),
+        feed=detector.feed.dump(),
     )

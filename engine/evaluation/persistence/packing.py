@@ -25,6 +25,9 @@ _RULES: Final = 4096
 _VERSIONS: Final = 256
 """The most versions of rules in a piece."""
 
+_FIRINGS: Final = 256
+"""The most firings in a piece."""
+
 _COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
@@ -40,6 +43,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
     pack = packer()
     sources: list[tuple[str, Any]] = []
     described: list[tuple[int, Any]] = []
+    acting: list[tuple[int, Any]] = []
     for first in range(0, len(captured.rules), _RULES):
         some = [live.rule for live in captured.rules[first : first + _RULES]]
         sources += [(rule.id, rule.source) for rule in some if rule.source is not None]
@@ -48,10 +52,23 @@ def packed(captured: Captured) -> Iterator[bytes]:
             for rule in some
             if rule.description or rule.labels
         ]
+        acting += [
+            (rule.priority, [rule.timed, rule.every_secs, rule.every_by])
+            for rule in some
+            if rule.timed or rule.every_secs is not None
+        ]
         yield b""
     kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
     has_relations = bool(captured.relations)
-    optional = (bool(sources), bool(described), bool(kept), has_relations, captured.figures is not None)
+    newest, firings = captured.feed
+    of_rules: dict[str, list[Any]] = {
+        "sources": sources,
+        "described": described,
+        "acting": acting,
+        "kept": kept,
+    }
+    has_more = (has_relations, bool(newest), captured.figures is not None)
+    optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
         yield pack.pack(name) + pack.pack(mark)
@@ -63,14 +80,19 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(versions))
         for first in range(0, len(versions), _VERSIONS):
             yield b"".join(map(pack.pack, versions[first : first + _VERSIONS]))
-    for name, of_rules in (("sources", sources), ("described", described), ("kept", kept)):
-        if of_rules:
-            yield pack.pack(name) + pack.pack_map_header(len(of_rules))
-            for rule, said in of_rules:
+    for name, rows in of_rules.items():
+        if rows:
+            yield pack.pack(name) + pack.pack_map_header(len(rows))
+            for rule, said in rows:
                 yield pack.pack(rule) + pack.pack(said)
     if has_relations:
         yield pack.pack("relations")
         yield from relations_packed(captured.relations, pack)
+    if newest:
+        yield pack.pack("feed") + pack.pack_array_header(2) + pack.pack(newest)
+        yield pack.pack_array_header(len(firings))
+        for first in range(0, len(firings), _FIRINGS):
+            yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)

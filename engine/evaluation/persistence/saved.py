@@ -1,6 +1,6 @@
 """Loads a detector from a msgpack document: its rules, and what they remember by key.
 
-`capturing.py` and `packing.py` write the document. This is version 12:
+`capturing.py` and `packing.py` write the document. This is version 13:
 
     clock_us, events_seen, priority_highest
     indexed:  whether rules were indexed
@@ -12,6 +12,8 @@
               path; birth; time of the last event before it (nil: none)]. A `where` is the key of its slices
               without one. Absent if there is none
     described: [description, labels as JSON] by priority, of the rules that have either. Absent if none has
+    acting:   [timed, every_secs (nil: it acts whenever it is true), every_by (nil: its keys)] by priority, of
+              the rules that have any of these. Absent if none has
     versions: [those that rules have: priority, number, time in µs of the change that made it (nil: not
               known), id and name of the token of who made it; earlier ones: the same, and the rule as JSON].
               Absent from documents before them
@@ -20,6 +22,8 @@
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
+    feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
+              first
     relations: the stored relations; see `relations/saving.py`. Absent if there are none
     slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
               [name, condition as JSON, birth] if it has a `where`
@@ -57,8 +61,9 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import UNSET, stamp_of
 
-STATE_VERSION: Final = 12
-"""Version 11 lacks `kept`, `described`, `versions` and `relations`, and is read as it is."""
+STATE_VERSION: Final = 13
+"""Version 12 lacks `acting`, and version 11 also `kept`, `described`, `versions` and `relations`. Both are
+read as they are."""
 _MIGRATED_BEFORE: Final = 11
 OLDEST_VERSION: Final = 7
 """Release 0.1.0 wrote versions 7 to 10, always the lowest that would do. Older documents cannot be read."""
@@ -82,10 +87,11 @@ def load(detector: Saved, document: Any, version: int) -> None:
     detector.priority_highest = document["priority_highest"]
     detector.stored.update(relations_unpacked(document.get("relations", ()), detector.limits))
     sources, shadows = document.get("sources", {}), document.get("shadows", {})
-    described = document.get("described", {})
+    described, acting = document.get("described", {}), document.get("acting", {})
     ids = {priority: rule_id for rule_id, *_, priority, _, _ in document["rules"]}
     for rule_id, name, condition, enabled, notify, priority, birth, born_us in document["rules"]:
         description, labels = described.get(priority, ("", b"{}"))
+        timed, every_secs, every_by = acting.get(priority, (False, None, None))
         rule = Rule(
             id=rule_id,
             name=name,
@@ -98,6 +104,9 @@ def load(detector: Saved, document: Any, version: int) -> None:
             draft_of=ids.get(shadows.get(priority)),
             description=description,
             labels=msgspec.json.decode(labels),
+            timed=timed,
+            every_secs=every_secs,
+            every_by=None if every_by is None else tuple(every_by),
         )
         rule.know_condition_bytes(len(condition))
         kept = {
@@ -106,6 +115,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         }
         detector.install(rule, Births(birth, _born(birth, born_us), kept))
     detector.versions.restore(*document.get("versions", ((), ())))
+    detector.feed.restore(*document.get("feed", (0, ())))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:

@@ -30,6 +30,7 @@ from engine.evaluation.rules import (
     check_labels,
     check_name,
     read_condition,
+    read_every,
     source_of,
 )
 from engine.evaluation.slices.histories import Histories
@@ -78,16 +79,21 @@ class RuleBook(RelationBook):
         draft_of: str | None = None,
         description: str = "",
         labels: Labels | None = None,
+        timed: bool = False,
+        every_secs: float | None = None,
+        every_by: Sequence[str] | None = None,
     ) -> str:
         """Add a rule and give its id. Its history begins with the next event.
 
         A shadow rule never yields an action. With `draft_of`, it is compared with the rule of that id from
-        now on. Labels are repeated in its actions. Raises ConditionError, Refusal 1001 for the other members,
-        1201 if there is no rule `draft_of`, and 1400 if the detector is full.
+        now on. Labels are repeated in its actions. It acts at most once in `every_secs`, unless that is 0,
+        for the same values of `every_by`, its keys if not given. Raises ConditionError, Refusal 1001 for the
+        other members, 1201 if there is no rule `draft_of`, and 1400 if the detector is full.
         """
         check_name(name)
         check_description(description)
         check_labels(labels or {})
+        every_secs, every_by = read_every(every_secs, every_by)
         if draft_of is not None:
             self.shadows.check_draft(draft_of, shadow=shadow)
         read = read_condition(condition, self.limits)
@@ -101,7 +107,8 @@ class RuleBook(RelationBook):
         rule_id = rule_id or self.new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
-        rule = replace(rule, description=description, labels=labels or {})
+        rule = replace(rule, description=description, labels=labels or {}, timed=timed)
+        rule = replace(rule, every_secs=every_secs, every_by=every_by)
         rules.check([rule])
         self.put_rule(rule)
         return rule_id
@@ -117,13 +124,17 @@ class RuleBook(RelationBook):
         shadow: bool | None = None,
         description: str | None = None,
         labels: Labels | None = None,
+        timed: bool | None = None,
+        every_secs: float | None = None,
+        every_by: Sequence[str] | None = None,
         history: Literal["keep"] | None = None,
     ) -> Rule:
         """Change the given parts of a rule, those that are not None, and give the rule.
 
         A different condition starts a new history, and so does enabling the rule. With `history` "keep", only
         what a different condition does not have in common with the old one begins anew. With `shadow` false,
-        a draft ceases to be one. Labels replace all others. Raises as `add_rule` does, and Refusal 1201 for
+        a draft ceases to be one. Labels replace all others. With `every_secs` 0, the rule acts whenever its
+        condition is true, and has no `every_by`. Raises as `add_rule` does, and Refusal 1201 for
         an unknown rule.
         """
         live = self._named(rule_id)
@@ -132,6 +143,10 @@ class RuleBook(RelationBook):
             check_name(name)
         check_description(description or "")
         check_labels(labels or {})
+        every_secs = before.every_secs if every_secs is None else every_secs
+        if every_by is None and every_secs:
+            every_by = before.every_by
+        every_secs, every_by = read_every(every_secs, every_by)
         read = before.condition if condition is None else read_condition(condition, self.limits)
         patterns, rules = self.filled_rooms()
         patterns.check(patterns_of(read), patterns_of(before.condition))
@@ -146,6 +161,9 @@ class RuleBook(RelationBook):
             draft_of=None if shadow is False else before.draft_of,
             description=before.description if description is None else description,
             labels=before.labels if labels is None else labels,
+            timed=before.timed if timed is None else timed,
+            every_secs=every_secs,
+            every_by=every_by,
         )
         rules.check([after], [before])
         if after.enabled and (not before.enabled or after.condition != before.condition):

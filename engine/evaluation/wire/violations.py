@@ -43,11 +43,13 @@ def _violations(value: object, type_: Any, place: str) -> Iterator[str]:
     if isinstance(value, dict) and issubclass(kinds[0], msgspec.Struct):
         yield from _struct_violations(value, kinds[0], place)
     elif isinstance(value, list) and kinds[0] is list:
-        [element] = next(get_args(each) for each in (type_, *get_args(type_)) if get_origin(each) is list)
+        [element] = _members_of(type_, list) or ()
+        if (most := types[0][1].max_length) is not None and len(value) > most:
+            yield f"{where}expected at most {most} elements, got {len(value)}"
         for index, member in enumerate(value):
             yield from _violations(member, element, f"{place}[{index}]")
-    elif isinstance(value, dict) and kinds[0] is dict and (members := _members_of(type_)):
-        yield from _mapping_violations(value, *members, types[0][1], place)
+    elif isinstance(value, dict) and kinds[0] is dict and (members := _members_of(type_, dict)):
+        yield from _mapping_violations(value, members, types[0][1], place)
     elif not any(_fits(value, kind, meta) for kind, meta in types):
         names = sorted({_NAMES.get(kind, "an object") for kind in kinds})
         if json_type(value) not in names:
@@ -73,17 +75,18 @@ def _struct_violations(value: dict[str, object], type_: Any, place: str) -> Iter
             yield f"{prefix}{name}: missing"
 
 
-def _members_of(type_: Any) -> tuple[Any, Any] | None:
-    """Return the types of the names and of the values of a mapping's type; None if it does not say."""
-    if get_origin(type_) is dict:
+def _members_of(type_: Any, kind: type) -> tuple[Any, ...] | None:
+    """Return the types of what is in a mapping or an array, by its type; None if it does not say."""
+    if get_origin(type_) is kind:
         return get_args(type_)
     inner = [type_.__origin__] if get_origin(type_) is Annotated else get_args(type_)
-    return next(filter(None, map(_members_of, inner)), None)
+    return next(filter(None, (_members_of(each, kind) for each in inner)), None)
 
 
 def _mapping_violations(
-    value: dict[str, object], name_type: Any, value_type: Any, meta: msgspec.Meta, place: str
+    value: dict[str, object], members: tuple[Any, ...], meta: msgspec.Meta, place: str
 ) -> Iterator[str]:
+    name_type, value_type = members
     if not _fits(value, dict, meta):
         yield f"{place}: expected at most {meta.max_length} members, got {len(value)}"
     for name, member in value.items():

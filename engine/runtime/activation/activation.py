@@ -17,7 +17,8 @@ from engine.runtime.contract.measurements.counters import (
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Report
-from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation, Reply
+from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 
@@ -61,6 +62,8 @@ class Activation:
         self._report = report
         self._stir = stir
         self._used_told_at_s = -float("inf")
+        self._newest_firing = 0
+        """The number of the newest firing that was told."""
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
@@ -131,6 +134,7 @@ class Activation:
         await self._call(self._port.sync())
         self.schedule.note_sync()
         self._unsynced = False
+        self._tell_firings()
 
     async def save(self) -> None:
         """Begin a snapshot, which is written while batches continue.
@@ -228,15 +232,23 @@ class Activation:
         # Nobody waits for the service's own ticks, so the detector can rest as if there were none.
         is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
         self.schedule.note_batch(reply, now_s, is_used=is_used)
-        if is_used and now_s >= self._used_told_at_s + _USED_TOLD_S:
-            self._used_told_at_s = now_s
-            self.tell(used=True)
+        is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S
+        if is_told or reply.newest_firing > self._newest_firing:
+            self._used_told_at_s, self._newest_firing = now_s, reply.newest_firing
+            self.tell(used=is_used, newest_firing=reply.newest_firing)
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
         self._note_room(reply)
         self._note_missing(reply.missing)
         return reply
+
+    def _tell_firings(self) -> None:
+        """Report firings that have become durable, if any have."""
+        figures = self.figures()
+        if figures is not None and figures.newest_firing > self._newest_firing:
+            self._newest_firing = figures.newest_firing
+            self.tell(newest_firing=figures.newest_firing)
 
     def _note_room(self, reply: Reply) -> None:
         """Report when the disk becomes full for this detector, and when it has room again."""
@@ -268,6 +280,7 @@ class Activation:
             self._not_saved(StorageError(f"{type(error).__name__}: {error}"))
         else:
             self.tell(counts={SNAPSHOTS_WRITTEN: 1})
+            self._tell_firings()
             self._now_saved()
         finally:
             self.schedule.saving = False

@@ -16,7 +16,8 @@ from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
-from engine.runtime.contract.requests.operations import TICK_DUE, Operation, Reply
+from engine.runtime.contract.requests.operations import TICK_DUE, Operation
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.server_connection import MOVED, Outcome
 from snapshots.errors import ClaimRemoved, Fenced, StorageError
@@ -93,6 +94,7 @@ class DetectorQueue:
             room_wanted=self._room_wanted,
             at_risk=activation.at_risk,
             problem=activation.problem,
+            newest_firing=self.figures().newest_firing,
         )
 
     # -- what others call ------------------------------------------------------------------------------------

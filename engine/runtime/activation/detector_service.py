@@ -277,7 +277,8 @@ class DetectorService:
     def _over(self, epoch: int, port: DetectorThread, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
-        self._used.pop(epoch, None)
+        if (used := self._used.pop(epoch, None)) is not None:
+            self._tell(used)
         self._show_detectors()
         if ended.reason is not None and not ended.hung:
             self._discards.begin(_discard(port))

@@ -61,6 +61,11 @@ class ActiveDetector:
         """When the service has to tick the detector, by the server's clock; None if it need not."""
         return due_of(self.detector)
 
+    def settle_feed(self, durable: int | None = None) -> None:
+        """Have firings be read up to one that is durable; by default, all that there are."""
+        feed = self.detector.feed
+        feed.settle(max(feed.durable, feed.last if durable is None else durable))
+
     def write(
         self,
         entries: tuple[JournalEntry, ...],
@@ -126,6 +131,7 @@ class ActiveDetector:
             relations_bytes=detector.relations_bytes,
             journal_bytes=self.store.journal_bytes,
             events=detector.events_seen,
+            newest_firing=detector.feed.durable,
         )
 
 

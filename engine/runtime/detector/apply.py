@@ -29,6 +29,7 @@ from engine.evaluation.wire.inspecting.explanations import (
     evaluate_explained_body,
     explain_body,
 )
+from engine.evaluation.wire.inspecting.feeds import firings_of
 from engine.evaluation.wire.inspecting.looks import comparison_asked, timeline
 from engine.evaluation.wire.inspecting.rule_lists import rules_of
 from engine.evaluation.wire.inspecting.states import state_of
@@ -116,6 +117,8 @@ def apply(
                 return Applied(timeline(detector, operation.payload))
             case operations.COMPARISON:
                 return Applied(comparison_asked(detector, operation.payload))
+            case operations.FIRINGS:
+                return Applied(firings_of(detector, operation.payload))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
                 explained = kind == operations.DRY_RUN_EXPLAINED
                 how = {"explained": explained, "detailed": operation.details}

@@ -21,16 +21,8 @@ from engine.runtime.contract.measurements.measures import (
     Measures,
 )
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import (
-    EVALUATIONS,
-    READS,
-    STATE,
-    UPLOADS,
-    Crash,
-    Operation,
-    Reply,
-    Took,
-)
+from engine.runtime.contract.requests.operations import EVALUATIONS, READS, STATE, UPLOADS, Operation
+from engine.runtime.contract.requests.replies import Crash, Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import (
     ActiveDetector,
@@ -119,8 +111,8 @@ class OperationExecutor:
             if not cannot_write(error):
                 raise
             reason = str(error)
-            reading = ReadOnlyDetector(detector_id, folder, reason, self._settings.limits, self._files)
-            self._read_only = reading
+            limits = self._settings.limits
+            self._read_only = reading = ReadOnlyDetector(detector_id, folder, reason, limits, self._files)
             activated = Activated(tuple(map(str, reading.damage)), reading.records, read_only=reason)
         self.measures.observe(ACTIVATION_SECONDS, time.perf_counter() - began_s)
         return activated
@@ -193,6 +185,7 @@ class OperationExecutor:
             missing=missing,
             unsaved=active.unsaved,
             unsynced=store.unsynced,
+            newest_firing=active.detector.feed.durable,
             no_room=why_full if any(one.kind not in READS for one in batch) else None,
         )
         if crash is not None and crash.lost:
@@ -202,7 +195,7 @@ class OperationExecutor:
     def sync(self) -> None:
         """Sync the journal to the disk. Raises StorageError after dropping the detector."""
         try:
-            self._sync(self._the_active().store)
+            self._sync(self._the_active())
         except BaseException:
             self.discard()
             raise
@@ -263,6 +256,7 @@ class OperationExecutor:
             raise
         finally:
             active.saving = None
+        active.settle_feed(saving.contents.detector.feed[0])
         self.measures.observe(SNAPSHOT_SECONDS, time.perf_counter() - began_s)
 
     def passivate(self) -> int:
@@ -324,8 +318,7 @@ class OperationExecutor:
             return apply_upload(active.detector, active.uploads, operation, now_us)
         applied = apply(active.detector, active.detector_id, active.answers, operation, now_us, between=pause)
         if operation.kind == STATE:
-            answer = with_storage(applied.answer, operation, active.store, resident_bytes())
-            return applied._replace(answer=answer)
+            return Applied(with_storage(applied.answer, operation, active.store, resident_bytes()))
         return applied
 
     def _without_room(self, active: ActiveDetector, batch: Sequence[Operation]) -> Refused | None:
@@ -365,7 +358,7 @@ class OperationExecutor:
         if entries:
             active.write(tuple(entries), reached, now_us, complete=sync != "off")
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
-                self._sync(store)
+                self._sync(active)
         if active.due_us is not None:
             active.dues.mark()
         # Last: a new owner has read everything written before, and only that may be answered.
@@ -375,11 +368,12 @@ class OperationExecutor:
         self.measures.observe(JOURNAL_SECONDS, self._journal_s)
         return None if missing is None else str(missing)
 
-    def _sync(self, store: Store) -> None:
+    def _sync(self, active: ActiveDetector) -> None:
         """Sync the journal to the disk. Raises SyncFailed."""
         # This and `_make_durable` run for every batch: a context manager takes microseconds.
         began_s = time.perf_counter()
-        store.sync()
+        active.store.sync()
+        active.settle_feed(None if self._settings.journal_sync != "off" else 0)
         self.measures.observe(JOURNAL_SYNC_SECONDS, time.perf_counter() - began_s)
 
     @contextlib.contextmanager

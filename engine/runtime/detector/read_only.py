@@ -13,7 +13,8 @@ from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.log_records import WORK
-from engine.runtime.contract.requests.operations import READS, Crash, Operation, Reply
+from engine.runtime.contract.requests.operations import READS, Operation
+from engine.runtime.contract.requests.replies import Crash, Reply
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence import replay
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache

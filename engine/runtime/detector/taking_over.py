@@ -58,5 +58,6 @@ def take_over(
             raise StorageError(f"{folder} cannot be read or written: {error}") from error
         raise
     limited.live_at(now_us)
+    limited.feed.settle(limited.feed.last)
     limited.sampler = Samples(limited, time.monotonic)
     return active, Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)

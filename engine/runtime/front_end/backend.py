@@ -258,6 +258,13 @@ class Backend:
             if detector_id not in self._cache.detectors:
                 raise no_such_detector(detector_id)
 
+    async def newest_firings(self, detector_ids: list[str]) -> dict[str, int]:
+        """Return the numbers of the newest firings in the feeds of detectors, as far as they are known.
+
+        No detector is activated for that. Raises DetectorUnavailable.
+        """
+        return await self.scheduler.ask("newest_firings", dict[str, int], detector_ids)
+
     # -- operations ------------------------------------------------------------------------------------------
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:

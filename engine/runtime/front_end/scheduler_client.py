@@ -39,7 +39,7 @@ _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
 _OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
 
-_SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures"})
+_SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures", "newest_firings"})
 """The methods that are answered within `_SOON_S`, or not at all. Repeating them does no harm."""
 _HARMLESS: Final = _SOON | {"route", "changes", "tokens", "tokens_used", "move", "drain"}
 """The methods that may be executed twice."""

@@ -241,6 +241,7 @@ class Scheduler:
             self._placed.pop(detector_id, None)
         self._problems.end(detector_id)
         self._services.dues.forget(detector_id)
+        self._services.newest_firings.pop(detector_id, None)
         try:
             await self.catalogue.purge_detector(detector_id)
         except DetectorUnavailable as error:
@@ -328,6 +329,10 @@ class Scheduler:
 
     async def report_figures(self, figures: object) -> None:
         self._census.report_figures(msgspec.convert(figures, FrontEndFigures))
+
+    async def newest_firings(self, detector_ids: list[str]) -> dict[str, int]:
+        newest = self._services.newest_firings
+        return {each: newest[each] for each in detector_ids if each in newest}
 
     async def cluster(self) -> ClusterFigures:
         figures = await self._census.take()

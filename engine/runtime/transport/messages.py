@@ -10,7 +10,8 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Entry
-from engine.runtime.contract.requests.operations import Crash, Operation, Took
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.replies import Crash, Took
 from engine.runtime.transport.frames import Payload
 
 

@@ -49,6 +49,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "node_timeout_s": (0.5, None),
     "shutdown_wait_s": (0, None),
     "shutdown_grace_s": (0, None),
+    "max_firings": (0, 100_000),
     "max_late_ms": (0, None),
     "max_ahead_ms": (0, None),
     "keep_alive_s": (0.1, None),

@@ -211,6 +211,7 @@ ELSEWHERE = {
     "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",
     "log_level": "tests/api/observability/test_logs.py::"
     "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",
+    "max_firings": "tests/api/http/handling/test_firings.py::test_what_is_gone_is_a_gap",
     "max_memory_mb": "tests/api/http/body/test_memory_budget.py::"
     "test_bodies_for_cold_detectors_stay_within_the_budget_and_others_are_served",
     "max_reading_bytes": "tests/api/http/body/test_bodies_over_sockets.py::"

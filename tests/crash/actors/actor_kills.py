@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.contract.requests.operations import Reply
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.detector.persistence.replay_attempts import retry
 from snapshots.files import RealFiles
 from tests.crash.actors import kill_moments

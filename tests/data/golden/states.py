@@ -25,6 +25,7 @@ from engine import Detector, Refusal
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.figures import figures_of
 from engine.evaluation.persistence.packing import packed
+from engine.evaluation.rule_book.changes.versions import Change as VersionChange
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
 from tests.differential.modes import in_mode
@@ -180,6 +181,27 @@ def _with_drafts() -> Iterator[list[Any]]:
             yield _case(f"drafts {dispatch}", detector, [*islice(events, 40)])
 
 
+def _with_members() -> Iterator[list[Any]]:
+    """Yield rules with texts and labels, versions, a history that a change kept, and relations."""
+    for dispatch in DISPATCHES:
+        with in_mode(dispatch):
+            events = _events(random.Random(8), 5)
+            detector = Detector()
+            detector.change = VersionChange(1_000_000, "0123 a token")
+            labels = {"severity": "high", "level": 10**30, "urgent": True}
+            rule_id = detector.add_rule("r", "per k once a == 3", description="why", labels=labels)
+            detector.put_relation("known", [[1], [2]], 1_000)
+            detector.add_rule("known", "known(b) and per k count(a == 1) >= 3")
+            for event in islice(events, 20):
+                happen(detector, event)
+            detector.change = VersionChange(2_000_000, "4567 another")
+            either = "(per k once a == 3) or b == 3"
+            detector.change_rule(rule_id, condition=either, history="keep", labels={"severity": "low"})
+            for event in islice(events, 20):
+                happen(detector, event)
+            yield _case(f"members {dispatch}", detector, [*islice(events, 40)])
+
+
 def _that_joined() -> Iterator[list[Any]]:
     """Yield rules that read a memory in which something has expired that is older than they are."""
     with in_mode("indexed"):
@@ -222,11 +244,19 @@ def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer]
         name,
         Detector.STATE_VERSION,
         document,
-        json.dumps([rules, counts, [*map(step_document, rest)], answers]),
+        json.dumps([rules, counts, [*map(step_document, rest)], answers, more(detector)]),
     ]
 
 
+def more(detector: Detector) -> list[Any]:
+    """Return what documents hold since version 12: texts and labels, versions, and relations."""
+    described = [[rule.description, dict(rule.labels)] for rule in detector.rules()]
+    versions = [[*detector.versions.of(rule, "")] for rule in detector.rules()]
+    relations = {name: detector.relation_page(name, 0, 100).tuples for name in sorted(detector.stored)}
+    return json.loads(json.dumps([described, versions, relations]))
+
+
 if __name__ == "__main__":
-    cases = [*_of_worlds(), *_of_operators(), *_with_drafts(), *_that_joined()]
+    cases = [*_of_worlds(), *_of_operators(), *_with_drafts(), *_with_members(), *_that_joined()]
     written = HERE / f"states_{Detector.STATE_VERSION}.msgpack.xz"
     written.write_bytes(lzma.compress(msgpack.packb(cases), preset=9))

@@ -29,7 +29,9 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.requests.operations import Operation, versions
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
-from rule_detector_client import Client
+from rule_detector_client import AsyncClient, Client
+
+_ACTING = ("timed", "every_secs", "every_by")
 
 
 class FakeService:
@@ -55,11 +57,15 @@ class FakeService:
         """Return a client of this service."""
         return Client("http://s", "t", transport=httpx.MockTransport(self))
 
+    def async_client(self) -> AsyncClient:
+        """Return another client of this service."""
+        return AsyncClient("http://s", "t", transport=httpx.MockTransport(self))
+
     def put_in_place(self, patch: pytest.MonkeyPatch) -> None:
         """Have all commands call this service."""
-        patch.setattr(
-            import_module("api.cli.options.service_options"), "Client", lambda _url, _token: self.client()
-        )
+        options = import_module("api.cli.options.service_options")
+        patch.setattr(options, "Client", lambda _url, _token: self.client())
+        patch.setattr(options, "AsyncClient", lambda _url, _token, **_: self.async_client())
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append((request.method, request.url.path))
@@ -121,7 +127,7 @@ class FakeService:
             case "POST", ["detectors", one, "rules"]:
                 shadow, draft_of = body.get("shadow", False), body.get("draftOf")
                 given = (body["name"], body["condition"], body["notify"])
-                said = {name: body[name] for name in ("description", "labels") if name in body}
+                said = {name: body[name] for name in ("description", "labels", *_ACTING) if name in body}
                 rule_id = self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of, **said)
                 self._messages = condition_messages(self.detectors[one].rule(rule_id).condition)
                 return {"id": rule_id}

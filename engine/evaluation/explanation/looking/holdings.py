@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import milliseconds
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.paths import Path, fact_of, order_of
@@ -18,7 +17,7 @@ from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, Remembered, Slices
 from engine.evaluation.stamps import EVENT, UNSET
-from engine.evaluation.times import FOREVER
+from engine.evaluation.times import FOREVER, milliseconds
 from engine.language.nodes import TermNode
 from engine.language.text.printer import format as format_condition
 from engine.language.text.printer import format_term

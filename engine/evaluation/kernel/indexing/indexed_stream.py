@@ -1,6 +1,6 @@
 """Evaluates events for indexed rules: each for the rules and memories whose triggers it meets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
 from engine.evaluation.kernel.indexing.slices_finder import SlicesFinder
 from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.kernel.stream import Note
 from engine.evaluation.paths import is_filtered
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
@@ -31,9 +32,12 @@ class IndexedStream:
         members: Members,
         rules: Mapping[int, Rule],
         samples: Samples,
+        *,
+        note: Callable[[], Note | None],
     ) -> None:
+        """`note` gives what takes the rules that fire at an event before it is committed, if any does."""
         self._histories, self._needs, self._members = histories, needs, members
-        self._samples = samples
+        self._samples, self._note = samples, note
         self._combinations: Combinations[tuple[int, ...]] = Combinations(
             lambda priorities: tuple([rules[priority] for priority in priorities])
         )
@@ -58,6 +62,7 @@ class IndexedStream:
         histories, outcomes = self._histories, self._members.outcomes
         clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
         latest, tick = detector.latest_us << NUMBER_BITS, detector.events_seen
+        note = self._note()
         try:
             for fields, timestamp_ms, sent in events:
                 base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
@@ -66,6 +71,8 @@ class IndexedStream:
                 clock = base
                 tick += 1
                 fired = self._decide(fields, sent or _NOTHING, base, tick, sampled=not tick % SAMPLED_EVERY)
+                if fired and note is not None:
+                    fired = note(fired, fields, sent, base, tick)
                 self._commit(base, tick)
                 if histories.due or not tick % SETTLED_EVERY:
                     # Messages belong to the event whose result comes next.

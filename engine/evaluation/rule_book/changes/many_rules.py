@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ from engine.evaluation.rules import (
     check_labels,
     check_name,
     read_condition,
+    read_every,
     source_of,
 )
 from engine.language.condition import Condition
@@ -42,6 +44,9 @@ class WantedRule(NamedTuple):
     """The name of the rule that it is a draft of."""
     description: str = ""
     labels: Labels = MappingProxyType({})
+    timed: bool = False
+    every_secs: float | None = None
+    every_by: Sequence[str] | None = None
     history: Literal["keep"] | None = None
     """Whether a different condition keeps the histories that it can."""
 
@@ -140,15 +145,17 @@ def _wrong_names(
     shadows |= {one.name: one.shadow for one in wanted}
     for place, one in enumerate(wanted):
         at = f"rules[{place}]"
-        for check, value in ((check_name, one.name), (check_description, one.description)):
+        checks: tuple[Callable[[], object], ...] = (
+            partial(check_name, one.name),
+            partial(check_description, one.description),
+            partial(check_labels, one.labels),
+            partial(read_every, one.every_secs, one.every_by),
+        )
+        for check in checks:
             try:
-                check(value)
+                check()
             except Refusal as refusal:
                 yield from (entry._replace(message=f"{at}.{entry.message}") for entry in refusal.entries)
-        try:
-            check_labels(one.labels)
-        except Refusal as refusal:
-            yield from (entry._replace(message=f"{at}.{entry.message}") for entry in refusal.entries)
         first = places.setdefault(one.name, place)
         if first != place:
             yield Entry(1001, f"{at}.name: rules[{first}] is named {quoted(one.name)}, too")
@@ -192,6 +199,7 @@ def _made(
     unchanged: list[Rule] = []
     for one, (condition, source) in zip(wanted, conditions, strict=True):
         before = named.get(one.name, [None])[0]
+        every_secs, every_by = read_every(one.every_secs, one.every_by)
         rule = Rule(
             id=ids[one.name],
             name=one.name,
@@ -204,6 +212,9 @@ def _made(
             draft_of=None if one.draft_of is None else ids[one.draft_of],
             description=one.description,
             labels=dict(one.labels),
+            timed=one.timed,
+            every_secs=every_secs,
+            every_by=every_by,
         )
         if before is None:
             created.append(rule)

@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import milliseconds, node_document
+from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.looking.differences import Difference, watch
 from engine.evaluation.explanation.looking.timelines import Timelines
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
-from engine.evaluation.times import FOREVER
+from engine.evaluation.times import FOREVER, milliseconds
 from engine.evaluation.wire.events import Done
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes

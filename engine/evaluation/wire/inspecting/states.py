@@ -5,7 +5,6 @@ from typing import Any, Final, Literal, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import milliseconds
 from engine.evaluation.explanation.looking.holdings import (
     FIRST,
     KeyPlace,
@@ -17,6 +16,7 @@ from engine.evaluation.explanation.looking.holdings import (
     seen_keys,
 )
 from engine.evaluation.explanation.looking.standing import standing, true_keys
+from engine.evaluation.times import milliseconds
 from engine.evaluation.wire.events import Done
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
@@ -77,8 +77,8 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
             most, after = costliest(detector, asked.prefix, before, asked.limit, asked.place.slot)
             return {"entries": most, "place": None if after is None else KeyPlace(slot=after)}
         case "rule":
-            clock_ms = milliseconds(detector.clock_us)
-            clock = {} if clock_ms is None else {"clock_ms": clock_ms}
+            clock_us = detector.clock_us
+            clock = {} if clock_us is None else {"clock_ms": milliseconds(clock_us)}
             return clock | standing(detector, asked.rule_id, asked.key)
         case _:
             assert_never(asked.about)

@@ -33,6 +33,7 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
         int, Meta(description="The journal that the newest snapshot does not include.")
     ] = 0
     events: Annotated[int, Meta(description="The events that it has evaluated since it was created.")] = 0
+    newest_firing: Annotated[int, Meta(description="The number of the newest firing of its feed.")] = 0
     events_per_s: Annotated[float, Meta(description="Events a second, in the last five to ten seconds.")] = (
         0.0
     )

@@ -30,6 +30,8 @@ class Held(msgspec.Struct, frozen=True):
     """Whether the death of the process would lose what was answered."""
     problem: str | None = None
     """The problem that was reported last; empty if it is over, None if there was none."""
+    newest_firing: int = 0
+    """The number of the newest firing of its feed that is durable."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -64,6 +66,8 @@ class Report(msgspec.Struct, frozen=True):
     """Whether it cannot give its slot up now, although another detector waits for it."""
     at_risk: bool | None = None
     """Whether the death of the process would lose what was answered; None if that did not change."""
+    newest_firing: int = 0
+    """The number of the newest firing of its feed that is durable; 0 if there is none, or it is not told."""
     ended: Ended | None = None
 
 

@@ -1,20 +1,17 @@
-"""Operations on a detector and their replies, as bytes between front end and worker."""
+"""Operations on a detector, as bytes between front end and worker."""
 
-import secrets
-import traceback
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
-from engine.evaluation.wire.events import Answer
+from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX, FiringsAsked
 from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
-from engine.runtime.contract.log_records import bounded
 from engine.runtime.contract.requests.tuples import TuplesPart
 
 EVALUATE: Final = "evaluate"
@@ -33,6 +30,7 @@ EXPLAIN: Final = "explain"
 STATE: Final = "state"
 TIMELINE: Final = "timeline"
 COMPARISON: Final = "comparison"
+FIRINGS: Final = "firings"
 RULES: Final = "rules"
 RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
@@ -59,7 +57,7 @@ DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_M
 READS: Final = frozenset(
     {
         *(DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE),
-        *(VERSIONS, PUT_RULES_DRY, RELATIONS, RELATION),
+        *(VERSIONS, PUT_RULES_DRY, RELATIONS, RELATION, FIRINGS),
     }
 )
 """The kinds that do not change the detector."""
@@ -121,6 +119,9 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     description: str = ""
     labels: str = "{}"
     """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
+    timed: bool = False
+    every_secs: int | float = 0
+    every_by: list[str] | None = None
 
 
 class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -135,6 +136,9 @@ class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     description: str = ""
     labels: str = "{}"
     history: Literal["keep"] | None = None
+    timed: bool = False
+    every_secs: int | float = 0
+    every_by: list[str] | None = None
 
 
 class PutRules(msgspec.Struct, forbid_unknown_fields=True):
@@ -156,6 +160,9 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     description: str | None = None
     labels: str | None = None
     history: Literal["keep"] | None = None
+    timed: bool | None = None
+    every_secs: int | float | None = None
+    every_by: list[str] | None = None
 
 
 class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
@@ -233,6 +240,11 @@ def timeline(rule_id: str, key: dict[str, Scalar], after: int) -> Operation:
     return Operation(TIMELINE, msgspec.json.encode(TimelineAsked(rule_id, key, after)))
 
 
+def firings(after: int | None, limit: int = FIRINGS_PAGE_MAX) -> Operation:
+    """Return at most `limit` firings after a number, for None those to come: `{"firings": [...], "next"}`."""
+    return Operation(FIRINGS, msgspec.json.encode(FiringsAsked(after, limit)))
+
+
 def state(asked: StateAsked) -> Operation:
     """Return what the detector holds, or a part of it."""
     return Operation(STATE, msgspec.json.encode(asked))
@@ -260,10 +272,14 @@ def add_rule(
     draft_of: str | None = None,
     description: str = "",
     labels: Labels | None = None,
+    timed: bool = False,
+    every_secs: float = 0,
+    every_by: list[str] | None = None,
 ) -> Operation:
     """Add a rule: `{"id": ...}`."""
     encoded = json_bytes(labels or {}).decode()
-    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded)
+    acting = (timed, every_secs, every_by)
+    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded, *acting)
     return Operation(ADD_RULE, msgspec.json.encode(added))
 
 
@@ -278,10 +294,14 @@ def change_rule(
     description: str | None = None,
     labels: Labels | None = None,
     history: Literal["keep"] | None = None,
+    timed: bool | None = None,
+    every_secs: float | None = None,
+    every_by: list[str] | None = None,
 ) -> Operation:
     """Change a rule and return all of it. With `history`, a new condition keeps what it can."""
     encoded = None if labels is None else json_bytes(labels).decode()
-    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow, description, encoded, history)
+    members = (name, condition, enabled, notify, shadow, description, encoded, history)
+    change = ChangeRule(rule_id, *members, timed, every_secs, every_by)
     return Operation(CHANGE_RULE, msgspec.json.encode(change))
 
 
@@ -344,54 +364,3 @@ def change_relation(name: str, add: msgspec.Raw, remove: msgspec.Raw) -> Operati
 def delete_relation(name: str) -> Operation:
     """Delete a relation: `{"name": ...}`."""
     return Operation(DELETE_RELATION, msgspec.json.encode(NamedRelation(name)))
-
-
-class Crash(msgspec.Struct, frozen=True):
-    """An operation failed in a way that is no answer. The caller gets `reference`; the log has both."""
-
-    reference: str
-    detail: str
-    lost: bool = True
-    """Whether the detector is lost with it. Not after a read, which has changed nothing."""
-
-    @classmethod
-    def of(cls, operation: Operation, error: Exception) -> Self:
-        """Return what to say of an exception that an operation has raised."""
-        # Without memory, nothing that the process still holds can be relied upon.
-        harmless = operation.kind in READS and not isinstance(error, MemoryError)
-        trace = bounded("".join(traceback.format_exception(error)))
-        return cls(secrets.token_hex(6), trace, lost=not harmless)
-
-
-class Took(NamedTuple):
-    """Where the time of a batch went in its worker, in seconds."""
-
-    waited_s: float
-    """From its arrival to its answers, without the two below: behind other batches, mostly."""
-    evaluated_s: float
-    """The execution of its operations, with those of the batches that were joined with it."""
-    synced_s: float
-    """Making all of them durable."""
-
-
-class Reply(msgspec.Struct):
-    """The result of a batch: the answers of its first operations, in order.
-
-    There are fewer answers than operations if the next operation crashed, or if the answers have reached the
-    size limit. The operations after it were not started.
-    """
-
-    answers: list[Answer]
-    crash: Crash | None = None
-    journal_bytes: int = 0
-    """The size of the journal after the newest snapshot."""
-    unsaved: bool = False
-    """Whether some data is in neither the journal nor a snapshot."""
-    unsynced: bool = False
-    """Whether some data in the journal may not be synced."""
-    no_room: str | None = None
-    """Why writes were refused; empty if they were not, None if the batch had none."""
-    missing: str | None = None
-    """A file of the journal that was removed or replaced; the detector must be saved at once."""
-    took: Took | None = None
-    """None if that was not measured."""

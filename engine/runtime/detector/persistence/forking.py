@@ -19,10 +19,9 @@ from snapshots.write.due_marks import mark_folder
 def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: bool) -> None:
     """Make a detector's folder from the state of another detector, durably. Do nothing if it has a snapshot.
 
-    The rules get new ids. Nothing else has to change: the state refers to conditions and births, and rules to
-    each other by priority. `is_due` says whether something is due in it.
-
-    Raises StorageError; what is then in the folder belongs to no detector.
+    The rules get new ids, and the feed is empty, since the fork has fired nothing yet. Nothing else has to
+    change: the state refers to conditions and births, and rules to each other by priority. `is_due` says
+    whether something is due in it. Raises StorageError; what is then in the folder belongs to no detector.
     """
     captured = source.detector
     rules = (
@@ -30,7 +29,7 @@ def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: b
         for live in captured.rules
     )
     renamed = list(paced(rules, time.monotonic, time.sleep))
-    fork = DetectorSnapshot(source.limits, dataclasses.replace(captured, rules=renamed))
+    fork = DetectorSnapshot(source.limits, dataclasses.replace(captured, rules=renamed, feed=(0, [])))
     body = paced(pieces(fork), time.monotonic, time.sleep)
     create_folder(folder, body, version=SNAPSHOT_VERSION, files=files)
     if is_due:

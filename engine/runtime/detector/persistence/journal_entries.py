@@ -31,8 +31,8 @@ from engine.runtime.contract.requests.operations import (
 from engine.runtime.detector.persistence.uploads import Uploads
 
 RECORD_VERSION: Final = 6
-"""The version of a journal record. Version 5, which had no ticks, version 4, in which no change keeps
-histories, and version 3, which had no shadow rules, are read as well."""
+"""The version of a journal record. Version 5, in which rules act whenever they are true and nothing ticks,
+version 4, in which no change keeps histories, and version 3, which had no shadow rules, are read as well."""
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
@@ -124,6 +124,9 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     """Who made the change: the id of the token, a blank and its name."""
     history: Literal["keep"] | None = None
     """Whether a change of the condition kept what it could."""
+    timed: bool = False
+    every_secs: int | float | None = None
+    every_by: tuple[str, ...] | None = None
 
 
 class RulesChanged(msgspec.Struct, frozen=True, array_like=True, tag="rules changed"):
@@ -247,6 +250,9 @@ def rule_put(rule: Rule, by: str = "", history: Literal["keep"] | None = None) -
         json_bytes(rule.labels),
         by,
         history,
+        rule.timed,
+        rule.every_secs,
+        rule.every_by,
     )
 
 

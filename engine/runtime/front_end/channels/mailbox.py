@@ -9,7 +9,8 @@ from typing import Final
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.requests.current_request import CurrentRequest
-from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation, Took
+from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
+from engine.runtime.contract.requests.replies import Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
 

@@ -33,6 +33,8 @@ class Services:
     journals: set[str] = field(default_factory=set)
     """The ids of detectors that may have been passivated with events in their journals."""
     dues: DueTimes = field(default_factory=DueTimes)
+    newest_firings: dict[str, int] = field(default_factory=dict)
+    """The number of the newest firing in the feed of each detector, as far as workers have told."""
     counts: Counter[str] = field(default_factory=Counter)
     """How often each event of `counters.COUNTERS` happened, over all detectors."""
 
@@ -67,5 +69,7 @@ class Services:
             self.problems.begin(detector_id, report.problem)
         elif report.problem is not None:
             self.problems.end(detector_id)
+        if report.newest_firing:
+            self.newest_firings[detector_id] = report.newest_firing
         if report.removed is not None:
             self.problems.note(f"detector {detector_id}: {report.removed}")

@@ -60,7 +60,10 @@ class Comparison:
         held = await worker.port.held()
         for one in held:
             if one.epoch in worker.active:
-                worker.reported(Report(one.epoch, at_risk=one.at_risk, problem=one.problem))
+                newest = one.newest_firing
+                worker.reported(
+                    Report(one.epoch, at_risk=one.at_risk, problem=one.problem, newest_firing=newest)
+                )
         before, self._differs = self._differs, compare(worker.granted(), held)
         for mend in self._differs:
             if mend in before:

@@ -70,6 +70,55 @@ async def test_a_list_past_its_bytes_is_1400_and_comes_in_pages(
     assert found == [1, 2, 3]
 
 
+async def test_what_is_wrong_with_how_a_rule_acts_is_listed_with_its_place(caller: Caller) -> None:
+    path = await path_with(caller, "a == 0")
+    [rule] = (await caller("GET", path)).result["rules"]
+    new, one = {"name": "r", "condition": "a == 1"}, f"{path}/{rule['id']}"
+    bad = {"timed": 1, "every_secs": -1, "every_by": ["", "x" * 1_025, 1]}
+    texts = [
+        "timed: expected a boolean, got a number",
+        "every_secs: expected a number from 0 to 1000000000, got a number",
+        "every_by[0]: expected 1 to 1024 characters, got an empty string",
+        "every_by[1]: expected 1 to 1024 characters, got 1025 characters",
+        "every_by[2]: expected a string, got a number",
+    ]
+    for method, where, given in (("POST", path, new), ("PATCH", one, {})):
+        reply = await caller(method, where, {**given, **bad})
+        assert (reply.status, reply.texts) == (400, texts)
+        nothing = await caller(method, where, {**given, "timed": None, "every_secs": None, "every_by": None})
+        assert nothing.codes == [1001] * 3
+        alone = await caller(method, where, {**given, "every_by": ["a"]})
+        assert alone.texts == ["every_by: only a rule with `every_secs` has it"]
+        dollar = await caller(method, where, {**given, "every_secs": 1, "every_by": ["$"]})
+        assert (dollar.status, dollar.codes) == (400, [1001])
+    put = await caller("PUT", path, {"rules": [{**new, "every_secs": 1e10}, {**new, "every_by": ["a"] * 65}]})
+    assert put.texts == [
+        "rules[0].every_secs: expected a number from 0 to 1000000000, got a number",
+        "rules[1].every_by: expected at most 64 elements, got 65",
+    ]
+    many = await caller("PUT", path, {"rules": [{**new, "every_by": []}]})
+    assert many.texts == ["rules[0].every_by: only a rule with `every_secs` has it"]
+    assert (await caller("GET", path)).result["rules"] == [rule]
+
+
+async def test_a_rule_shows_how_it_acts_as_it_was_given(caller: Caller) -> None:
+    path = await path_with(caller, "a == 0")
+    [rule] = (await caller("GET", path)).result["rules"]
+    acting = {"timed": True, "every_secs": 600, "every_by": ["host"]}
+    changed = (await caller("PATCH", f"{path}/{rule['id']}", acting)).result
+    assert changed == rule | acting
+    assert repr(changed["every_secs"]) == "600"
+    assert (await caller("PATCH", f"{path}/{rule['id']}", {"every_secs": 0})).result == rule | {"timed": True}
+    body = {
+        "rules": [{"name": rule["name"], "condition": "a == 0"}, {"name": "new", "condition": "a", **acting}]
+    }
+    body["rules"][1]["condition"] = "a == 1"
+    await caller("PUT", path, body)
+    [first, second] = (await caller("GET", path)).result["rules"]
+    assert first == rule
+    assert acting.items() <= second.items()
+
+
 async def test_what_is_wrong_with_labels_is_listed_with_its_place(caller: Caller) -> None:
     path = await path_with(caller)
     labels = {"": 1, "x" * 65: 1, "a": None, "b": "x" * 1_025, "c": [1], "d": True}

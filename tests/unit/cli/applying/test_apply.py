@@ -243,3 +243,18 @@ def test_only_rules_that_change_are_sent_unless_others_are_removed(
     apply(tmp_path, text.replace("a == 4", "a == 5"), "--yes", *prune)
     assert bodies == [["a", "b", "c", "quiet"], sent], "the dry run, and the change"
     assert [condition for _, condition, *_ in seen(service)] == ["a == 1", "a == 2", "a == 3", "a == 5"]
+
+
+def test_what_changes_in_how_a_rule_acts_is_said_and_a_zero_is_as_none(
+    service: FakeService, tmp_path: Path
+) -> None:
+    def shown(members: str, *options: str) -> str:
+        rule = f"{{condition: a == 1{members}}}"
+        return apply(tmp_path, f"detector: d\nrules:\n  r: {rule}\n", *options).output
+
+    shown("", "--yes")
+    assert shown(", every_secs: 0", "--yes").endswith("There is nothing to change.\n")
+    acting = ", timed: true, every_secs: 5, every_by: [host]"
+    assert "  ~ r: timed, every_secs, every_by; its history is kept\n" in shown(acting, "--yes")
+    assert shown(acting, "--yes").endswith("There is nothing to change.\n")
+    assert "  ~ r: every_by; its history is kept\n" in shown(", timed: true, every_secs: 5", "--dry-run")

@@ -28,6 +28,14 @@ def run(service: FakeService, *arguments: str, status: int = 0, **given: str) ->
     return found
 
 
+EVERY = (
+    {},
+    {"every_secs": 0.5},
+    {"every_secs": 600, "every_by": ["a", "$b"]},
+    {"every_secs": 1, "every_by": []},
+)
+
+
 @given(st.data())
 def test_what_is_exported_is_applied_without_a_change(data: st.DataObject) -> None:
     service = FakeService()
@@ -41,6 +49,8 @@ def test_what_is_exported_is_applied_without_a_change(data: st.DataObject) -> No
             "shadow": of is not None or data.draw(st.booleans()),
             "description": data.draw(texts),
             "labels": data.draw(labels),
+            "timed": data.draw(st.booleans()),
+            **data.draw(st.sampled_from(EVERY)),
         }
         try:
             ids.append(detector.add_rule(name, text, draft_of=of, **given))

@@ -20,7 +20,7 @@ from api.cli.printing.progress import BarGauge
 from api.cli.printing.tables import print_table
 from api.cli.printing.terminal import EscapingStream, escaped, on_one_line
 from api.schema.examples import CLUSTER
-from rule_detector_client import Client
+from rule_detector_client import AsyncClient, Client
 from tests.local_runtime.service import local_service
 from tests.unit.cli.fake_service import FakeService
 
@@ -79,6 +79,9 @@ class HostileService(FakeService):
     def client(self) -> Client:
         return Client("http://s", "t", transport=httpx.MockTransport(self.answer))
 
+    def async_client(self) -> AsyncClient:
+        return AsyncClient("http://s", "t", transport=httpx.MockTransport(self.answer))
+
     def answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
         if path == "/api/cluster":
@@ -92,10 +95,27 @@ class HostileService(FakeService):
         elif path.endswith(("/move", "/drain")):
             node = CLUSTER["nodes"][0]
             text = json.dumps(_told({"node": node["id"], **node, "host": MARK}))
-        elif path.endswith("/refused"):
+        elif path.endswith("/firings") and request.headers.get("Last-Event-ID") != "2":
+            # After one firing, the token is revoked.
+            firing = {
+                "seq": 2,
+                "time_ms": 1,
+                "ruleId": "r",
+                "name": MARK,
+                "priority": 1,
+                "keys": {MARK: MARK},
+            }
+            began = "Last-Event-ID" in request.headers
+            text = f"id: 2\ndata: {json.dumps(firing)}\n\n" if began else "id: 1\n\n"
+            text, headers = (
+                text.replace(MARK, json.dumps(HOSTILE)[1:-1]),
+                {"Content-Type": "text/event-stream"},
+            )
+            return httpx.Response(200, text=text, headers=headers)
+        elif path.endswith(("/refused", "/firings")):
             errors = [{"code": 1001, "message": MARK}]
             text = json.dumps({"success": False, "errors": errors, "messages": [], "result": {}})
-            return httpx.Response(400, text=text.replace(MARK, json.dumps(HOSTILE)[1:-1]))
+            return httpx.Response(401, text=text.replace(MARK, json.dumps(HOSTILE)[1:-1]))
         else:
             text = self(request).text
         return httpx.Response(200, text=text.replace(MARK, json.dumps(HOSTILE)[1:-1]))
@@ -193,11 +213,13 @@ _COMMANDS: Final = [
     ("apply", "refused.yaml", "--detector", "DETECTOR", "--yes"),
     ("export", "DETECTOR"),
     ("relations", "list", "--detector", "DETECTOR"),
+    ("deliver", "--detector", "DETECTOR", "--to", "-"),
+    ("deliver", "--detector", "HOSTILE", "--to", "-"),
 ]
 
 _WITHOUT_A_SERVICE = {"inspect", "backup", "repair", "restore", "retry", "token"}
 """These commands are tried on a data folder below."""
-_NO_JSON = {"check", "sigma", "export", "replay", "move", "drain", "undrain", "--explain"}
+_NO_JSON = {"deliver", "check", "sigma", "export", "replay", "move", "drain", "undrain", "--explain"}
 _OWN_WORDS = {"demo", "serve"}
 """These commands print nothing but words of the program, and the log, which is tested by itself."""
 
@@ -228,6 +250,12 @@ def test_no_control_character_is_printed(service: HostileService, words: tuple[s
 def test_json_has_no_control_character_either(service: HostileService, words: tuple[str, ...]) -> None:
     for line in printed(*_given(words, service), "-o", "json").stdout.splitlines():
         json.loads(line)
+
+
+def test_firings_are_delivered_escaped_as_json(service: HostileService) -> None:
+    delivered = printed("deliver", "--detector", _detector(service), "--to", "-")
+    assert json.loads(delivered.stdout)["name"] == HOSTILE
+    assert r"1001 \x1b]52" in delivered.stderr
 
 
 def test_names_are_shown_as_they_are_but_escaped(service: HostileService) -> None:

@@ -30,6 +30,8 @@ class Wanted(NamedTuple):
     draft_of: int | None
     description: str
     labels: dict[str, Scalar]
+    timed: bool
+    every: tuple[float, list[str] | None]
 
 
 names = st.text(
@@ -52,6 +54,12 @@ rules = st.lists(
         st.none() | st.integers(0, 5),
         texts,
         st.dictionaries(names, texts | st.booleans() | st.integers() | finite, max_size=3),
+        st.booleans(),
+        st.just((0, None))
+        | st.tuples(
+            st.integers(1, 600) | st.floats(1e-6, 1e9),
+            st.none() | st.lists(names.filter("$".__ne__), max_size=3),
+        ),
     ),
     min_size=1,
     max_size=5,
@@ -74,6 +82,9 @@ def made(service: FakeService, wanted: Sequence[Wanted]) -> str:
                 draft_of=of,
                 description=one.description,
                 labels=one.labels,
+                timed=one.timed,
+                every_secs=one.every[0],
+                every_by=one.every[1],
             )
         except Refusal:
             continue
@@ -85,7 +96,8 @@ def made(service: FakeService, wanted: Sequence[Wanted]) -> str:
 
 def members(rule: Rule) -> tuple[Any, ...]:
     how = (rule.notify, rule.enabled, rule.shadow)
-    return rule.name, rule.condition, *how, rule.description, rule.labels
+    every = (rule.every_secs, rule.every_by)
+    return rule.name, rule.condition, *how, rule.description, rule.labels, rule.timed, every
 
 
 def seen(service: FakeService, detector_id: str) -> list[Any]:

@@ -42,6 +42,27 @@ def test_a_rule_is_described_changed_and_reverted(service: FakeService, run: Run
     assert [each["version"] for each in listed] == [5, 4, 3, 2, 1]
 
 
+def test_how_a_rule_acts_is_changed_shown_and_reverted(service: FakeService, run: Run) -> None:
+    detector = service.detectors[service.create("shop")]
+    rule_id = detector.add_rule("r", "per host a == 1", every_secs=60)
+    shop = ("--detector", "shop")
+    assert run("rules", "show", "r", *shop).stdout == "# at most once in 60 s\nper host a == 1\n"
+    run("rules", "change", "r", "--every-by", "host", "--every-by", "zone", "--timed", *shop)
+    shown = run("rules", "show", "r", *shop).stdout
+    assert shown == "# timed\n# at most once in 60 s for each host, zone\nper host a == 1\n"
+    run("rules", "change", "r", "--every-secs", "0.5", *shop)
+    assert detector.rule(rule_id).every_secs == 0.5
+    run("rules", "revert", "r", *shop)
+    rule = detector.rule(rule_id)
+    assert (rule.timed, rule.every_secs, rule.every_by) == (True, 60, ("host", "zone"))
+    # What it had by default, it has by default again.
+    run("rules", "revert", "r", "--version", "1", *shop)
+    rule = detector.rule(rule_id)
+    assert (rule.timed, rule.every_secs, rule.every_by) == (False, 60, None)
+    run("rules", "change", "r", "--every-secs", "0", *shop)
+    assert detector.rule(rule_id).every_secs is None
+
+
 def test_a_version_that_is_not_there_is_named(service: FakeService, run: Run) -> None:
     service.detectors[service.create("shop")].add_rule("r", "a == 1")
     assert (

@@ -16,7 +16,7 @@ from engine.runtime.contract import log_records
 from engine.runtime.contract.log_records import LOGGED, ForwardedLogs, Logged
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
-from engine.runtime.contract.requests.operations import Crash
+from engine.runtime.contract.requests.replies import Crash
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor

@@ -14,7 +14,8 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation, PutRule, Reply
+from engine.runtime.contract.requests.operations import Operation, PutRule
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.read_only import ReadOnlyDetector
@@ -82,6 +83,7 @@ READS: dict[str, list[Operation]] = {
         *(ops.state(StateAsked(about=about)) for about in ("all", "keys", "nodes", "rules", "costs")),
         ops.state(StateAsked(about="rule", rule_id=RULE, key={"user": "ada"})),
     ],
+    ops.FIRINGS: [ops.firings(None), ops.firings(0)],
     ops.TIMELINE: [ops.timeline(RULE, {"user": "ada"}, 0)],
     ops.COMPARISON: [ops.comparison(RULE), ops.comparison(RULE, after=0)],
     ops.RULES: [ops.rules()],

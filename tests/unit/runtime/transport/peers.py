@@ -10,7 +10,7 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Reply
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.transport.frames import PROTOCOLS
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient

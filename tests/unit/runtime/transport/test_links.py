@@ -14,7 +14,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.failures import ActorFailed
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Reply
+from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.frames import (
     HEADER,

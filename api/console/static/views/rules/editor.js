@@ -2,7 +2,7 @@
 
 import { field, h, submitQuickly } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
-import { parseCondition } from "../../shared/service.js";
+import { call, parseCondition } from "../../shared/service.js";
 import { conditionTree, makeup } from "./condition.js";
 
 const PAUSE_MS = 250;
@@ -15,6 +15,9 @@ export function editRule(rule, save) {
   description.value = rule.description ?? "";
   const labels = h("textarea", { rows: 2, spellcheck: "false", placeholder: "severity: high" });
   labels.value = labelLines(rule.labels ?? {});
+  const timed = h("input", { type: "checkbox", checked: Boolean(rule.timed) });
+  const every = h("input", { type: "number", min: 0, step: "any", value: rule.every_secs ?? "" });
+  const by = h("input", { spellcheck: "false", value: (rule.every_by ?? []).join(", "), placeholder: "the keys of its condition" });
   const condition = conditionField(rule.condition);
   const failed = h("p", { class: "failed", role: "alert" });
   const saving = h("button", { type: "submit", class: "first" }, "Save");
@@ -28,6 +31,7 @@ export function editRule(rule, save) {
         result = await save({
           name: name.value, condition: condition.value(), notify: notify.checked,
           description: description.value, labels: labelsIn(labels.value),
+          timed: timed.checked, every_secs: Number(every.value), ...namesIn(by.value, rule.every_by),
         });
         dialog.close();
       } catch (error) {
@@ -42,6 +46,9 @@ export function editRule(rule, save) {
       h("label", { class: "check" }, notify, " Notify: its actions have the type “notify”"),
       field("Description", description),
       field("Labels of its actions, a line each", labels),
+      h("label", { class: "check" }, timed, " Timed: it also fires when time alone makes it true"),
+      field("At most once in so many seconds", every),
+      field("… for each of these facts", by),
       failed,
       h("div", { class: "bar" }, saving,
         h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
@@ -51,6 +58,24 @@ export function editRule(rule, save) {
     dialog.showModal();
     condition.check();
   });
+}
+
+// Changes a rule and returns it. Only a rule without `every_secs` loses its `every_by`.
+export async function changeRule(path, rule, wanted) {
+  if (rule.every_by && !wanted.every_by && wanted.every_secs) await call("PATCH", path, { every_secs: 0 });
+  return call("PATCH", path, wanted);
+}
+
+// How a rule acts, in words, besides whenever its condition is true.
+export function actsText({ timed, every_secs: secs, every_by: by }) {
+  const each = by ? (by.length ? ` for each ${by.join(", ")}` : " in all") : "";
+  return [timed && "timed", secs && `at most once in ${secs} s${each}`].filter(Boolean).join(" · ");
+}
+
+// The names that are separated by commas. Without any, a rule has the keys of its condition, or none as before.
+function namesIn(text, before) {
+  const names = text.split(",").map((name) => name.trim()).filter(Boolean);
+  return names.length || before?.length === 0 ? { every_by: names } : {};
 }
 
 // Labels as lines: "severity: high". Texts that would be read as something else are quoted.

@@ -5,7 +5,7 @@ import { count } from "../../shared/format.js";
 import { call, parseCondition, rulesOf } from "../../shared/service.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
-import { editRule, labelLines } from "./editor.js";
+import { actsText, changeRule, editRule, labelLines } from "./editor.js";
 import { versionsOf } from "./versions.js";
 
 const PAGE = 50;
@@ -78,6 +78,7 @@ export async function rulesView(detector, query, signal) {
     whole.append(h("div", {},
       rule.description && h("p", { class: "description" }, rule.description),
       rule.labels && h("p", { class: "quiet" }, labelLines(rule.labels).replaceAll("\n", " · ")),
+      actsText(rule) && h("p", { class: "quiet" }, actsText(rule)),
       h("ul", { class: "tree" }, conditionTree(rule.condition)),
       h("p", { class: "quiet" }, "Id ", h("code", {}, rule.id)),
       h("details", { class: "folded" }, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(rule.condition, null, 2))),
@@ -104,7 +105,7 @@ export async function rulesView(detector, query, signal) {
     const { source } = await call("GET", `${path}/${rule.id}`);
     const wanted = await editRule({ ...rule, condition: source },
       // An unchanged text is not sent, so that the stored source keeps its comments.
-      ({ condition, ...others }) => call("PATCH", `${path}/${rule.id}`,
+      ({ condition, ...others }) => changeRule(`${path}/${rule.id}`, rule,
         { ...others, ...(condition === source ? {} : { condition }) }));
     if (wanted) replace(wanted);
   }

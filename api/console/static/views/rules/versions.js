@@ -3,7 +3,7 @@
 import { action, h, row, say, table } from "../../shared/dom.js";
 import { time } from "../../shared/format.js";
 import { call } from "../../shared/service.js";
-import { labelLines } from "./editor.js";
+import { actsText, changeRule, labelLines } from "./editor.js";
 
 // Reads the versions once they are looked at. `reverted` is called with the rule that was changed back.
 export function versionsOf(path, reverted) {
@@ -20,7 +20,7 @@ export function versionsOf(path, reverted) {
         time_ms === null ? "not known" : time(time_ms),
         token === null ? "not known" : token.name || token.id,
         [rule.name !== now.name && h("strong", {}, rule.name), h("code", { class: "condition" }, rule.source), h("small", {}, otherwise(rule))],
-        number === 0 ? "present" : action("Revert", async () => reverted(await call("PATCH", path, changes(rule, now))))))));
+        number === 0 ? "present" : action("Revert", async () => reverted(await changeRule(path, now, changes(rule, now))))))));
     } catch (error) {
       say(error.message, true);
     }
@@ -30,7 +30,7 @@ export function versionsOf(path, reverted) {
 // What a version says besides its condition.
 function otherwise(rule) {
   return [!rule.enabled && "off", rule.shadow && "shadow", rule.notify && "notify", rule.description,
-    labelLines(rule.labels ?? {}).replaceAll("\n", " · ")].filter(Boolean).join(" · ");
+    labelLines(rule.labels ?? {}).replaceAll("\n", " · "), actsText(rule)].filter(Boolean).join(" · ");
 }
 
 // The request that makes a rule what it was. An unchanged condition and kind are not sent, so that its history stays.
@@ -38,6 +38,7 @@ function changes(was, now) {
   const { name, enabled, notify } = was;
   return {
     name, enabled, notify, description: was.description ?? "", labels: was.labels ?? {},
+    timed: Boolean(was.timed), every_secs: was.every_secs ?? 0, ...(was.every_by ? { every_by: was.every_by } : {}),
     ...(was.source === now.source ? {} : { condition: was.source }),
     ...(Boolean(was.shadow) === Boolean(now.shadow) ? {} : { shadow: Boolean(was.shadow) }),
   };

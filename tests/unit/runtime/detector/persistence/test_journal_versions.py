@@ -202,6 +202,29 @@ def test_a_rule_is_restored_as_it_was_written() -> None:
     assert [rule.source for rule in journaled.restored().detector.rules()] == ["a  == 1 # one", None]
 
 
+def test_a_rule_is_restored_with_how_it_acts() -> None:
+    journaled = Journaled()
+    acting = {"timed": True, "every_secs": 0.3, "every_by": ["host"]}
+    rule_id = json.loads(journaled.take(ops.add_rule("r", "a == 1", **acting)).result)["id"]
+    journaled.take(ops.put_rules([ops.PutRule("other", "a == 2", every_secs=600, every_by=[])]))
+    found = [(one.timed, one.every_secs, one.every_by) for one in journaled.restored().detector.rules()]
+    assert found == [(True, 0.3, ("host",)), (False, 600, ())]
+    journaled.take(ops.change_rule(rule_id, every_secs=0, timed=False))
+    [rule, _] = journaled.restored().detector.rules()
+    assert (rule.timed, rule.every_secs, rule.every_by) == (False, None, None)
+
+
+def test_records_of_the_version_before_every_secs_are_read() -> None:
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "a == 1"))
+    record = msgpack.unpackb(journaled.records[0].payload)
+    [put] = record[3]
+    assert put[-3:] == [False, None, None]
+    del put[-3:]
+    journaled.records[0] = journaled.records[0]._replace(version=5, payload=msgpack.packb(record))
+    assert journaled.restored().detector.rules() == journaled.detector.rules()
+
+
 def test_records_of_the_version_without_shadow_rules_are_read() -> None:
     journaled = Journaled()
     journaled.take(ops.add_rule("r", "a == 1"))

@@ -10,7 +10,8 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable, shutting_down
 from engine.runtime.contract.failures import encode_failure
 from engine.runtime.contract.requests.current_request import CurrentRequest
-from engine.runtime.contract.requests.operations import Crash, Operation
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.replies import Crash
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import Mailbox, Request
 from engine.runtime.front_end.channels.outcomes import Outcomes

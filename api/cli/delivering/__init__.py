@@ -1,0 +1,1 @@
+"""Delivers what the feeds of detectors tell to a webhook, a file or standard output."""

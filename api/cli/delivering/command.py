@@ -1,0 +1,160 @@
+"""`rule-detector deliver`: what fires, to a webhook, a file or standard output."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from api.cli.failures import CommandError, warn
+from api.cli.options.service_options import asynchronous_service_options
+from api.secret_files import SecretFileError, read_secret, readable_by_others
+from rule_detector_client import AsyncClient
+
+_TEMPLATES: Final = ("generic", "slack", "cloudevents")
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+def _secret(_context: click.Context, _option: click.Parameter, path: Path | None) -> str | None:
+    """Read the secret in a file."""
+    if path is None:
+        return None
+    try:
+        found = read_secret(path)
+    except SecretFileError as error:
+        raise click.BadParameter(str(error)) from None
+    if warning := readable_by_others(path):
+        warn(warning)
+    return found
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector deliver --all --to-file slack-url --template slack --state deliver.json
+  rule-detector deliver --detector logins --to https://alerts.example.com/hook --secret-file key
+  rule-detector deliver --detector logins --to fired.ndjson --state deliver.json
+
+Exit status: 0 ended by a signal, 1 the service refused or a file cannot be used, 2 wrong usage.
+"""
+)
+@asynchronous_service_options
+@click.option("--detector", "detectors", metavar="ID|NAME", multiple=True, help="Detector. Can be repeated.")
+@click.option("--all", "every", is_flag=True, help="All detectors, also those that are created later.")
+@click.option("--to", metavar="URL|FILE|-", help="Address for POST requests, file to append lines to, or -.")
+@click.option(
+    "--to-file",
+    "to_secret",
+    metavar="FILE",
+    type=_FILE,
+    callback=_secret,
+    help="File that holds the address, if that is a secret.",
+)
+@click.option("--state", type=_FILE, metavar="FILE", help="File that keeps what is delivered already.")
+@click.option(
+    "--template",
+    default="generic",
+    metavar="|".join((*_TEMPLATES, "FILE")),
+    help="What is sent.  [default: generic]",
+)
+@click.option(
+    "--secret-file",
+    "secret",
+    metavar="FILE",
+    type=_FILE,
+    callback=_secret,
+    help="File that holds the key for the signature of each request.",
+)
+@click.option(
+    "--dead-letters",
+    type=_FILE,
+    metavar="FILE",
+    help="File to append the firings to that the target refuses for good.",
+)
+@click.option(
+    "--attempts",
+    type=click.IntRange(1),
+    default=5,
+    metavar="N",
+    help="How often a firing is refused before it is a dead letter.  [default: 5]",
+)
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(0, min_open=True),
+    default=30.0,
+    metavar="N",
+    help="How long the target may take for a request.  [default: 30]",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help="Port for metrics.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", metavar="HOST", help="Address of that port.  [default: 127.0.0.1]"
+)
+def deliver(
+    *,
+    connect: Callable[..., AsyncClient],
+    detectors: tuple[str, ...],
+    every: bool,
+    to: str | None,
+    to_secret: str | None,
+    secret: str | None,
+    state: Path | None,
+    template: str,
+    dead_letters: Path | None,
+    attempts: int,
+    timeout_s: float,
+    metrics_port: int | None,
+    metrics_host: str,
+) -> None:
+    """Deliver what fires to a webhook, a file or standard output, until a signal ends it.
+
+    Reads the feeds of detectors: the firings of rules with `notify`. Begins with what fires from now on; with
+    --state, goes on where it ended. Each firing is delivered at least once, and those of a detector in order.
+
+    A request that fails is repeated, after a longer wait each time. 3xx and 4xx are refusals, except for 408,
+    425 and 429: with --dead-letters, a firing that is refused --attempts times goes there.
+    """
+    if bool(detectors) == every:
+        raise click.UsageError("Give either `--detector` or `--all`.")
+    address = to if to_secret is None else to_secret
+    if address is None or None not in (to, to_secret):
+        raise click.UsageError("Give either `--to` or `--to-file`.")
+    # Slow to import, which --help should not be.
+    from api.cli.delivering.deliveries import DeadLetters, Deliveries  # noqa: PLC0415
+    from api.cli.delivering.figures import Figures  # noqa: PLC0415
+    from api.cli.delivering.places import Places, PlacesError  # noqa: PLC0415
+    from api.cli.delivering.targets import Appended, TargetError, target_of  # noqa: PLC0415
+    from api.cli.delivering.templates import TemplateError, form_of  # noqa: PLC0415
+
+    try:
+        target = target_of(address, secret, timeout_s)
+        places = Places(state, target.sync, every=every)
+        figures = Figures()
+        if metrics_port is not None:
+            port = figures.serve(metrics_host, metrics_port)
+            click.echo(f"Metrics at http://{metrics_host}:{port}/metrics", err=True)
+        deliveries = Deliveries(
+            connect(connections_max=None),
+            target,
+            form_of(template),
+            places,
+            DeadLetters(Appended(dead_letters), attempts) if dead_letters else None,
+            figures,
+            warn,
+            detectors or None,
+        )
+        asyncio.run(_until_signalled(deliveries.run))
+    except (TargetError, TemplateError) as error:
+        raise click.UsageError(str(error)) from None
+    except PlacesError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or target}: {(error.strerror or str(error)).lower()}") from None
+
+
+async def _until_signalled(run: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop.set)
+    await run(stop)

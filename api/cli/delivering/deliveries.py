@@ -1,0 +1,208 @@
+"""Reads feeds and delivers their firings: each at least once, and those of a detector in order."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from api.cli.delivering.figures import Figures
+from api.cli.delivering.places import Places
+from api.cli.delivering.targets import Appended, DeliveryError, Target
+from api.cli.delivering.templates import Form, as_json, generic
+from api.cli.lookup import detector_among
+from rule_detector_client import AsyncClient, Detector, Firing, Gap, ServiceError
+
+LOOK_S: Final = 5.0
+"""The interval between two looks for new detectors."""
+GRACE_S: Final = 5.0
+"""How long attempts that are under way may go on at the end."""
+WAIT_S_MAX: Final = 60.0
+"""The longest wait before the next attempt, unless the target asks for a longer one."""
+_WAIT_S: Final = 1.0
+_DOUBLINGS_MAX: Final = 10
+_NO_SUCH_PLACE: Final = 1006
+_NO_SUCH_DETECTOR: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Where firings go that the target has refused for good so many times."""
+
+    file: Appended
+    attempts: int
+
+    async def add(self, detector: Detector, firing: Firing, reason: str) -> None:
+        """Add a firing, and return once it is safe. Raises OSError."""
+        self.file.append(as_json({"reason": reason, "firing": generic(detector, firing)}))
+        await asyncio.to_thread(self.file.sync)
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """The deliveries of all feeds to one target. No feed waits for another one."""
+
+    client: AsyncClient
+    target: Target
+    form: Form
+    places: Places
+    dead_letters: DeadLetters | None
+    figures: Figures
+    tell: Callable[[str], None]
+    """Receives what an operator must know."""
+    names: Sequence[str] | None = None
+    """The detectors by id or name; None for all, also those that come."""
+    jitter: Callable[[], float] = random.random
+    _feeds: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _deleted: set[str] = field(default_factory=set)
+    _busy: set[asyncio.Task[Any] | None] = field(default_factory=set)
+    """The tasks that are in an attempt."""
+    _stopping: bool = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Deliver until `stop` is set; then give attempts that are under way a little time.
+
+        Raises ServiceError if the service refuses, OSError if the places cannot be saved.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                others = [tasks.create_task(self.places.keep()), tasks.create_task(self._follow(tasks))]
+                await stop.wait()
+                self._stopping = True
+                feeds = self._feeds.values()
+                for task in feeds:
+                    if task not in self._busy:
+                        task.cancel()
+                if feeds:
+                    await asyncio.wait(feeds, timeout=GRACE_S)
+                for task in (*others, *feeds):
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            self.places.close()
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin the feeds of the detectors that are there, and of each that comes. Raises ServiceError."""
+        is_first = True
+        while is_first or self.names is None:
+            try:
+                there = [detector async for detector in self.client.detectors()]
+            except ServiceError as error:
+                if is_first or error.is_refusal:
+                    raise
+                there = []
+            if self.names is not None:
+                there = [detector_among(there, name) for name in self.names]
+            for detector in there:
+                if detector.id not in self._feeds:
+                    is_new = not is_first or self.places.is_complete
+                    self._feeds[detector.id] = tasks.create_task(self._deliver_all(detector, is_new=is_new))
+            is_first = False
+            await asyncio.sleep(LOOK_S)
+
+    async def _deliver_all(self, detector: Detector, *, is_new: bool) -> None:
+        """Deliver a feed from its place on: of a new detector from the beginning, else from the newest."""
+        try:
+            place = await self._beginning(detector, is_new=is_new)
+            while not await self._deliver_after(place, detector):
+                self.tell(
+                    f"{detector.name}: the feed ends before the firing {place} that was delivered last, as "
+                    "after a backup was restored; it goes on with the newest"
+                )
+                self.places.forget(detector.id)
+                place = await self._beginning(detector, is_new=False)
+        except ServiceError as error:
+            if error.code != _NO_SUCH_DETECTOR:
+                raise
+            self.tell(f"{detector.name}: the detector {detector.id} was deleted")
+            self.places.forget(detector.id)
+            self.figures.forget(detector.id)
+            self._deleted.add(detector.id)
+            if self.names is not None and self._deleted == self._feeds.keys():
+                raise ServiceError("all detectors to deliver from were deleted") from None
+
+    async def _deliver_after(self, place: int, detector: Detector) -> bool:
+        """Deliver what follows a place until the end; return False if there is no such place."""
+
+        def on_break(_error: ServiceError, _wait_s: float) -> None:
+            self.figures.breaks.labels(detector.id).inc()
+
+        try:
+            async for entry in self.client.firings(detector.id, place, on_break):
+                match entry:
+                    case Gap(first, last):
+                        self.figures.lost.labels(detector.id).inc(last - first + 1)
+                        self.tell(
+                            f"{detector.name}: the firings {first} to {last} are lost: the service no longer "
+                            "keeps them"
+                        )
+                    case Firing(seq=last):
+                        if not await self._delivered(detector, entry):
+                            break
+                self.places.move(detector.id, last)
+                self.figures.place.labels(detector.id).set(last)
+                if self._stopping:
+                    break
+        except ServiceError as error:
+            if error.code != _NO_SUCH_PLACE:
+                raise
+            return False
+        return True
+
+    async def _beginning(self, detector: Detector, *, is_new: bool) -> int:
+        """Return the place of a detector, which is kept from now on, even if nothing fires."""
+        place = self.places.of(detector.id)
+        if place is None and is_new:
+            place = 0
+        while place is None:
+            try:
+                place = await self.client.last_firing(detector.id)
+            except ServiceError as error:
+                if error.is_refusal:
+                    raise
+                await asyncio.sleep(LOOK_S)
+        self.places.move(detector.id, place)
+        self.figures.follow(detector.id, place)
+        return place
+
+    async def _delivered(self, detector: Detector, firing: Firing) -> bool:
+        """Deliver a firing, however long it takes; return False if it is left undelivered at the end."""
+        body, key = self.form.body(detector, firing), f"{detector.id}-{firing.seq}"
+        which = f"{detector.name}: the firing {firing.seq}"
+        waiting = self.figures.waiting.labels(detector.id)
+        attempts, said = 1, ""
+        while (error := await self._attempt(body, key)) is not None:
+            self.figures.failed.labels(detector.id).inc()
+            waiting.set(1)
+            if error.final and self.dead_letters is not None and attempts >= self.dead_letters.attempts:
+                await self.dead_letters.add(detector, firing, str(error))
+                self.figures.dead.labels(detector.id).inc()
+                self.tell(f"{which} is a dead letter: {self.target}: {error}")
+                break
+            if said != str(error):
+                said = str(error)
+                self.tell(f"{which} is not delivered yet: {self.target}: {error}")
+            if self._stopping:
+                return False
+            longest_s = min(_WAIT_S * 2 ** min(attempts - 1, _DOUBLINGS_MAX), WAIT_S_MAX)
+            await asyncio.sleep(max(longest_s * (1 + self.jitter()) / 2, error.retry_after_s))
+            attempts += 1
+        else:
+            self.figures.delivered.labels(detector.id).inc()
+            if said:
+                self.tell(f"{which} is delivered, by attempt {attempts}")
+        waiting.set(0)
+        return True
+
+    async def _attempt(self, body: bytes, key: str) -> DeliveryError | None:
+        """Send a body once, and return why that failed."""
+        task = asyncio.current_task()
+        self._busy.add(task)
+        try:
+            await self.target.send(body, self.form.content_type, key)
+        except DeliveryError as error:
+            return error
+        finally:
+            self._busy.discard(task)
+        return None

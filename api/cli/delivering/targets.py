@@ -1,0 +1,208 @@
+"""Where firings go: a webhook, a file or standard output."""
+
+import asyncio
+import errno
+import hashlib
+import hmac
+import os
+import stat
+import threading
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+import click
+import httpx
+
+from snapshots.files import FILE_MODE, RealFiles
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_ANSWER_BYTES_MAX: Final = 64 * 1024
+"""A connection whose answer is longer is not used again."""
+_SUCCESS: Final = range(200, 300)
+_PASSING: Final = frozenset({408, 425, 429})
+_CALLERS: Final = range(300, 500)
+"""The statuses for which what was sent, or where, is to blame. No redirection is followed."""
+_RETRY_AFTER_S_MAX: Final = 3_600.0
+
+
+class TargetError(ValueError):
+    """What was given is no target."""
+
+
+class DeliveryError(Exception):
+    """A firing was not taken. The message names no address, which may be a secret."""
+
+    def __init__(self, message: str, *, final: bool = False, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.final = final
+        """Whether the target would refuse it again."""
+        self.retry_after_s = retry_after_s
+
+
+class Target(Protocol):
+    """Takes firings. A firing that is sent again may arrive twice."""
+
+    def __str__(self) -> str:
+        """Name the target without its secrets."""
+
+    async def send(self, body: bytes, content_type: str, key: str) -> None:
+        """Deliver a body, which `key` identifies. Raises DeliveryError."""
+
+    def sync(self) -> None:
+        """Return once what was sent is as safe as it will be. May be called in a thread. Raises OSError."""
+
+
+class Webhook(Target):
+    """Receives each firing as the body of a POST."""
+
+    def __init__(self, http: httpx.AsyncClient, url: httpx.URL, secret: str | None, timeout_s: float) -> None:
+        self._http, self._url, self._secret, self._timeout_s = http, url, secret, timeout_s
+
+    def __str__(self) -> str:
+        return f"{self._url.scheme}://{self._url.netloc.decode('ascii')}"
+
+    async def send(self, body: bytes, content_type: str, key: str) -> None:
+        """Send a request, signed if there is a secret. Raises DeliveryError."""
+        headers = {"Content-Type": content_type, "Idempotency-Key": f'"{key}"'}
+        if self._secret is not None:
+            signature = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
+            headers["X-Rule-Detector-Signature"] = f"sha256={signature}"
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._http.stream("POST", self._url, content=body, headers=headers) as response,
+            ):
+                bytes_ = 0
+                async for part in response.aiter_raw():
+                    bytes_ += len(part)
+                    if bytes_ > _ANSWER_BYTES_MAX:
+                        break
+        except (httpx.TimeoutException, TimeoutError):
+            raise DeliveryError("it did not answer in time") from None
+        except httpx.HTTPError as error:
+            raise DeliveryError(f"the connection failed: {str(error).lower() or 'it was closed'}") from None
+        status = response.status_code
+        if status not in _SUCCESS:
+            raise DeliveryError(
+                f"it answered {status}",
+                final=status in _CALLERS and status not in _PASSING,
+                retry_after_s=_retry_after_s(response.headers.get("Retry-After", "")),
+            )
+
+    def sync(self) -> None:
+        """Return at once: what is answered is the receiver's."""
+
+
+class Appended(Target):
+    """A file, to which each firing is appended as a line. If it is renamed meanwhile, it is made anew."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises OSError."""
+        self._path = path
+        self._descriptor = self._opened()
+        self._lock = threading.Lock()
+        """Held while the descriptor is used or changed; `sync` runs in a thread."""
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    async def send(self, body: bytes, content_type: str, key: str) -> None:
+        """Append a line. Raises DeliveryError."""
+        del content_type, key
+        try:
+            self.append(body)
+        except OSError as error:
+            raise DeliveryError((error.strerror or str(error)).lower()) from None
+
+    def sync(self) -> None:
+        """Return once the lines are on the disk. Raises OSError."""
+        with self._lock:
+            descriptor = os.dup(self._descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def append(self, body: bytes) -> None:
+        """Append a line, or leave the file as it was. Raises OSError."""
+        with self._lock:
+            self._append(body + b"\n")
+
+    def _append(self, line: bytes) -> None:
+        if not self._is_named():
+            opened = self._opened()
+            os.fsync(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = opened
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            # A crash has cut the last line. Its firing comes again.
+            line = b"\n" + line
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            os.ftruncate(self._descriptor, size)
+            raise
+
+    def _is_named(self) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _opened(self) -> int:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is no regular file", str(self._path))
+        RealFiles().sync_folder(self._path.absolute().parent)
+        return descriptor
+
+
+class Printed(Target):
+    """Standard output, on which each firing is a line."""
+
+    def __str__(self) -> str:
+        return "standard output"
+
+    async def send(self, body: bytes, content_type: str, key: str) -> None:
+        """Print a line. Raises OSError if nobody reads it any more, which no other attempt will mend."""
+        del content_type, key
+        click.echo(body)
+
+    def sync(self) -> None:
+        """Return at once: what is read is the reader's."""
+
+
+def target_of(address: str, secret: str | None, timeout_s: float) -> Target:
+    """Return the target at an address, in a file, or standard output for `-`. Raises TargetError, OSError."""
+    if address == "-" or "://" not in address:
+        if secret is not None:
+            raise TargetError("`--secret-file` signs requests; the target is a file")
+        return Printed() if address == "-" else Appended(Path(address))
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise TargetError("the target's address is no URL of http or https")
+    # Each detector may have a request under way. A proxy in the environment is not for this machine.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+    http = httpx.AsyncClient(limits=limits, timeout=timeout_s, trust_env=url.host not in _LOOPBACK)
+    return Webhook(http, url, secret, timeout_s)
+
+
+def _retry_after_s(header: str) -> float:
+    """Return how long a server asks to be left alone, in seconds or until a date; 0 if it does not."""
+    try:
+        asked_s = float(header)
+    except ValueError:
+        try:
+            asked_s = parsedate_to_datetime(header).timestamp() - time.time()
+        except ValueError:
+            return 0.0
+    return min(max(asked_s, 0.0), _RETRY_AFTER_S_MAX)

@@ -1,0 +1,127 @@
+"""Server-sent events: a response that goes on until its caller leaves, the service ends it, or it fails."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from api.http.authentication import Authenticator
+from api.http.request.timeout import RequestTimeout
+from api.schema.envelope import entries_of, refused
+from api.server.asgi import CallerGone, Receive, Send, until_gone
+from engine.evaluation.wire.events import Refused
+from engine.evaluation.wire.results import encode_entries
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.front_end.backend import Backend
+
+EVENT_STREAM: Final = b"text/event-stream"
+
+_START: Final = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", EVENT_STREAM),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+
+ALIVE: Final = b":\n\n"
+"""A comment: the stream is alive."""
+
+
+@dataclass(eq=False)
+class EventStreams:
+    """The open streams of a front end."""
+
+    backend: Backend
+    authenticator: Authenticator
+    open: "set[EventStream]" = field(default_factory=set)
+    ending: bool = False
+
+    def end(self) -> None:
+        """Shut down: end each stream, now and later."""
+        self.ending = True
+        for stream in self.open:
+            stream.end()
+
+
+@dataclass(eq=False)
+class EventStream(ABC):
+    """One stream of what happens to a detector."""
+
+    streams: EventStreams
+    detector_id: str
+    authorization: bytes | None
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there may be something to send, and at the end."""
+    _ended: bool = False
+
+    def end(self) -> None:
+        """End without waiting for what comes next."""
+        self._ended = True
+        self.stirred.set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over: the caller has gone, or the service ends."""
+        return self._ended or self.streams.ending
+
+    async def serve(self, receive: Receive, send: Send, progress: RequestTimeout) -> None:
+        """Send what happens until the service or an error ends it. Raises CallerGone."""
+        leaving = asyncio.create_task(until_gone(receive))
+        leaving.add_done_callback(lambda _: self.end())
+        self.streams.open.add(self)
+        try:
+            await send(_START)
+            try:
+                await self.tell(send)
+            except CallerGone:
+                raise
+            except Exception as error:  # noqa: BLE001 -- the status is sent, so the last event reports the error
+                entries = tuple(entries_of(error))
+                progress.stream_error = refused(entries).body
+                await send(body(event(b'{"errors":' + encode_entries(entries) + b"}")))
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self.streams.open.discard(self)
+            gone = leaving.done()
+            leaving.cancel()
+        if gone:
+            raise CallerGone
+
+    @abstractmethod
+    async def tell(self, send: Send) -> None:
+        """Send what happens until the stream is over. An error that it raises is the last event."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the stream is stirred, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.stirred.wait()
+
+    def check_caller(self) -> None:
+        """Raise the error that ends the stream if its token is no longer good."""
+        if (objection := self.streams.authenticator.objection(self.authorization)) is not None:
+            raise objection
+
+    async def ask(self, operation: Operation) -> bytes:
+        """Return the detector's answer. Raises the error that ends the stream."""
+        self.check_caller()
+        answer = await self.streams.backend.call(self.detector_id, operation)
+        if isinstance(answer, Refused):
+            raise Refusal(*answer.entries)
+        return answer.result
+
+
+def event(data: bytes, number: int | None = None) -> bytes:
+    """Return a server-sent event; a reader that comes back may go on after its number."""
+    identity = b"" if number is None else b"id: %d\n" % number
+    return b"".join((identity, b"data: ", data, b"\n\n"))
+
+
+def body(sent: bytes) -> dict[str, Any]:
+    """Return the message that sends a part of a stream."""
+    return {"type": "http.response.body", "body": sent, "more_body": True}

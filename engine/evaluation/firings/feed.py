@@ -1,0 +1,89 @@
+"""The feed of a detector: a ring of its last firings, numbered from 1. No number is ever used again."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from engine.language.limits import Limits
+
+FEED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The most bytes of the firings of a detector, as JSON."""
+
+PAGE_BYTES_MAX: Final = 1024 * 1024
+"""A page ends once its firings have so many bytes."""
+
+
+class Page(NamedTuple):
+    """Some firings, in order."""
+
+    gap: tuple[int, int] | None
+    """The first and the last number that were asked for and are gone."""
+    firings: list[bytes]
+    """As JSON."""
+    next: int
+    """The number after which to go on."""
+
+
+class Feed:
+    """The last firings of a detector as JSON, bounded in number and in bytes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._firings: dict[int, bytes] = {}
+        self.last = 0
+        """The number of the newest firing; 0 before the first."""
+        self.bytes = 0
+        self._durable: int | None = None
+
+    @property
+    def durable(self) -> int:
+        """The number of the newest firing that may be read: no crash takes it back. By default all may."""
+        return self.last if self._durable is None else self._durable
+
+    def settle(self, durable: int) -> None:
+        """Have no firing be read after this one, until it is durable, too."""
+        self._durable = durable
+
+    def __len__(self) -> int:
+        return len(self._firings)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest firing that is there; one more than `last` if there is none."""
+        return self.last - len(self._firings) + 1
+
+    def append(self, firing: bytes) -> None:
+        """Add a firing, whose number is the next one, and drop the oldest that there is no room for."""
+        self.last += 1
+        self._firings[self.last] = firing
+        self.bytes += len(firing)
+        self._drop()
+
+    def page(self, after: int, limit: int) -> Page:
+        """Return at most so many firings, beginning with the one after a number up to `durable`."""
+        first = max(after + 1, min(self.first, self.durable + 1))
+        firings: list[bytes] = []
+        left = PAGE_BYTES_MAX
+        for seq in range(first, min(first + limit, self.durable + 1)):
+            firings.append(self._firings[seq])
+            left -= len(firings[-1])
+            if left <= 0:
+                break
+        gap = (after + 1, first - 1) if first > after + 1 else None
+        return Page(gap, firings, first + len(firings) - 1)
+
+    def dump(self) -> tuple[int, list[bytes]]:
+        """Return what `restore` takes."""
+        return self.last, [*self._firings.values()]
+
+    def restore(self, last: int, firings: Iterable[bytes]) -> None:
+        """Go on with what `dump` gave, as far as there is room for it."""
+        kept = [*firings]
+        self._firings = dict(enumerate(kept, last - len(kept) + 1))
+        self.last, self.bytes = last, sum(map(len, kept))
+        self._drop()
+
+    def _drop(self) -> None:
+        while self._firings and (
+            len(self._firings) > self._limits.firings_max or self.bytes > FEED_BYTES_MAX
+        ):
+            self.bytes -= len(self._firings.pop(self.first))

@@ -1,0 +1,197 @@
+"""A feed over HTTP: as pages, and as server-sent events while rules fire."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from api.http.app import Application
+from api.http.handling import feed_stream
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.api.wire import Connection, Wire, served
+from tests.local_runtime.service import LocalService, until
+
+UNKNOWN = "0" * 32
+
+
+class Fed:
+    """A detector with a rule that notifies, and what somebody does with it."""
+
+    def __init__(self, wire: Wire, caller: Caller, service: LocalService, detector: str) -> None:
+        self.wire, self.caller, self.service, self.detector = wire, caller, service, detector
+
+    async def fire(self, *users: str) -> None:
+        for user in users:
+            event = {"fields": {"user": user}, "timestamp_ms": 1000}
+            await self.caller("POST", f"/api/detectors/{self.detector}/evaluate", {"event": event})
+
+    async def page(self, query: str = "", detector: str | None = None) -> Any:
+        return await self.caller("GET", f"/api/detectors/{detector or self.detector}/firings{query}")
+
+    async def stream(self, query: str = "", headers: str = "", token: str = BOOTSTRAP) -> Connection:
+        connection = await self.wire.connect()
+        path = f"/api/detectors/{self.detector}/firings{query}"
+        asked = f"host: s\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n{headers}\r\n"
+        await connection.send(f"GET {path} HTTP/1.1\r\n{asked}".encode())
+        return connection
+
+    async def begun(self, query: str = "", headers: str = "", token: str = BOOTSTRAP) -> Connection:
+        connection = await self.stream(query, headers, token)
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert b"content-type: text/event-stream" in head
+        return connection
+
+
+async def told(connection: Connection, number: int) -> list[tuple[int | None, Any]]:
+    """Give the next events of a stream, each with its id; fewer if it ends before."""
+    found: list[tuple[int | None, Any]] = []
+    async with asyncio.timeout(10):
+        while len(found) < number:
+            size = int(await connection.reader.readuntil(b"\r\n"), 16)
+            chunk = (await connection.reader.readexactly(size + 2))[:-2]
+            if not size:
+                break
+            for event in chunk.decode().removesuffix("\n\n").split("\n\n"):
+                lines = dict(line.split(": ", 1) for line in event.split("\n") if not line.startswith(":"))
+                if "data" in lines:
+                    found.append((int(lines["id"]) if "id" in lines else None, json.loads(lines["data"])))
+    return found
+
+
+def users(events: list[tuple[int | None, Any]]) -> list[tuple[int | None, str]]:
+    return [(number, event["keys"]["user"]) for number, event in events]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return dataclasses.replace(settings, max_firings=5)
+
+
+@pytest.fixture
+async def fed(
+    settings: Settings, service: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Fed]:
+    monkeypatch.setattr(feed_stream, "LOOK_S", 0.05)
+    app = Application(settings, service.backend)
+    caller = Caller(app, BOOTSTRAP)
+    detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]
+    wanted = {"name": "seen", "condition": "per user exists user", "notify": True, "labels": {"level": 3}}
+    await caller("POST", f"/api/detectors/{detector}/rules", wanted)
+    async with served(app, settings) as wire:
+        yield Fed(wire, caller, service, detector)
+
+
+async def test_pages_go_on_where_the_last_one_ended(fed: Fed) -> None:
+    assert (await fed.page()).result == {"firings": [], "next": 0}
+    await fed.fire("ann", "bob", "cid")
+    first = (await fed.page("?limit=2")).result
+    assert [one["keys"] for one in first["firings"]] == [{"user": "ann"}, {"user": "bob"}]
+    assert first["firings"][0]["labels"] == {"level": 3}
+    assert first["next"] == 2
+    rest = (await fed.page(f"?after={first['next']}")).result
+    assert ([one["seq"] for one in rest["firings"]], rest["next"]) == ([3], 3)
+    assert (await fed.page("?after=3")).result == {"firings": [], "next": 3}
+
+
+async def test_what_is_wrong_is_told(fed: Fed) -> None:
+    assert (await fed.page(detector=UNKNOWN)).codes == [1200]
+    for query in ("?after=-1", "?after=x", "?limit=0", "?limit=1001", "?after=1"):
+        assert (await fed.page(query)).codes == [1006], query
+    for query, headers in (("?after=1", ""), ("", "last-event-id: 1\r\n"), ("", "last-event-id: x\r\n")):
+        connection = await fed.stream(query, headers)
+        assert (await connection.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 400"), (query, headers)
+
+
+async def test_a_stream_begins_with_the_next_firing_and_says_where(fed: Fed) -> None:
+    await fed.fire("ann")
+    connection = await fed.begun()
+    await connection.reader.readuntil(b"\r\nid: 1\n\n\r\n")
+    await fed.fire("bob")
+    assert users(await told(connection, 1)) == [(2, "bob")]
+    await fed.fire("cid", "dan")
+    assert users(await told(connection, 2)) == [(3, "cid"), (4, "dan")]
+
+
+@pytest.mark.parametrize(("query", "headers"), [("?after=1", ""), ("?after=9", "last-event-id: 1\r\n")])
+async def test_a_stream_goes_on_after_a_number(fed: Fed, query: str, headers: str) -> None:
+    await fed.fire("ann", "bob", "cid")
+    assert users(await told(await fed.begun(query, headers), 2)) == [(2, "bob"), (3, "cid")]
+
+
+async def test_what_is_gone_is_a_gap(fed: Fed) -> None:
+    await fed.fire(*"abcdefg")
+    gap, *rest = (await fed.page("?after=1")).result["firings"]
+    assert gap == {"gap": {"from": 2, "to": 2}}
+    assert [one["seq"] for one in rest] == [3, 4, 5, 6, 7]
+    (number, first), *others = await told(await fed.begun("?after=1"), 6)
+    assert (number, first) == (2, gap)
+    assert [number for number, _ in others] == [3, 4, 5, 6, 7]
+
+
+async def test_a_stream_is_read_in_pages(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_stream, "PAGE", 2)
+    await fed.fire(*"abcde")
+    assert [number for number, _ in await told(await fed.begun("?after=0"), 5)] == [1, 2, 3, 4, 5]
+
+
+async def test_an_idle_stream_says_that_it_is_alive(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_stream, "ALIVE_S", 0.05)
+    connection = await fed.begun()
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await connection.reader.readuntil(b":\n\n")
+
+
+async def test_a_stream_neither_wakes_its_detector_nor_keeps_it_awake(fed: Fed) -> None:
+    connection = await fed.begun()
+    placed = fed.service.scheduler._placed[fed.detector]
+    placed.make_room()
+    await until(lambda: placed.worker_name is None)
+    epoch = placed.epoch
+    await asyncio.sleep(10 * feed_stream.LOOK_S)
+    assert (placed.worker_name, placed.epoch) == (None, epoch)
+    await fed.fire("ann")
+    assert users(await told(connection, 1)) == [(1, "ann")]
+
+
+async def test_a_stream_ends_with_its_detector(fed: Fed) -> None:
+    connection = await fed.begun()
+    await fed.caller("DELETE", f"/api/detectors/{fed.detector}")
+    [(_, last)] = await told(connection, 2)
+    assert [entry["code"] for entry in last["errors"]] == [1200]
+
+
+async def test_a_stream_ends_with_its_token(fed: Fed) -> None:
+    token = (await fed.caller("POST", "/api/token")).result
+    connection = await fed.begun(token=token["token"])
+    await fed.caller("DELETE", f"/api/token/{token['id']}")
+    [(_, last)] = await told(connection, 2)
+    assert [entry["code"] for entry in last["errors"]] == [1101]
+
+
+async def test_a_stream_ends_with_the_service(fed: Fed) -> None:
+    connection = await fed.begun()
+    fed.wire.stop()
+    assert await told(connection, 1) == []
+
+
+async def test_a_stream_whose_caller_has_left_leaves_nothing_behind(fed: Fed) -> None:
+    await fed.begun()
+    await fed.wire.hang_up()
+    assert await fed.wire.comes_to_rest()
+
+
+async def test_streams_are_counted_apart_from_pages(fed: Fed) -> None:
+    await fed.page()
+    await fed.begun()
+    fed.wire.stop()
+    await fed.wire.comes_to_rest()
+    counted = (await fed.caller.plain("GET", "/metrics")).text
+    for operation in ("firings", "firings_stream"):
+        assert f'rule_detector_requests_total{{operation="{operation}",status="200"}} 1.0' in counted

@@ -1,0 +1,441 @@
+"""Each firing is delivered at least once and in order, whatever fails, and no feed waits for another."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from api.cli.delivering.deliveries import DeadLetters, Deliveries
+from api.cli.delivering.figures import Figures
+from api.cli.delivering.places import Places
+from api.cli.delivering.targets import Appended, Webhook
+from api.cli.delivering.templates import FORMS
+from rule_detector_client import AsyncClient, ServiceError
+from tests.unit.cli.delivering.feeds import Feeds, Receiver, Reset
+
+pytestmark = pytest.mark.skipping_clock
+OK = httpx.Response(200)
+
+
+async def no_body() -> AsyncIterator[bytes]:
+    for part in ():
+        yield part
+
+
+@dataclass
+class Run:
+    """Deliveries from feeds to a receiver, run after run with the same files."""
+
+    feeds: Feeds
+    folder: Path
+    receiver: Receiver = field(default_factory=Receiver)
+    names: list[str] | None = None
+    dead_after: int = 0
+    said: list[str] = field(default_factory=list)
+    timeout_s: float = 30.0
+
+    def deliveries(self) -> Deliveries:
+        async def receive(request: httpx.Request) -> httpx.Response:
+            try:
+                response = await self.receiver(request)
+            except Reset:
+                raise httpx.ReadError("reset") from None
+            # As from a socket, its body is not read yet.
+            return httpx.Response(response.status_code, headers=response.headers, content=no_body())
+
+        http = httpx.AsyncClient(transport=httpx.MockTransport(receive))
+        target = Webhook(http, httpx.URL("https://hooks.example/secret"), "key", self.timeout_s)
+        self.figures = Figures()
+        dead = DeadLetters(Appended(self.folder / "dead"), self.dead_after) if self.dead_after else None
+        return Deliveries(
+            AsyncClient("http://s", "t", transport=httpx.MockTransport(self.feeds)),
+            target,
+            FORMS["generic"],
+            Places(self.folder / "state", target.sync, every=self.names is None),
+            dead,
+            self.figures,
+            self.said.append,
+            self.names,
+        )
+
+    @asynccontextmanager
+    async def running(self, *, crash: bool = False) -> AsyncIterator["asyncio.Task[None]"]:
+        """Deliver meanwhile; at the end as after SIGTERM, or after a crash."""
+        stop = asyncio.Event()
+        deliveries = self.deliveries()
+        task = asyncio.create_task(deliveries.run(stop))
+        try:
+            yield task
+            if crash:
+                deliveries.places.save = lambda: None
+                task.cancel()
+            stop.set()
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if not crash:
+            await task
+
+    async def until(self, holds: Callable[[], object], task: "asyncio.Task[None]") -> None:
+        """Wait until something holds; fail if the deliveries end before."""
+        for _ in range(200_000):
+            if holds():
+                return
+            if task.done():
+                await task
+                raise AssertionError("it has ended")
+            await asyncio.sleep(0.5)
+        raise AssertionError(self.said)
+
+    def places(self) -> dict[str, int]:
+        state = self.folder / "state"
+        return msgspec.json.decode(state.read_bytes())["places"] if state.exists() else {}
+
+    def figure(self, name: str, detector: str) -> float:
+        value = self.figures.registry.get_sample_value(
+            f"rule_detector_deliver_{name}", {"detector": detector}
+        )
+        assert value is not None
+        return value
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(Feeds(), tmp_path)
+
+
+async def test_it_begins_at_the_newest_and_goes_on_where_it_ended(run: Run) -> None:
+    one = run.feeds.detector("logins", before=3)
+    async with run.running() as task:
+        await run.until(run.places, task)
+        run.feeds.fire(one, 2)
+        await run.until(lambda: len(run.receiver.taken) == 2, task)
+    assert run.places() == {one: 5}
+    run.feeds.fire(one, 3)
+    async with run.running() as task:
+        await run.until(lambda: len(run.receiver.taken) == 5, task)
+    assert run.receiver.seqs(one) == [4, 5, 6, 7, 8]
+    assert run.said == []
+
+
+async def test_a_place_is_kept_before_anything_fires(run: Run) -> None:
+    one = run.feeds.detector("logins", before=3)
+    async with run.running() as task:
+        await run.until(run.places, task)
+    run.feeds.fire(one)
+    async with run.running() as task:
+        await run.until(lambda: run.receiver.taken, task)
+    assert run.receiver.seqs(one) == [4]
+
+
+def fails_half_the_time(draw: random.Random) -> Callable[[Any], Any]:
+    """Answers as a bad server does: refuses for now, resets, is slow, takes what it then denies."""
+
+    async def slow() -> httpx.Response:
+        await asyncio.sleep(draw.choice([1, 100]))
+        return OK
+
+    def answer(_body: Any) -> Awaitable[httpx.Response] | httpx.Response:
+        match draw.randrange(10):
+            case 0:
+                return httpx.Response(429, headers={"Retry-After": "3"})
+            case 1:
+                return slow()
+            case 2 | 3:
+                raise Reset
+            case 4:
+                return httpx.Response(draw.choice([500, 502, 503, 408, 425]))
+        return OK
+
+    return answer
+
+
+def check_taken(run: Run, detectors: list[str]) -> None:
+    """Each firing was taken, and none before the one before it."""
+    for one in detectors:
+        highest = 0
+        for seq in run.receiver.seqs(one):
+            assert seq <= highest + 1
+            highest = max(seq, highest)
+        assert highest == len(run.feeds.firings[one])
+
+
+async def test_nothing_is_lost_and_order_is_kept_if_both_ends_fail_and_it_dies_anywhere(
+    run: Run, examples: Callable[..., Iterator[random.Random]]
+) -> None:
+    for number, draw in enumerate(examples(100)):
+        run.folder = run.folder / str(number)
+        run.folder.mkdir()
+        run.feeds, run.receiver = Feeds(), Receiver(fails_half_the_time(draw))
+        run.feeds.failing = lambda draw=draw: draw.random() < 0.05
+        detectors = [run.feeds.detector(name) for name in "abc"]
+        for _ in range(6):
+            async with run.running(crash=draw.random() < 0.7) as task:
+                await run.until(lambda: len(run.places()) == 3, task)
+                for _ in range(draw.randrange(1, 20)):
+                    run.feeds.fire(draw.choice(detectors))
+                    await asyncio.sleep(draw.random() * 3)
+        async with run.running() as task:
+            await run.until(
+                lambda: all(run.places()[one] == len(run.feeds.firings[one]) for one in detectors), task
+            )
+        check_taken(run, detectors)
+
+
+async def test_a_target_that_fails_for_one_detector_does_not_hold_up_others(run: Run) -> None:
+    never = asyncio.Event()
+
+    async def hang() -> httpx.Response:
+        await never.wait()
+        raise AssertionError
+
+    one, slow, other = map(run.feeds.detector, ("fails", "hangs", "other"))
+    run.receiver.answer = lambda body: (
+        httpx.Response(500) if body["detectorId"] == one else hang() if body["detectorId"] == slow else OK
+    )
+    async with run.running() as task:
+        await run.until(lambda: len(run.places()) == 3, task)
+        for detector in (one, slow, other):
+            run.feeds.fire(detector, 20)
+        await run.until(lambda: run.receiver.seqs(other) == [*range(1, 21)], task)
+        assert (run.figure("waiting", one), run.figure("waiting", other)) == (1, 0)
+    assert run.places() == {one: 0, slow: 0, other: 20}
+
+
+@pytest.mark.parametrize("by", ["seconds", "date"])
+async def test_a_target_is_left_alone_as_long_as_it_asks(run: Run, by: str) -> None:
+    in_an_hour = datetime.now(UTC) + timedelta(seconds=700)
+    header = "600" if by == "seconds" else format_datetime(in_an_hour, usegmt=True)
+    times_s: list[float] = []
+
+    def answer(_body: Any) -> httpx.Response:
+        times_s.append(asyncio.get_running_loop().time())
+        return httpx.Response(429, headers={"Retry-After": header}) if len(times_s) == 1 else OK
+
+    run.receiver.answer = answer
+    one = run.feeds.detector("logins")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+    assert 600 <= times_s[1] - times_s[0] < 800
+
+
+async def test_waits_double_up_to_a_minute_and_differ(run: Run) -> None:
+    times_s: list[float] = []
+
+    def answer(_body: Any) -> httpx.Response:
+        times_s.append(asyncio.get_running_loop().time())
+        return OK if len(times_s) == 15 else httpx.Response(500)
+
+    run.receiver.answer = answer
+    one = run.feeds.detector("logins")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+    waits = [after - before for before, after in itertools.pairwise(times_s)]
+    for number, wait in enumerate(waits):
+        longest_s = min(2**number, 60)
+        assert longest_s / 2 <= wait < longest_s + 1
+    assert len({round(wait, 3) for wait in waits[-6:]}) > 3
+    refused, taken = run.said
+    assert refused == "logins: the firing 1 is not delivered yet: https://hooks.example: it answered 500"
+    assert taken == "logins: the firing 1 is delivered, by attempt 15"
+
+
+FINAL = [301, 400, 401, 404, 410, 422]
+
+
+@pytest.mark.parametrize("status", FINAL)
+async def test_what_is_refused_for_good_is_a_dead_letter_after_its_attempts(run: Run, status: int) -> None:
+    run.receiver.answer = lambda body: OK if body["seq"] != 2 else httpx.Response(status)
+    run.dead_after = 3
+    one = run.feeds.detector("logins")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(one, 3)
+        await run.until(lambda: len(run.receiver.taken) == 2, task)
+    assert [msgspec.json.decode(each.content)["seq"] for each in run.receiver.requests] == [1, 2, 2, 2, 3]
+    [letter] = map(msgspec.json.decode, (run.folder / "dead").read_bytes().splitlines())
+    assert letter["reason"] == f"it answered {status}"
+    assert (letter["firing"]["seq"], letter["firing"]["detector"]) == (2, "logins")
+    assert run.figure("dead_letters_total", one) == 1
+    assert run.figure("delivered_total", one) == 2
+    assert "secret" not in "".join(run.said)
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503, 410])
+async def test_what_may_pass_and_all_without_a_file_for_dead_letters_is_tried_on(
+    run: Run, status: int
+) -> None:
+    run.dead_after = 0 if status == 410 else 1
+    run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 20 else httpx.Response(status)
+    one = run.feeds.detector("logins")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+    assert run.figure("failed_attempts_total", one) == 20
+
+
+async def test_a_slow_target_is_tried_again(run: Run) -> None:
+    async def hang() -> httpx.Response:
+        await asyncio.sleep(1_000)
+        return OK
+
+    run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 1 else hang()
+    one = run.feeds.detector("logins")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+    assert "it did not answer in time" in run.said[0]
+
+
+async def test_a_gap_is_told_and_counted(run: Run) -> None:
+    one = run.feeds.detector("logins")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+    run.feeds.kept = 4
+    run.feeds.fire(one, 10)
+    async with run.running() as task:
+        await run.until(lambda: len(run.receiver.taken) == 4, task)
+    assert run.receiver.seqs(one) == [7, 8, 9, 10]
+    assert run.said == ["logins: the firings 1 to 6 are lost: the service no longer keeps them"]
+    assert run.figure("lost_total", one) == 6
+
+
+async def test_new_detectors_are_followed_from_their_beginning_also_over_a_restart(run: Run) -> None:
+    old = run.feeds.detector("old", before=2)
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {old: 2}, task)
+        new = run.feeds.detector("new", before=2)
+        await run.until(lambda: len(run.receiver.taken) == 2, task)
+    newer = run.feeds.detector("newer", before=3)
+    async with run.running() as task:
+        await run.until(lambda: len(run.receiver.taken) == 5, task)
+    assert (run.receiver.seqs(new), run.receiver.seqs(newer)) == ([1, 2], [1, 2, 3])
+
+
+async def test_a_detector_that_is_named_later_begins_at_the_newest(run: Run) -> None:
+    one, other = run.feeds.detector("one"), run.feeds.detector("other", before=3)
+    for names in (["one"], ["one", other]):
+        run.names = names
+        async with run.running() as task:
+            await run.until(lambda: len(run.places()) == len(run.names), task)
+    assert run.places() == {one: 0, other: 3}
+    assert run.receiver.taken == []
+
+
+async def test_only_the_detectors_that_are_named_are_followed(run: Run) -> None:
+    one, other = run.feeds.detector("one"), run.feeds.detector("other")
+    run.names = ["one"]
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(other)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+        await asyncio.sleep(100)
+    assert run.receiver.seqs(other) == []
+
+
+async def test_a_deleted_detector_is_forgotten_and_the_last_one_ends_it(run: Run) -> None:
+    one, other = run.feeds.detector("one"), run.feeds.detector("other")
+    run.names = ["one", "other"]
+
+    async def deliver() -> None:
+        async with run.running() as task:
+            await run.until(lambda: len(run.places()) == 2, task)
+            run.feeds.delete(one)
+            await run.until(lambda: run.places() == {other: 0}, task)
+            assert run.said == [f"one: the detector {one} was deleted"]
+            run.feeds.delete(other)
+            await run.until(lambda: False, task)
+
+    with pytest.raises(ServiceError, match="all detectors to deliver from were deleted"):
+        await deliver()
+
+
+async def test_a_revoked_token_ends_it_and_what_was_delivered_is_kept(run: Run) -> None:
+    one = run.feeds.detector("one")
+
+    async def deliver() -> None:
+        async with run.running() as task:
+            await run.until(lambda: run.places() == {one: 0}, task)
+            run.feeds.fire(one, 2)
+            await run.until(lambda: len(run.receiver.taken) == 2, task)
+            run.feeds.revoked = True
+            await run.until(lambda: False, task)
+
+    with pytest.raises(ServiceError, match="1101"):
+        await deliver()
+    assert run.places() == {one: 2}
+
+
+async def test_after_a_restored_backup_it_goes_on_with_the_newest(run: Run) -> None:
+    one = run.feeds.detector("one", before=5)
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 5}, task)
+        del run.feeds.firings[one][3:]
+        run.feeds.failing = lambda: True
+        await asyncio.sleep(30)
+        run.feeds.failing = lambda: False
+        await run.until(lambda: run.places() == {one: 3}, task)
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+    assert run.receiver.seqs(one) == [4]
+    assert "it goes on with the newest" in run.said[0]
+
+
+async def test_a_service_that_is_away_is_waited_for(run: Run) -> None:
+    one = run.feeds.detector("one")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.failing = lambda: True
+        await asyncio.sleep(300)
+        run.feeds.fire(one, 3)
+        run.feeds.failing = lambda: False
+        await run.until(lambda: len(run.receiver.taken) == 3, task)
+    assert run.receiver.seqs(one) == [1, 2, 3]
+    assert run.figure("feed_breaks_total", one) > 5
+
+
+@pytest.mark.parametrize("takes_s", [1.0, 100.0])
+async def test_at_the_end_what_is_under_way_is_finished_or_given_up(run: Run, takes_s: float) -> None:
+    async def slow() -> httpx.Response:
+        await asyncio.sleep(takes_s)
+        return OK
+
+    run.receiver.answer = lambda _body: slow()
+    run.timeout_s = 1_000.0
+    one = run.feeds.detector("one")
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {one: 0}, task)
+        run.feeds.fire(one, 3)
+        await run.until(lambda: run.receiver.requests, task)
+    finished = takes_s < 5
+    assert (len(run.receiver.requests), run.receiver.seqs(one)) == (1, [1] * finished)
+    assert run.places() == {one: finished}
+
+
+async def test_a_disk_that_fails_ends_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = run.feeds.detector("one")
+    deliveries = run.deliveries()
+    task = asyncio.create_task(deliveries.run(asyncio.Event()))
+    await run.until(lambda: run.places() == {one: 0}, task)
+    (run.folder / "state.new").mkdir()
+    run.feeds.fire(one)
+    with pytest.raises(IsADirectoryError):
+        await task
