@@ -44,7 +44,7 @@ class DueMarks:
         self._marked = bool(self._marks)
 
     def mark(self) -> None:
-        """Mark that something may be due. Call it before the answer after which that is so."""
+        """Mark that something may be due. Call it before what makes it so can be on the disk."""
         if self._marked:
             return
         with suppress(NoRoom), storage_errors(f"{self._folder} cannot be written"):

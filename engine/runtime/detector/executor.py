@@ -351,6 +351,9 @@ class OperationExecutor:
         """
         began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
+        if active.due_us is not None:
+            # First: what comes to the disk is due there, answered or not.
+            active.dues.mark()
         if sync == "off":
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
             active.unsaved = active.unsaved or len(changes) < len(entries)
@@ -359,8 +362,6 @@ class OperationExecutor:
             active.write(tuple(entries), reached, now_us, complete=sync != "off")
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 self._sync(active)
-        if active.due_us is not None:
-            active.dues.mark()
         # Last: a new owner has read everything written before, and only that may be answered.
         store.check_owner()
         missing = store.missing() if entries else None

@@ -22,6 +22,7 @@ from snapshots.files import RealFiles
 from snapshots.inspection import read_only
 from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.alarms import alarm, event, install
+from tests.local_runtime.losses import Loss
 from tests.local_runtime.service import LocalService, local_service
 
 pytestmark = pytest.mark.skipping_clock
@@ -302,6 +303,26 @@ async def test_a_backup_knows_what_is_due_and_so_does_a_detector_that_is_restore
             await asyncio.sleep(3)
             assert len(ticks(folder, passive)) == 1
             assert folder.name == "other" or len(ticks(folder, active)) == 1
+
+
+@pytest.mark.parametrize("kind", ["note report of ended", "ask activate", "answer activate", "ask held"])
+async def test_whatever_message_is_lost_a_passive_detector_is_ticked_soon(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    async with service(tmp_path, clock, **PASSIVE) as made:
+        began_s = asyncio.get_running_loop().time()
+        detector = await create(made, 30)
+        loss = Loss(kind)
+        if kind != "note report of ended":
+            await asyncio.sleep(20)
+            assert made.scheduler.active_detectors == 0
+        loss.install(monkeypatch)
+        await asyncio.sleep(began_s + 45 - asyncio.get_running_loop().time())
+        assert one_tick_within(tmp_path, detector, began_s + 30, 10)
+        await asyncio.sleep(10)
+        assert made.scheduler.active_detectors == 0
+        assert loss.lost == 1
 
 
 async def test_many_that_are_due_at_once_are_woken_a_few_at_a_time(tmp_path: Path) -> None:
