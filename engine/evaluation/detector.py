@@ -55,7 +55,9 @@ class Detector(RuleBook):
         super().__init__(limits, new_id)
         self.feed = Feed(limits)
         """The firings of rules that notify."""
-        self.recorder = self.rule_set.recording = Recorder(self.feed, self.versions, limits.firings_max)
+        self.recorder = self.rule_set.recording = Recorder(
+            self.feed, self.rule_set, self.versions, limits.firings_max
+        )
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.actions = 0
