@@ -322,6 +322,8 @@ class DetectorService:
             self._measures.events,
             self._measures.actions,
             self._measures.refused,
+            self._measures.ticks,
+            self._measures.firings_by_time,
         )
 
     def _noted(self, note: Note) -> None:

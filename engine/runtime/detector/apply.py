@@ -212,6 +212,7 @@ def _ticked(detector: Detector, answers: IdempotencyCache, operation: Operation,
     if detector.clock_us == clock_us:
         # The clock never goes back, so a repeated request gets the same answer without a stored one.
         return Applied(answer)
+    detector.ticks += 1
     if not key:
         return Applied(answer, Ticked(time_us))
     request = request_digest(operation.kind, operation.payload)
@@ -226,6 +227,7 @@ def _ticked_if_due(detector: Detector, now_us: int) -> Applied:
     if due_us is None or due_us > now_us:
         return Applied(Done(b"{}"))
     detector.tick(now_us)
+    detector.ticks += 1
     return Applied(Done(b"{}"), Ticked(now_us))
 
 
