@@ -17,7 +17,9 @@ from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
-from engine.evaluation.rules import Fired, FiringByTime
+from engine.evaluation.rules import Fired
+from engine.evaluation.stamps import stamp_of
+from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import FOREVER
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -75,6 +77,9 @@ class Detector(RuleBook):
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
         self._now_us = now_us
+        self.fired_by_time: list[FiredByTime] | None = None
+        """Collects what fires by time, while somebody asks for it."""
+        self.timing.fired = self._fire_by_time
         self._messages: list[Entry] | Outcomes | None = None
         """Collects the messages about the current event."""
 
@@ -166,25 +171,34 @@ class Detector(RuleBook):
             self._stream(cast("Sequence[Event]", events[alone:] if alone else events), outcomes)
         return outcomes
 
-    # -- time -----------------------------------------------------------------------------------------------
+    def tick(self, time_us: int) -> list[FiredByTime]:
+        """Move the clock to a time in microseconds, without an event. Return what fires by time until then.
 
-    def tick(self, time_us: int) -> Sequence[FiringByTime]:
-        """Move the clock to a time, and give what fires because of it, in order. Nothing moves it back.
-
-        Raises Refusal 1402 if the time is too far ahead.
+        A time behind the clock changes nothing. Raises Refusal 1402 if it is too far ahead.
         """
-        if self._now_us is not None:
-            ahead_us = time_us - self._now_us()
-            if ahead_us > self.limits.ahead_ms_max * 1_000:
-                raise too_far_ahead(ahead_us, self.limits)
-        if self.clock_us is None or time_us > self.clock_us:
+        if self.clock_us is not None and time_us <= self.clock_us:
+            return []
+        self.time_of(time_us, time_us)
+        before, self.fired_by_time = self.fired_by_time, []
+        try:
+            self.timing.pass_time(stamp_of(time_us, 0))
             self.clock_us = time_us
-        return ()
+            return self.fired_by_time
+        finally:
+            self.fired_by_time = before
+            self.forget_lookups()
 
     @property
     def next_due_us(self) -> int | None:
-        """When a rule may fire next if no event comes; None if none will."""
-        return None
+        """When a rule may fire by time next, in microseconds; None if none will, unless an event comes."""
+        return self.timing.next_due_us
+
+    def _fire_by_time(self, fired: FiredByTime) -> None:
+        self.firings_by_time += 1
+        self.verdicts.note_by_time(fired.time_us, fired.rule.priority)
+        self.recorder.by_time(*fired)
+        if self.fired_by_time is not None and not fired.rule.shadow:
+            self.fired_by_time.append(fired)
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""

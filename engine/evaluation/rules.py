@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -259,17 +259,6 @@ def rule_with_text(rule: Rule, detector_id: str) -> dict[str, Any]:
 
 Fired = tuple[Rule, ...]
 """The rules that fire, in order of priority."""
-
-
-class FiringByTime(NamedTuple):
-    """A rule that fires because time has passed."""
-
-    rule: Rule
-    keys: Mapping[str, Any]
-    """The values of the rule's keys."""
-    time_us: int
-    suppressed: int = 0
-    """How many firings for these keys were held back since the one before."""
 
 
 @dataclass(frozen=True, slots=True)

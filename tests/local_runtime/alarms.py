@@ -11,7 +11,7 @@ import pytest
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.lateness import too_far_ahead
-from engine.evaluation.rules import FiringByTime
+from engine.evaluation.timed.timing import FiredByTime
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 
@@ -27,14 +27,14 @@ def _due(detector: Detector) -> list[tuple[int, Any]]:
     return sorted((one for one in dues if one[0] > detector.clock_us), key=lambda one: one[0])
 
 
-def _tick(detector: Detector, time_us: int) -> Sequence[FiringByTime]:
+def _tick(detector: Detector, time_us: int) -> Sequence[FiredByTime]:
     if detector._now_us is not None:
         ahead_us = time_us - detector._now_us()
         if ahead_us > detector.limits.ahead_ms_max * 1_000:
             raise too_far_ahead(ahead_us, detector.limits)
     if detector.clock_us is not None and time_us <= detector.clock_us:
         return ()
-    fired = [FiringByTime(rule, {"host": rule.name}, at) for at, rule in _due(detector) if at <= time_us]
+    fired = [FiredByTime(rule, {"host": rule.name}, at) for at, rule in _due(detector) if at <= time_us]
     detector.clock_us = time_us
     detector.verdicts.note(detector.events_seen, [(one.rule,) for one in fired])
     return fired

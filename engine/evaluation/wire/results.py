@@ -16,7 +16,8 @@ from engine.evaluation.events.outcomes import Outcomes
 from engine.evaluation.explanation.firings import Firings, evaluate_explained
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event
-from engine.evaluation.rules import Fired, FiringByTime
+from engine.evaluation.rules import Fired
+from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import milliseconds
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
@@ -54,7 +55,7 @@ def encode_actions(fired: Fired) -> bytes:
     return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
 
 
-def encode_firings(firings: Iterable[FiringByTime], bytes_max: int) -> tuple[bytes, int]:
+def encode_firings(firings: Iterable[FiredByTime], bytes_max: int) -> tuple[bytes, int]:
     """Return what fired by time as a JSON array of actions within a bound, and how many had no room."""
     actions: list[bytes] = []
     left, without_room = bytes_max, 0
@@ -64,8 +65,6 @@ def encode_firings(firings: Iterable[FiringByTime], bytes_max: int) -> tuple[byt
             "time_ms": milliseconds(firing.time_us),
             "timed": True,
         }
-        if firing.suppressed:
-            members["suppressed"] = firing.suppressed
         action = firing.rule.action_json()[:-1] + b"," + json_bytes(members)[1:]
         left -= len(action) + 1
         if left < 0:

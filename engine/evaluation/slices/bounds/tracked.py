@@ -40,7 +40,7 @@ class Tracked:
     def update(self, keys: Iterable[Hashable]) -> None:
         """Update the slices of keys that events have touched."""
         for key in keys:
-            if self._slices.shard_of(key) < self._shards:
+            if hash(key) % len(self._slices.shards) < self._shards:
                 self._update(key)
 
     def first_to_expire(self) -> tuple[int, int]:
