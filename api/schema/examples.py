@@ -50,6 +50,16 @@ ACTION: Final = {
     "priority": 1,
     "notify": False,
 }
+ACTION_BY_TIME: Final = {
+    "type": "notify",
+    "ruleId": RULE_ID,
+    "name": "no heartbeat within five minutes",
+    "priority": 1,
+    "notify": True,
+    "keys": {"host": "web-1"},
+    "time_ms": 1_709_545_260_000.001,
+    "timed": True,
+}
 EXPLAINED: Final = {
     "ruleId": RULE_ID,
     "name": "a failed login within ten minutes",

@@ -69,6 +69,13 @@ class Detector(RuleBook):
         """How many actions the events submitted since then have yielded."""
         self.refused: Counter[int] = Counter()
         """How many events of batches were refused, by code, until their reader clears it."""
+        self.ticks = 0
+        """How many ticks moved the clock since then."""
+        self.firings_by_time = 0
+        """How often rules fired because time passed."""
+        self.behind_us: int | None = None
+        """How far the clock was behind the server's when an event or a tick came last; None if that is not
+        known. The owner of the detector keeps it here, and it is saved with the figures."""
         self.observers: list[Observer] = []
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
@@ -193,6 +200,7 @@ class Detector(RuleBook):
         acting = self.recorder.by_time(*fired)
         if acting is None:
             return
+        self.firings_by_time += 1
         self.verdicts.note_by_time(fired.time_us, acting.priority)
         if self.fired_by_time is not None and not acting.shadow:
             self.fired_by_time.append(fired._replace(rule=acting))

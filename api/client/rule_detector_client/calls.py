@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from .json_values import event_json, object_json
+from .json_values import event_body, object_json, time_json
 from .results import (
     BatchResults,
     Comparison,
@@ -337,7 +337,7 @@ def evaluate(
 ) -> Call[EventResult]:
     """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys`, `found` to actions."""
     path = _path("detectors", detector_id, "evaluate") + "?details=true" * details
-    body = _event_body(fields, timestamp_ms, variables)
+    body = event_body(fields, timestamp_ms, variables)
     return Call("POST", path, _with_messages(EventResult), body, key)
 
 
@@ -356,6 +356,12 @@ def evaluate_batch(
     return Call("POST", path, _listed(BatchResults), body, key)
 
 
+def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventResult]:
+    """Move the clock without an event; the actions are those of timed rules that fire because of it."""
+    body = b"{%b}" % time_json(timestamp_ms)
+    return Call("POST", _path("detectors", detector_id, "tick"), _with_messages(EventResult), body, key)
+
+
 def explain(
     detector_id: str,
     fields: Mapping[str, Any] | msgspec.Raw,
@@ -365,7 +371,7 @@ def explain(
     rule_id: str | None = None,
 ) -> Call[list[ExplainedRule]]:
     """Explain what an event would do, for all rules or for one; nothing is recorded."""
-    body = _event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
+    body = event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
     return Call("POST", _path("detectors", detector_id, "explain"), _listed(ExplainedRules), body)
 
 
@@ -373,18 +379,6 @@ def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
     """Return what a detector holds, or what the query asks for, as the service gives it."""
     path = _path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
     return Call("GET", path, lambda envelope: dict(json.loads(bytes(envelope.result))))
-
-
-def _event_body(
-    fields: Mapping[str, Any] | msgspec.Raw,
-    timestamp_ms: float,
-    variables: Mapping[str, Any] | None,
-    more: Mapping[str, Any] | None = None,
-) -> bytes:
-    members: dict[str, Any] = {"event": msgspec.Raw(event_json(fields, timestamp_ms))}
-    if variables is not None:
-        members["context"] = {"vars": msgspec.Raw(object_json(variables, "vars"))}
-    return msgspec.json.encode({**members, **(more or {})})
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:

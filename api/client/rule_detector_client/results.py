@@ -235,6 +235,10 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The values of the rule's keys, if details were asked for."""
     found: dict[str, Any] | None = None
     """What its counting members and terms found, if details were asked for."""
+    time_ms: float | None = msgspec.field(default=None, name="time_ms")
+    """When it fired, if it fired because time passed."""
+    timed: bool = False
+    """Whether it fired because time passed."""
 
 
 class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -23,7 +23,7 @@ from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
 from api.schema.messages.state import State, StateQuery
-from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.runtime.contract.requests import operations
@@ -104,6 +104,22 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
     results = await evaluate_records(intake.records, partial(service.backend.call, detectorId))
     count = partial(ingested, intake, results, with_results=query.actions == "true")
     return success(await service.work(count, len(body)))
+
+
+@blueprint.post("/api/detectors/<detectorId>/tick")
+@describe(
+    summary="Let time pass without an event",
+    text="Moves the detector's clock to `timestamp_ms`, and gives the actions of the timed rules that fire "
+    "because of it, in order of time. A time that is not after the clock changes nothing. The service "
+    "itself ticks each detector when something is due (`--tick-s`).",
+    body=TickBody,
+    body_example={"timestamp_ms": examples.EVENT["timestamp_ms"]},
+    result=messages.ActionsByTime,
+    own_codes=(1402,),
+    result_example={"actions": [examples.ACTION_BY_TIME]},
+)
+async def tick(detectorId: str, body: bytes) -> Response:
+    return await service.call(detectorId, operations.tick(body, idempotency_key(request.head)))
 
 
 @blueprint.post("/api/detectors/<detectorId>/explain")

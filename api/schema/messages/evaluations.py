@@ -73,6 +73,22 @@ class Actions(Struct):
     actions: list[Action]
 
 
+class ActionByTime(Action, kw_only=True):
+    """The action of a rule that fired because time passed."""
+
+    keys: dict[str, Any]
+    """The values of the rule's keys; long ones are cut."""
+    time_ms: float
+    """When it fired, by the detector's clock."""
+    timed: Literal[True]
+
+
+class ActionsByTime(Struct):
+    """The actions of a tick, in order of time and priority."""
+
+    actions: list[ActionByTime]
+
+
 class EventResult(Struct):
     """The result of one event of a batch. A refused event has no actions, and `errors` say why."""
 

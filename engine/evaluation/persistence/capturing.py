@@ -43,6 +43,7 @@ class Saved(Protocol):
     stored: dict[str, StoredRelation]
     limits: Limits
     versions: Versions
+    behind_us: int | None
     timing: Timing
     feed: Feed
     at_most_once: AtMostOnce

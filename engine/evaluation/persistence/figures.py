@@ -25,6 +25,7 @@ class Counted(Protocol):
     verdicts: Verdicts
     rule_set: RuleSet
     at_most_once: AtMostOnce
+    behind_us: int | None
 
 
 class MemoryTime(NamedTuple):
@@ -52,6 +53,8 @@ class Figures:
     """The time that a rule took at them, without its memories."""
     memory_ns: list[MemoryTime]
     """The time that the updates of memories took at them."""
+    behind_us: int | None = None
+    """How far the clock was behind the server's when an event or a tick came last; None if not known."""
 
 
 def figures_of(detector: Counted) -> Figures:
@@ -70,6 +73,7 @@ def figures_of(detector: Counted) -> Figures:
             for name, remembered in (detector.histories.memories.items() if memory_ns else ())
             if remembered in memory_ns
         ],
+        detector.behind_us,
     )
 
 
@@ -77,6 +81,7 @@ def restore_figures(detector: Counted, figures: Figures) -> None:
     """Have a detector that was just loaded count on from the figures."""
     detector.verdicts.restore(figures.since, figures.fired)
     detector.at_most_once.held_back.update(figures.held_back)
+    detector.behind_us = figures.behind_us
     memory_ns: Any = defaultdict(float)
     for node, path, birth, time_ns in figures.memory_ns:
         # Nodes of one memory had several before version 11, and some of these had no rule any more.

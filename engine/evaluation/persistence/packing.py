@@ -250,7 +250,8 @@ def _acted(kept: list[tuple[Any, Slice]]) -> Iterator[bytes]:
 
 def _figures(figures: Figures) -> Iterator[bytes]:
     pack = packer()
-    yield pack.pack_map_header(6)
+    yield pack.pack_map_header(7)
+    yield pack.pack("behind_us") + pack.pack(figures.behind_us)
     yield pack.pack("since") + pack.pack([*figures.since])
     yield pack.pack("fired") + pack.pack(_entries(figures.fired))
     yield pack.pack("held_back") + pack.pack(_entries(figures.held_back))

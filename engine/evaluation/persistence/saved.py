@@ -45,7 +45,8 @@
               of rules, and how often these fired; held_back: priorities, and how many actions were held back;
               ran: the number of sampled events, priorities, and at how many of the events these were
               evaluated; rule_ns: priorities, and the time that these took; memory_ns: [a node, path, birth,
-              time that the memory took]. Only in snapshots
+              time that the memory took]; behind_us: how far the clock was behind the server's at the last
+              event or tick (nil: not known). Only in snapshots
 
 `columns.py` says what columns are, and the memories of operators, which they have.
 """
@@ -159,8 +160,9 @@ def load_figures(detector: Saved, document: Any) -> None:
         for node, path, birth, time_ns in stored["memory_ns"]
     ]
     since = CountedSince(*stored["since"])
+    behind_us = stored.get("behind_us")
     fired, held_back = _entries(stored["fired"]), _entries(stored.get("held_back", (b"", b"")))
-    figures = Figures(since, fired, held_back, samples, _entries(ran), dict(rule_ns), memory_ns)
+    figures = Figures(since, fired, held_back, samples, _entries(ran), dict(rule_ns), memory_ns, behind_us)
     restore_figures(detector, figures)
 
 

@@ -17,7 +17,7 @@ from engine.runtime.contract.measurements.counters import (
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Report
-from engine.runtime.contract.requests.operations import LONG, Operation
+from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
@@ -99,6 +99,11 @@ class Activation:
         return self._port.figures()
 
     @property
+    def due_us(self) -> int | None:
+        """When the detector has to be ticked by the service; None if never. Read it between two calls."""
+        return self._port.due_us
+
+    @property
     def cpu_s(self) -> float:
         """The processor time of its batches while it shared the worker with other detectors."""
         return self._port.cpu_s
@@ -116,13 +121,13 @@ class Activation:
         if self.schedule.read_only:
             return None
         reply = self._port.handle_at_once(batch)
-        return None if reply is None else self._note_reply(reply)
+        return None if reply is None else self._note_reply(batch, reply)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
         is_long = any(operation.kind in LONG for operation in batch)
         hung_s = self._settings.activation_hung_s if is_long else None
-        return self._note_reply(await self._call(self._port.handle(batch), hung_s))
+        return self._note_reply(batch, await self._call(self._port.handle(batch), hung_s))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
@@ -221,13 +226,16 @@ class Activation:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _note_reply(self, reply: Reply) -> Reply:
+    def _note_reply(self, batch: Sequence[Operation], reply: Reply) -> Reply:
         """Note what a batch means for the detector; return its reply."""
         now_s = self._loop.time()
-        self.schedule.note_batch(reply, now_s)
-        if now_s >= self._used_told_at_s + _USED_TOLD_S or reply.newest_firing > self._newest_firing:
+        # Nobody waits for the service's own ticks, so the detector can rest as if there were none.
+        is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
+        self.schedule.note_batch(reply, now_s, is_used=is_used)
+        is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S
+        if is_told or reply.newest_firing > self._newest_firing:
             self._used_told_at_s, self._newest_firing = now_s, reply.newest_firing
-            self.tell(used=True, newest_firing=reply.newest_firing)
+            self.tell(used=is_used, newest_firing=reply.newest_firing)
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced

@@ -46,9 +46,9 @@ class Histogram(msgspec.Struct, array_like=True):
         self.total += other.total
 
 
-Counted = tuple[int, int, int, Mapping[str, int]]
+Counted = tuple[int, int, int, Mapping[str, int], int, int]
 """How many events a detector has evaluated, actions it has yielded, and keys it has evicted; how often its
-shadow rules fired, and the events of each kind in all comparisons."""
+shadow rules fired, and the events of each kind in all comparisons; ticks, and firings by time."""
 
 
 class Measures:
@@ -67,6 +67,9 @@ class Measures:
         """Actions that they have yielded."""
         self.refused: dict[int, int] = {}
         """Evaluations, and events of batches, that were refused, by code."""
+        self.ticks = 0
+        """Ticks that moved a clock."""
+        self.firings_by_time = 0
         self.keys_evicted = 0
         """Live keys that were evicted because a detector reached its limits."""
         self.shadows: dict[str, int] = {}
@@ -80,6 +83,8 @@ class Measures:
         if refused:
             self.count_refused(refused)
             refused.clear()
+        self.ticks += after[4] - before[4]
+        self.firings_by_time += after[5] - before[5]
         if before[3] != after[3]:
             for name, times in after[3].items():
                 self.shadows[name] = self.shadows.get(name, 0) + times - before[3][name]
