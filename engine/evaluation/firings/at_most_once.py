@@ -9,7 +9,7 @@ gives it, the time from which the rule may act again, and how many actions were 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -57,13 +57,16 @@ class AtMostOnce:
     """The name of these entries beside the paths of slices; no fact has it."""
     memories: Final[Mapping[int, Any]] = {}
 
-    def __init__(self, histories: Histories) -> None:
-        self._histories = histories
+    def __init__(self, histories: Histories, compared: Collection[str]) -> None:
+        """`compared` has the ids of the rules that are compared with drafts."""
+        self._histories, self._compared = histories, compared
         self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
         self.held_back: Counter[int] = Counter()
         """How many actions of each rule were held back in all, by priority."""
+        self.held_at: dict[int, list[Rule]] = {}
+        """Those that are held back and compared, by the number of the event; the detector takes them."""
         self._plans: dict[int, _Plan] = {}
         """The rules that act at most once, by priority."""
         self._entries: Counter[int] = Counter()
@@ -113,6 +116,16 @@ class AtMostOnce:
         self._changed.clear()
 
     # -- events ---------------------------------------------------------------------------------------------
+
+    def note(self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int) -> Fired:
+        """Return the rules that act at an event; keep those for `held_at` that do not and are compared."""
+        acting = self.acting(fired, fields, sent, stamp)
+        if acting is not fired and self._compared:
+            ids = {rule.id for rule in acting}
+            held = [rule for rule in fired if rule.id in self._compared and rule.id not in ids]
+            if held:
+                self.held_at[stamp & EVENT] = held
+        return acting
 
     def acting(
         self,

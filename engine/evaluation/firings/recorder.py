@@ -46,7 +46,7 @@ class Recorder:
 
         The event is decided and not committed. `base` is the stamp of its time, and `tick` its number.
         """
-        acting = self._at_most_once.acting(fired, fields, sent or {}, base + tick)
+        acting = self._at_most_once.note(fired, fields, sent or {}, base + tick)
         for rule in acting:
             if self._is_fed(rule):
                 self._append(rule, self._keys(rule, fields, sent or {}), time_of(base))
