@@ -14,8 +14,15 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.facts.look_up import Name, split_name, value_of
-from engine.evaluation.facts.values import LONG_TEXT, Event, canonical, part_of_key, slice_key_of
+from engine.evaluation.facts.look_up import Name, split_name
+from engine.evaluation.facts.values import (
+    KEY_CHARS_MAX,
+    LONG_TEXT,
+    Event,
+    canonical,
+    part_of_key,
+    slice_key_of,
+)
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
@@ -27,7 +34,7 @@ from engine.evaluation.slices.slices import (
     SLICE_BYTES,
     Slice,
 )
-from engine.evaluation.stamps import EVENT, WITHIN_BITS, time_of
+from engine.evaluation.stamps import EVENT, NUMBER_BITS, WITHIN_BITS
 from engine.evaluation.times import FOREVER
 
 FREE_US: Final = FIRST
@@ -155,7 +162,7 @@ class AtMostOnce:
         return fired if as_before else tuple(given)
 
     def _acts(self, rule: Rule, plan: _Plan, key: Hashable, stamp: int, *, dry: bool) -> Rule | None:
-        entry, now_us = self.find(key), time_of(stamp)
+        entry, now_us = self.shards[hash(key) % SHARDS].get(key), stamp >> NUMBER_BITS
         is_free = entry is None or now_us >= entry[FREE_US]
         held_back = entry[HELD_BACK] if entry is not None else 0
         if not dry:
@@ -221,8 +228,12 @@ def _asked(rule: Rule) -> tuple[Any, ...]:
 
 
 def _key(plan: _Plan, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable:
-    values = [value_of(name, fields, sent) for name in plan.names]
-    return (plan.part, *[part_of_key(_part(value)) for value in values])
+    parts = [plan.part]
+    for name in plan.names:
+        value = name.look(sent if name.of_vars else fields)
+        is_short = type(value) is str and len(value) <= KEY_CHARS_MAX
+        parts.append(value if is_short else part_of_key(_part(value)))
+    return tuple(parts)
 
 
 def _part(value: Any) -> Any:
