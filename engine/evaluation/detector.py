@@ -56,7 +56,7 @@ class Detector(RuleBook):
         new_id: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(limits, new_id)
-        self.at_most_once: AtMostOnce = AtMostOnce(self.histories)
+        self.at_most_once: AtMostOnce = AtMostOnce(self.histories, self.shadows.comparisons)
         """What rules with `every_secs` remember of their actions."""
         self.feed = Feed(limits)
         """The firings of rules that notify."""
@@ -243,10 +243,9 @@ class Detector(RuleBook):
             self.actions += self.verdicts.note(seen_before + 1, fired[first:])
             if self.shadows:
                 for place, number in enumerate(range(seen_before + 1, self.events_seen + 1), first):
-                    if fired[place]:
-                        firings = len(fired[place])
-                        fired[place] = self.shadows.acting(fired[place], number, events[place - start])
-                        self.actions -= firings - len(fired[place])
+                    firings = len(fired[place])
+                    fired[place] = self._acting(fired[place], events[place - start], number)
+                    self.actions -= firings - len(fired[place])
         if self.rule_set.may_warn:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
@@ -276,9 +275,8 @@ class Detector(RuleBook):
         messages.sort(key=lambda entry: entry.code)
         if fired:
             self.verdicts.note(self.events_seen, (fired,))
-            if self.shadows:
-                fired = self.shadows.acting(fired, self.events_seen, (fields, timestamp_ms, sent))
-            self.actions += len(fired)
+        fired = self._acting(fired, (fields, timestamp_ms, sent))
+        self.actions += len(fired)
         return Outcome(fired, messages)
 
     def _observe(
@@ -301,9 +299,13 @@ class Detector(RuleBook):
                 _log.exception("examples of differences are explained no more")
                 self.sampler = None
 
-    def _acting(self, fired: Fired, event: Event) -> Fired:
-        """Of the rules that fired at the last event, return those that yield actions."""
-        return self.shadows.acting(fired, self.events_seen, event) if fired and self.shadows else fired
+    def _acting(self, fired: Fired, event: Event, number: int | None = None) -> Fired:
+        """Of the rules that fired at an event, the last one if it has no number, return those that act."""
+        number = self.events_seen if number is None else number
+        held_back = self.at_most_once.held_at.pop(number, ()) if self.at_most_once.held_at else ()
+        if self.shadows and (fired or held_back):
+            return self.shadows.acting(fired, number, event, held_back)
+        return fired
 
     def _evaluate(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None

@@ -9,13 +9,20 @@ gives it, the time from which the rule may act again, and how many actions were 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.facts.look_up import Name, split_name, value_of
-from engine.evaluation.facts.values import LONG_TEXT, Event, canonical, part_of_key, slice_key_of
+from engine.evaluation.facts.look_up import Name, split_name
+from engine.evaluation.facts.values import (
+    KEY_CHARS_MAX,
+    LONG_TEXT,
+    Event,
+    canonical,
+    part_of_key,
+    slice_key_of,
+)
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
@@ -27,7 +34,7 @@ from engine.evaluation.slices.slices import (
     SLICE_BYTES,
     Slice,
 )
-from engine.evaluation.stamps import EVENT, WITHIN_BITS, time_of
+from engine.evaluation.stamps import EVENT, NUMBER_BITS, WITHIN_BITS
 from engine.evaluation.times import FOREVER
 
 FREE_US: Final = FIRST
@@ -57,13 +64,16 @@ class AtMostOnce:
     """The name of these entries beside the paths of slices; no fact has it."""
     memories: Final[Mapping[int, Any]] = {}
 
-    def __init__(self, histories: Histories) -> None:
-        self._histories = histories
+    def __init__(self, histories: Histories, compared: Collection[str]) -> None:
+        """`compared` has the ids of the rules that are compared with drafts."""
+        self._histories, self._compared = histories, compared
         self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
         self.held_back: Counter[int] = Counter()
         """How many actions of each rule were held back in all, by priority."""
+        self.held_at: dict[int, list[Rule]] = {}
+        """Those that are held back and compared, by the number of the event; the detector takes them."""
         self._plans: dict[int, _Plan] = {}
         """The rules that act at most once, by priority."""
         self._entries: Counter[int] = Counter()
@@ -114,6 +124,16 @@ class AtMostOnce:
 
     # -- events ---------------------------------------------------------------------------------------------
 
+    def note(self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int) -> Fired:
+        """Return the rules that act at an event; keep those for `held_at` that do not and are compared."""
+        acting = self.acting(fired, fields, sent, stamp)
+        if acting is not fired and self._compared:
+            ids = {rule.id for rule in acting}
+            held = [rule for rule in fired if rule.id in self._compared and rule.id not in ids]
+            if held:
+                self.held_at[stamp & EVENT] = held
+        return acting
+
     def acting(
         self,
         fired: Fired,
@@ -142,7 +162,7 @@ class AtMostOnce:
         return fired if as_before else tuple(given)
 
     def _acts(self, rule: Rule, plan: _Plan, key: Hashable, stamp: int, *, dry: bool) -> Rule | None:
-        entry, now_us = self.find(key), time_of(stamp)
+        entry, now_us = self.shards[hash(key) % SHARDS].get(key), stamp >> NUMBER_BITS
         is_free = entry is None or now_us >= entry[FREE_US]
         held_back = entry[HELD_BACK] if entry is not None else 0
         if not dry:
@@ -208,8 +228,12 @@ def _asked(rule: Rule) -> tuple[Any, ...]:
 
 
 def _key(plan: _Plan, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable:
-    values = [value_of(name, fields, sent) for name in plan.names]
-    return (plan.part, *[part_of_key(_part(value)) for value in values])
+    parts = [plan.part]
+    for name in plan.names:
+        value = name.look(sent if name.of_vars else fields)
+        is_short = type(value) is str and len(value) <= KEY_CHARS_MAX
+        parts.append(value if is_short else part_of_key(_part(value)))
+    return tuple(parts)
 
 
 def _part(value: Any) -> Any:

@@ -62,7 +62,7 @@ class Recorder:
 
         The event is decided and not committed. `base` is the stamp of its time, and `tick` its number.
         """
-        acting = self._at_most_once.acting(fired, fields, sent or {}, base + tick)
+        acting = self._at_most_once.note(fired, fields, sent or {}, base + tick)
         fed = [rule for rule in acting if self._is_fed(rule)]
         if fed:
             said = type(self).tell(self._rule_set, fed, fields, sent or {}, base + tick)

@@ -248,3 +248,26 @@ def test_rules_without_it_are_decided_without_it() -> None:
     assert "NOTED" in detector.code()
     detector.change_rule(detector.rules()[0].id, every_secs=0)
     assert "NOTED" not in detector.code()
+
+
+@pytest.mark.parametrize("way", ["one by one", "many", "submitted", "together"])
+def test_a_rule_is_compared_with_its_draft_by_what_is_true_not_by_what_acts(way: str) -> None:
+    detector = detector_with("a >= 1")
+    [rule] = detector.rules()
+    detector.add_rule("draft", "a == 1", shadow=True, draft_of=rule.id)
+    events: list[Any] = [({"a": value}, at_ms, None) for at_ms, value in enumerate((1, 1, 2, 0, 1))]
+    match way:
+        case "one by one":
+            told = [len(detector.evaluate(*event)) for event in events]
+        case "many":
+            told = [len(fired) for fired in detector.evaluate_many(events)]
+        case "submitted":
+            told = [len(detector.submit(*event).fired) for event in events]
+        case _:
+            told = [len(fired) for fired in detector.submit_clean(events).fired]
+    assert told == [1, 0, 0, 0, 0]
+    assert detector.comparison(rule.id).counts == {"both": 3, "only_rule": 1, "only_draft": 0}
+    assert detector.shadows.tally["shadow"] == 3
+    assert not detector.at_most_once.held_at
+    if way in ("submitted", "together"):
+        assert detector.actions == 1
