@@ -80,6 +80,14 @@ def sliced(history: Sequence[Event], key: str) -> list[Event]:
     return [event for event in history if equal(event[key], history[-1][key])]
 
 
+def strings_of(value: Any) -> list[str]:
+    """Give the strings in a value, at any depth."""
+    if kind(value) == "string":
+        return [value]
+    inside = value.values() if kind(value) == "object" else value if kind(value) == "array" else []
+    return [text for each in inside for text in strings_of(each)]
+
+
 ELEMENTS_MAX = 10_000
 """Past so many elements of an array, `some` is false."""
 
@@ -134,6 +142,11 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
                 rows = now.relation(networks.relation)
                 networks = tuple(row[0] for row in rows if len(row) == 1 and kind(row[0]) == "string")
             return found is not None and lies_in(found, networks)
+        case terms.Anywhere(inner):
+            strings = strings_of(now.fields)
+            return len(strings) <= ELEMENTS_MAX and any(
+                verdict(inner, [replace(now, fields={"it": text})], at_us) for text in strings
+            )
         case terms.Some(fact, inner):
             elements = now[fact] if kind(now[fact]) == "array" else []
             each = [e if kind(e) == "object" else {"it": e} for e in elements[: ELEMENTS_MAX + 1]]
