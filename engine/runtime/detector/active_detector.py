@@ -115,4 +115,5 @@ def position(detector: Detector) -> Position:
 
 def counted(detector: Detector) -> Counted:
     """Return what has been counted of a detector, before a batch or after it."""
-    return detector.events_seen, detector.actions, detector.keys_evicted, detector.shadows.tally.copy()
+    tally, newest_firing = detector.shadows.tally.copy(), detector.feed.last
+    return detector.events_seen, detector.actions, detector.keys_evicted, tally, newest_firing

@@ -77,6 +77,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     actions: int = 0
     refused: dict[int, int] = {}
     """See `Measures.refused`."""
+    firings: int = 0
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -167,6 +168,7 @@ class Measured(msgspec.Struct):
     events: int = 0
     actions: int = 0
     refused: dict[int, int] = {}
+    firings: int = 0
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

@@ -46,9 +46,9 @@ class Histogram(msgspec.Struct, array_like=True):
         self.total += other.total
 
 
-Counted = tuple[int, int, int, Mapping[str, int]]
+Counted = tuple[int, int, int, Mapping[str, int], int]
 """How many events a detector has evaluated, actions it has yielded, and keys it has evicted; how often its
-shadow rules fired, and the events of each kind in all comparisons."""
+shadow rules fired, and the events of each kind in all comparisons; the number of the newest firing."""
 
 
 class Measures:
@@ -69,6 +69,8 @@ class Measures:
         """Evaluations, and events of batches, that were refused, by code."""
         self.keys_evicted = 0
         """Live keys that were evicted because a detector reached its limits."""
+        self.firings = 0
+        """Firings that feeds have got."""
         self.shadows: dict[str, int] = {}
         """How often shadow rules fired, and the events of each kind in all comparisons."""
 
@@ -77,6 +79,7 @@ class Measures:
         self.events += after[0] - before[0]
         self.actions += after[1] - before[1]
         self.keys_evicted += after[2] - before[2]
+        self.firings += after[4] - before[4]
         if refused:
             self.count_refused(refused)
             refused.clear()
