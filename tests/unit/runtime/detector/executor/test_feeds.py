@@ -44,6 +44,12 @@ def test_with_interval_it_is_read_once_the_journal_is_synced(make: Any) -> None:
     assert actor.begin_saving()
     actor.finish_saving()
     assert read(actor) == [(1, "ann"), (2, "bob")]
+    assert actor.measures.firings == 2
+    actor.passivate()
+    other = make(journal_sync="interval")
+    other.activate(ONE, 2)
+    other.handle([event(user="cid")])
+    assert read(other) == [(1, "ann"), (2, "bob")]
 
 
 def test_with_off_it_is_read_once_it_is_saved(make: Any) -> None:
