@@ -66,27 +66,29 @@ class Watch:
         self.table = Table()
         self.long: dict[Hashable, tuple[Any, ...]] = {}
         """The values of keys of which a digest is kept, because they are long."""
-        self.rest_us = FOREVER
-        """When time may turn something that slices share: then all are looked at."""
+        self.rest = [LATEST]
+        """The stamp of the time at which something may turn that slices share: then all are looked at."""
         self._histories, self._deciders, self._add = histories, deciders, add
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
         self._moving = moving_in(self.names, rule.condition)
         self._split = [split_name(name) for name in self.names]
         self._own, self._shared = self._grouped()
-        self.path: Path | None = self._own[0][0].path if len(self._own) == 1 and not self._shared else None
-        """That of the slices whose keys the table has; None if the rule remembers something under others."""
+        is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
+        self.path: Path | None = self._own[0][0].path if is_one else None
+        """That of the slices whose keys the table has; None if it has those of several paths together."""
         self._key_names = self.names if self.path is None else [fact_of(step) for step in self.path]
         self.is_single = self.path is not None and len(self.path) == 1
-        soonest = [part.soonest_us for part in self.parts if part.soonest_us is not None]
-        may_end = bool(self.names) and any(part.may_end for part in self.parts)
-        self.is_still = not (
-            soonest or self._moving.stepping or self._moving.stepping_by_slice or self._moving.crossing
-        )
+        moving = self._moving
+        known = [part.soonest_us for part in self.parts if part.soonest_us is not None]
+        self.is_still = not (known or moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time never turns its verdict."""
-        exact = may_end or bool(self._moving.crossing) or 0 in soonest
-        self.soonest: int | None = None if exact else min([*soonest, SOONEST_MAX_US]) << NUMBER_BITS
+        own = [part for _, parts in self._own for part in parts]
+        shared = [part for _, parts in self._shared for part in parts]
+        self.soonest = None if moving.crossing else _soonest(own)
         """No event makes time turn a verdict sooner after it, as a difference of stamps; None if that is not
-        known, or if an event may end a slice: then each event of a slice is looked at."""
+        known: then each event of a slice is looked at."""
+        self.shared_soonest = None if moving.crosses_shared else _soonest(shared)
+        """The same of what an event changes that slices share."""
         self._decide: Decide | None = None
         self._crossing: Decide | None = None
         self._turn_us: tuple[int, int] = (0, 0)
@@ -149,9 +151,11 @@ class Watch:
         elif due < entry[0]:
             self._queue((due, *entry[1:]))
 
-    def meet(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
-        """See what an event has made of its slices, if they are under several paths."""
-        now_us, rest_us = time_of(stamp), self.rest_us
+    def share(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
+        """See what an event has made of what slices share."""
+        if self.shared_soonest is not None and self.rest[0] <= stamp + self.shared_soonest:
+            return
+        now_us, rest_us = time_of(stamp), FOREVER
         for slices, parts in self._shared:
             key = slices.key_at(fields, sent or _NOTHING)
             slice_ = None if key is None else slices.find(key)
@@ -163,11 +167,21 @@ class Watch:
                 for name, split in zip(self.names, self._split, strict=True)
             }
             rest_us = self._crossed_us(_event(values), now_us, rest_us)
-        if rest_us < self.rest_us:
+        if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
+
+    def meet(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
+        """See what an event has made of its slices, whatever their keys."""
+        if self._shared:
+            self.share(stamp, fields, sent)
         key = self.key_at(fields, sent or _NOTHING)
         if key is not None:
             self.touch(key, stamp, fields, sent)
+
+    @property
+    def shares(self) -> bool:
+        """Whether there is something that slices share."""
+        return bool(self._shared)
 
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
         """Return the key in the table of an event, if it has all keys of the rule."""
@@ -223,13 +237,12 @@ class Watch:
 
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
-        self.rest_us = time_us
-        if time_us <= LATEST_US:
-            self._add((time_us << NUMBER_BITS, -1, self.rule.priority, None))
+        self.rest[0] = time_us << NUMBER_BITS
+        self._add((self.rest[0], -1, self.rule.priority, None))
 
     def look_at_all(self, due: int) -> None:
         """Have all slices looked at at a time."""
-        self.rest_us = FOREVER
+        self.rest[0] = LATEST
         for entry in [*self.table]:
             if entry[0] > due:
                 self._queue((due, *entry[1:]))
@@ -245,7 +258,8 @@ class Watch:
         """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
         best, lives = FOREVER, not self.names
         for slices, parts in (*self._own, *self._shared):
-            slice_: Slice = (slices.find(key) if self.path is not None else slices.at(*event)) or slices.blank
+            is_of_key = self.path is not None and slices.path == self.path
+            slice_: Slice = (slices.find(key) if is_of_key else slices.at(*event)) or slices.blank
             for part in parts:
                 us, matters = part.ahead(slice_, now_us)
                 best = min(best, us)
@@ -305,6 +319,11 @@ class Watch:
     def _is_long(self, key: Any) -> bool:
         """Return whether a key is, or has, the digest of a long text."""
         return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
+
+
+def _soonest(parts: Sequence[Part]) -> int | None:
+    known = [part.soonest_us for part in parts if part.soonest_us is not None]
+    return None if 0 in known else min([*known, SOONEST_MAX_US]) << NUMBER_BITS
 
 
 def _event(values: Mapping[str, Any]) -> Event:
