@@ -128,12 +128,13 @@ class Timing:
         of_memory = self._of_memory
         if of_memory is None:
             of_memory = self._index()
-        met = dict.fromkeys(self._of_all)
+        met = [*self._of_all]
         for remembered in outcomes:
-            met.update(dict.fromkeys(of_memory.get(remembered, ())))
-        for slices in entered:
-            if slices.key is not None:
-                met.update(dict.fromkeys(self._of_slices.get(slices, ())))
+            met += of_memory.get(remembered, ())
+        if self._of_slices:
+            for slices in entered:
+                if slices.key is not None:
+                    met += self._of_slices.get(slices, ())
         for watch in met:
             watch.meet(stamp, fields, sent)
 

@@ -10,7 +10,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import Slice, Slices
+from engine.evaluation.slices.slices import SHARDS, Slice, Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
 from engine.evaluation.timed.changes import (
     Part,
@@ -29,7 +29,7 @@ _MICROSECOND: Final = 1 << NUMBER_BITS
 SOONEST_MAX_US: Final = 1 << 61
 """After any event, this is before LATEST."""
 
-ENTRY_BYTES: Final = 280
+ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
 
 Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
@@ -131,7 +131,7 @@ class Watch:
         self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None
     ) -> None:
         """See what an event has made of the slice of a key."""
-        entry = self.table.get(key)
+        entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
         now_us = time_of(stamp)
@@ -186,7 +186,8 @@ class Watch:
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
         """Return the key in the table of an event, if it has all keys of the rule."""
         if self.path is not None:
-            return self._own[0][0].key_at(fields, sent)
+            slices = self._own[0][0]
+            return slices.key_at(fields, sent) if slices.path else ()
         parts = [slice_key_of(value_of(split, fields, sent)) for split in self._split]
         return None if None in parts else tuple(map(part_of_key, parts))
 
