@@ -29,6 +29,9 @@ _MICROSECOND: Final = 1 << NUMBER_BITS
 SOONEST_MAX_US: Final = 1 << 61
 """After any event, this is before LATEST."""
 
+_LOOKS_MAX: Final = 200
+"""The most changes that are looked at to tell when a rule fires."""
+
 ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
 
@@ -235,6 +238,27 @@ class Watch:
         else:
             self.dropped(key)
         return keys
+
+    def fires_us(self, values: Mapping[str, Any], now_us: int) -> int | None:
+        """Return when the rule fires by time for values of its keys, after a time, if no event comes.
+
+        None if it does not, or not within some hundred changes.
+        """
+        event = _event(values)
+        key = self.key_at(*event)
+        if key is None or self.table.get(key) is None:
+            return None
+        decide = self._deciders.decider([self.rule.condition], self.births)
+        for _ in range(_LOOKS_MAX):
+            next_us, _ = self._ahead(key, event, now_us)
+            if next_us > LATEST_US:
+                return None
+            due = next_us << NUMBER_BITS
+            turns = decide(*event, due, 0) and not decide(*event, due - _MICROSECOND, 0)
+            if turns and self._ahead(key, event, next_us - 1)[1]:
+                return next_us
+            now_us = next_us
+        return None
 
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""

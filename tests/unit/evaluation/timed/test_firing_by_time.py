@@ -7,6 +7,7 @@ import pytest
 from engine import Detector, Refusal
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run
+from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import timing
 from engine.language.limits import Limits
@@ -162,6 +163,15 @@ class TestFiring:
             detector.evaluate({"host": host, "beat": 1}, 0)
         assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
         assert detector.histories.bytes < 10_000
+
+    def test_a_standing_verdict_says_when_the_rule_fires(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        detector.evaluate({"host": "a", "beat": 1}, 1_000)
+        assert standing(detector, rule_id, {"host": "a"})["fires_ms"] == 301_000.001
+        assert "fires_ms" not in standing(detector, rule_id, {"host": "b"})
+        detector.tick(10 * MINUTE)
+        assert "fires_ms" not in standing(detector, rule_id, {"host": "a"})
 
     def test_saved_and_loaded(self) -> None:
         detector = timed(SILENT)
