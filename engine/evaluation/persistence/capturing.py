@@ -81,8 +81,8 @@ class CapturedWatch(NamedTuple):
     """What waits for its time of one timed rule."""
 
     priority: int
-    rest_us: int
-    """When all its slices are looked at."""
+    rest: int
+    """The stamp of the time at which all its slices are looked at."""
     several: bool
     """Whether a key is a tuple of parts."""
     shards: list[dict[Hashable, Entry]]
@@ -143,7 +143,7 @@ def capture(detector: Saved) -> Captured:
         relations=detector.stored.copy(),
         versions=detector.versions.dump(),
         waiting=[
-            CapturedWatch(priority, one.rest_us, not one.is_single, one.table.captured(), one.long.copy())
+            CapturedWatch(priority, one.rest[0], not one.is_single, one.table.captured(), one.long.copy())
             for priority, one in detector.timing.watches.items()
         ],
         feed=detector.feed.dump(),

@@ -224,7 +224,7 @@ def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
     for one in captured:
         shards = [shard for shard in one.shards if shard]
         yield pack.pack(one.priority) + pack.pack_array_header(2)
-        yield pack.pack(None if one.rest_us == FOREVER else one.rest_us)
+        yield pack.pack(None if one.rest == LATEST else one.rest >> NUMBER_BITS)
         yield pack.pack_array_header(len(shards))
         for shard in shards:
             entries = list(shard.values())
