@@ -24,8 +24,7 @@ class Inflating:
         self._receive = receive
         self._inflater = zlib.decompressobj(_WINDOW_BITS)
         self._left = b""
-        self._is_pending = False
-        """Whether more may become of what was taken already."""
+        """What nothing has become of yet. Until all has, this is the end at least, with its checksum."""
         self._more = True
         self._over = False
 
@@ -34,7 +33,7 @@ class Inflating:
         if self._over:
             message = await self._receive()
             return message if message["type"] == "http.disconnect" else {**message, "body": b""}
-        if self._left or self._is_pending:
+        if self._left:
             await asyncio.sleep(0)
         elif self._more:
             message = await self._receive()
@@ -42,7 +41,7 @@ class Inflating:
                 return message
             self._left, self._more = message.get("body", b""), message.get("more_body", False)
         piece = self._inflated()
-        self._over = not (self._left or self._is_pending or self._more)
+        self._over = not (self._left or self._more)
         if self._over and not self._inflater.eof:
             raise _no_gzip("it ends early")
         return {"type": "http.request", "body": piece, "more_body": not self._over}
@@ -57,7 +56,6 @@ class Inflating:
             self._over, self._left = True, b""
             raise _no_gzip("it is damaged") from None
         self._left = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
-        self._is_pending = len(piece) == PIECE_BYTES
         return piece
 
 
