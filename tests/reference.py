@@ -14,6 +14,7 @@ import re2
 from engine.language import condition as terms
 from engine.language.terms import is_past, terms_in
 from tests import reference_terms
+from tests.reference_at_most_once import held_back
 from tests.reference_panes import added, double, pane_numbers, window_us
 from tests.reference_values import address, among, equal, kind, lies_in, look_up, scalar
 
@@ -269,7 +270,14 @@ class Rule:
     priority: int
     birth: int
     enabled: bool = True
+    every_secs: float | None = None
+    every_by: Sequence[str] | None = field(default=None, hash=False)
+    anew: int = 0
+    """How many events had been evaluated when its actions began anew."""
     kept: Mapping[Part, int] = field(default_factory=dict, hash=False)
+    timed: bool = False
+    timed_from: int = 0
+    """How many events had been evaluated when the rule became timed."""
 
     def keeping(self, old: "Rule") -> "Rule":
         """Return the rule with what the one before it has in common with it."""
@@ -282,6 +290,18 @@ class Rule:
             elif able:
                 kept[node, keys] = min(able)
         return replace(self, kept=kept)
+
+    def acts(self, events: Sequence[Event]) -> int | None:
+        """Return how many actions are held back before that at the last event, where the rule is true."""
+        if not self.every_secs:
+            return 0
+        ends = range(self.anew + 1, len(events) + 1)
+        fired = [events[end - 1] for end in ends if self.is_true(events[:end])]
+        return held_back(fired, self.condition, self.every_secs, self.every_by)
+
+    def asked(self) -> tuple[Any, ...]:
+        """Return what its actions depend on besides its condition."""
+        return self.enabled, self.every_secs, self.every_by
 
     def is_true(self, events: Sequence[Event]) -> bool:
         """Return whether the rule is true at the last of all events."""
@@ -335,18 +355,32 @@ class ReferenceDetector:
     def __init__(self, now_us: Callable[[], int] | None = None) -> None:
         self.events, self.rules, self.highest, self.now_us = list[Event](), dict[str, Rule](), 0, now_us
         self.relations = dict[str, list[list[Any]]]()
+        self.ticked_us: int | None = None
 
-    def add_rule(self, rule_id: str, name: str, condition: terms.Condition, *, notify: bool) -> None:
+    def add_rule(
+        self, rule_id: str, name: str, condition: terms.Condition, *, notify: bool, timed: bool = False
+    ) -> None:
         self.highest += 1
-        self.rules[rule_id] = Rule(name, condition, notify, self.highest, len(self.events))
+        birth = len(self.events)
+        self.rules[rule_id] = Rule(
+            name, condition, notify, self.highest, birth, timed=timed, timed_from=birth
+        )
 
     def change_rule(self, rule_id: str, history: str | None = None, **changes: Any) -> None:
+        if changes.get("every_secs") == 0:
+            changes = {**changes, "every_secs": None, "every_by": None}
         old, new = self.rules[rule_id], replace(self.rules[rule_id], **changes)
-        kept = equal(as_json(old.condition), as_json(new.condition)) and (old.enabled or not new.enabled)
+        same = equal(as_json(old.condition), as_json(new.condition))
+        if not same or old.asked() != new.asked():
+            new = replace(new, anew=len(self.events))
+        kept = same and (old.enabled or not new.enabled)
         begun = replace(new, birth=len(self.events), kept={})
         if history == "keep" and old.enabled and new.enabled:
             begun = begun.keeping(old)
-        self.rules[rule_id] = new if kept else begun
+        begun = new if kept else begun
+        if new.timed and not old.timed:
+            begun = replace(begun, timed_from=len(self.events))
+        self.rules[rule_id] = begun
 
     def put_relation(self, name: str, given: Sequence[Any]) -> None:
         self.relations[name] = [list(row) if kind(row) == "array" else [row] for row in given]
@@ -356,13 +390,27 @@ class ReferenceDetector:
         left = [row for row in self.relations[name] if not among(row, going)]
         self.relations[name] = left + [row for row in coming if not among(row, left)]
 
+    @property
+    def clock_us(self) -> list[int]:
+        """Give the time of the last event or tick, if there was one."""
+        times = [event.time_us for event in self.events] + [self.ticked_us] * (self.ticked_us is not None)
+        return [max(times)] if times else []
+
     def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
-        """Give type, id, name, priority, notify of each action in order, or None for a refused event."""
+        """Give type, id, name, priority, notify of each action in order, or None for a refused event.
+
+        And how many actions were held back before, where some were.
+        """
         stamp_us = round(Fraction(repr(timestamp_ms)) * 1_000)
-        clock_us = max([stamp_us] + [event.time_us for event in self.events])
+        clock_us = max([stamp_us, *self.clock_us])
         if clock_us - stamp_us > 300_000_000 or (self.now_us and stamp_us - self.now_us() > 60_000_000):
             return None
         self.events.append(Event(clock_us, fields, sent or {}, dict(self.relations)))
         enabled = [(i, rule) for i, rule in self.rules.items() if rule.enabled]
         fired = [(i, r) for i, r in enabled if r.is_true(self.events)]
-        return [("notify" if r.notify else "match", i, r.name, r.priority, r.notify) for i, r in fired]
+        acting = [(i, r, r.acts(self.events)) for i, r in fired]
+        return [
+            ("notify" if r.notify else "match", i, r.name, r.priority, r.notify, *[held][: held > 0])
+            for i, r, held in acting
+            if held is not None
+        ]

@@ -57,6 +57,8 @@ class Action(Struct):
     notify: bool
     labels: Labels | UnsetType = UNSET
     """Those of the rule, if it has any."""
+    suppressed: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    """How many actions for the same values were held back since the one before; see `every_secs`."""
     keys: dict[str, Any] | UnsetType = UNSET
     """The values of the rule's keys, with `details=true`; long ones are cut."""
     found: dict[str, Any] | UnsetType = UNSET

@@ -4,19 +4,29 @@
 """
 
 from array import array
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from engine.evaluation.persistence.capturing import Captured, CapturedSlices
-from engine.evaluation.persistence.columns import EntryColumns, keys, numbers_packed, packer, stamps_packed
+from engine.evaluation.firings.at_most_once import FREE_US, HELD_BACK
+from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch
+from engine.evaluation.persistence.columns import (
+    EntryColumns,
+    keys,
+    numbers,
+    numbers_packed,
+    packer,
+    stamps_packed,
+)
 from engine.evaluation.persistence.conditions import condition_bytes, part_bytes, path_document
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.relations.saving import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
-from engine.evaluation.stamps import UNSET, time_of
+from engine.evaluation.stamps import LATEST, NUMBER_BITS, UNSET, time_of
+from engine.evaluation.timed.table import Entry
+from engine.evaluation.times import FOREVER
 from engine.language.json.writer import json_bytes
 
 _RULES: Final = 4096
@@ -59,7 +69,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         ]
         yield b""
     kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
-    has_relations = bool(captured.relations)
+    has_relations, waits = bool(captured.relations), bool(captured.waiting)
     newest, firings = captured.feed
     of_rules: dict[str, list[Any]] = {
         "sources": sources,
@@ -67,7 +77,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         "acting": acting,
         "kept": kept,
     }
-    has_more = (has_relations, bool(newest), captured.figures is not None)
+    has_more = (has_relations, bool(newest), waits, bool(captured.acted), captured.figures is not None)
     optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
@@ -93,9 +103,18 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(firings))
         for first in range(0, len(firings), _FIRINGS):
             yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
+    if captured.acted:
+        yield pack.pack("acted") + pack.pack_array_header(len(captured.acted))
+        for number in range(len(captured.acted)):
+            kept_entries = yield from _completed(captured.acted, number)
+            yield b""
+            yield from _acted(kept_entries)
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)
+    if captured.waiting:
+        yield pack.pack("waiting")
+        yield from _waiting(captured.waiting)
     if captured.figures is not None:
         yield pack.pack("figures")
         yield from _figures(captured.figures)
@@ -198,11 +217,43 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
         yield from column.packed()
 
 
+def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
+    """Yield a map of what waits for its time by the priority of the rule, in pieces."""
+    pack = packer()
+    yield pack.pack_map_header(len(captured))
+    for one in captured:
+        shards = [shard for shard in one.shards if shard]
+        yield pack.pack(one.priority) + pack.pack_array_header(2)
+        yield pack.pack(None if one.rest_us == FOREVER else one.rest_us)
+        yield pack.pack_array_header(len(shards))
+        for shard in shards:
+            entries = list(shard.values())
+            found = [entry[3] for entry in entries]
+            yield pack.pack_array_header(4)
+            yield from keys(found, several=one.several)
+            yield from numbers([entry[2] for entry in entries])
+            yield from numbers(entries, of=_times_us)
+            yield pack.pack({place: one.long[key] for place, key in enumerate(found) if key in one.long})
+
+
+def _times_us(entries: Sequence[Entry]) -> list[int]:
+    return [FOREVER if due == LATEST else due >> NUMBER_BITS for due, *_ in entries]
+
+
+def _acted(kept: list[tuple[Any, Slice]]) -> Iterator[bytes]:
+    """Yield the entries of a shard by column."""
+    yield packer().pack_array_header(4)
+    yield from keys([key for key, _ in kept], several=True)
+    for place in (SEEN, FREE_US, HELD_BACK):
+        yield from numbers([entry[place] for _, entry in kept])
+
+
 def _figures(figures: Figures) -> Iterator[bytes]:
     pack = packer()
-    yield pack.pack_map_header(5)
+    yield pack.pack_map_header(6)
     yield pack.pack("since") + pack.pack([*figures.since])
     yield pack.pack("fired") + pack.pack(_entries(figures.fired))
+    yield pack.pack("held_back") + pack.pack(_entries(figures.held_back))
     yield pack.pack("ran") + pack.pack([figures.samples, *_entries(figures.ran)])
     times = array("d", figures.rule_ns.values())
     yield pack.pack("rule_ns") + pack.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from engine.evaluation.births import Births
 from engine.evaluation.kernel.rule_set import RuleSet
@@ -35,13 +35,29 @@ from engine.evaluation.rules import (
 )
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import UNSET, stamp_of
+from engine.evaluation.timed.timing import Timing
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 
+class Actions(Protocol):
+    """What is remembered of the actions of rules; see `firings.at_most_once`."""
+
+    def put(self, before: Rule | None, rule: Rule) -> None:
+        """Take a rule that was added or changed."""
+
+    def remove(self, priority: int) -> None:
+        """Forget a rule that is removed."""
+
+    def settle(self) -> None:
+        """End a change of rules."""
+
+
 class RuleBook(RelationBook):
     """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
+
+    at_most_once: Actions
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
         self.limits = limits
@@ -60,6 +76,8 @@ class RuleBook(RelationBook):
         """The checksum of the events of `submit` and `submit_clean`."""
         self.stored = {}
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
+        self.timing = Timing(self.histories, self.rule_set)
+        self.rule_set.timing = self.timing
         self.records = room_for_records(limits)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._rooms: tuple[Room[str], Room[Rule]] | None = None
@@ -233,8 +251,10 @@ class RuleBook(RelationBook):
         if self._meanings is not None:
             self._meanings.remove(live.rule)
         self.versions.forget(live.rule.priority)
+        self.at_most_once.remove(live.rule.priority)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
+        self.timing.remove(live.rule.priority)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
             self.records.remove(records_of(live.rule.condition, live.births))
@@ -276,9 +296,12 @@ class RuleBook(RelationBook):
             self._meanings.add(rule)
         for before, after in ((live.rule, rule), (draft.rule, other)):
             self.versions.put(before, after, self.change)
+            self.at_most_once.put(before, after)
+        self.at_most_once.settle()
         self.rule_set.exchange(rule, other)
         self.live[rule.id] = replace(draft, rule=rule)
         self.live[other.id] = replace(live, rule=other)
+        self.timing.exchange(self.live[rule.id], self.live[other.id], self.clock_us)
         self.shadows.exchange(comparison)
         return rule
 
@@ -292,6 +315,10 @@ class RuleBook(RelationBook):
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add or replace a rule whose histories have these births. Memories since then are kept."""
+        self._install(rule, births)
+        self.timing.put(self.live[rule.id], self.clock_us)
+
+    def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
         if self._rooms is not None:
@@ -305,6 +332,7 @@ class RuleBook(RelationBook):
                 self._meanings.remove(before.rule)
             self._meanings.add(rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
+        self.at_most_once.put(None if before is None else before.rule, rule)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
@@ -324,6 +352,7 @@ class RuleBook(RelationBook):
 
         Rules that were just loaded are `indexed` if they were saved so.
         """
+        self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 

@@ -282,6 +282,8 @@ class Shadows:
         for comparison, kind in sorted_out.compared:
             tally[kind] += 1
             comparison.note(kind, number, event)
+        if any(rule.suppressed for rule in fired):
+            return tuple([rule for rule in fired if not rule.shadow])
         return sorted_out.acting
 
     def _sort_out(self, together: tuple[int, ...], fired: Fired) -> "_SortedOut":

@@ -17,7 +17,7 @@ from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.readers import Readers
-from engine.evaluation.stamps import NEVER, UNSET, time_of
+from engine.evaluation.stamps import EVENT, NEVER, UNSET, WITHIN_BITS, time_of
 from engine.evaluation.times import NEVER as PAST
 from engine.language.nodes import Node
 
@@ -149,6 +149,8 @@ class Slices:
         """The places in lists that are theirs."""
         self.runs: dict[int, Remembered] = {}
         """The memories that any event may begin, by place, while rules are indexed; see `Memory.begins`."""
+        self.dropped: list[Callable[[Hashable], None]] = []
+        """Are told of the key of each slice that is dropped."""
         self._names = [split_name(fact_of(step)) for step in path]
 
     def __len__(self) -> int:
@@ -222,10 +224,6 @@ class Slices:
         if remembered.has_place:
             self._exceptions_placed.append(remembered.place)
 
-    def shard_of(self, key: Hashable) -> int:
-        """Return the number of the shard that a key is in."""
-        return hash(key) % SHARDS
-
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""
         return self.shards[hash(key) % SHARDS].get(key) if self.path else self.root
@@ -252,11 +250,17 @@ class Slices:
         for remembered, _ in list(self._all_kept_in(slice_)):
             self._leave_none(slice_, remembered)
         self.weigh(-SLICE_BYTES - PLACE_BYTES * (len(slice_) - FIRST) - key_bytes(key), -1)
+        for tell in self.dropped:
+            tell(key)
 
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""
         seen = slice_[SEEN]
         return max([PAST, *(remembered.until_us(entry, seen) for remembered, entry in self.held_in(slice_))])
+
+    def last_seen(self, slice_: Slice) -> int:
+        """Return the order of a slice's last event among those of all."""
+        return (slice_[SEEN] & EVENT) << WITHIN_BITS  # type: ignore[no-any-return]
 
     def first_until_us(self, slice_: Slice) -> int:
         """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
