@@ -82,7 +82,7 @@ class _Connection(ASGIHTTPConnection):
             response = quart_response(error_response(error))
         try:
             if isinstance(response, _Streamed):
-                await response.stream.serve(receive, send, request.progress)
+                await response.stream.serve(request.receive, send, request.progress)
             else:
                 await self._send_response(cast("Any", send), response)
         finally:

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from api.http.handling.ingest import Record, evaluate
+from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.results import no_room
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.caller import Caller, Said
 
 NOON_MS = 1_709_553_600_000
@@ -60,6 +64,8 @@ async def test_what_is_no_record_is_refused_and_the_others_are_evaluated(caller:
         *((1, 1000), (2, 1001), (3, 1000), (4, 1000), (5, 1000)),
     ]
     assert "the record is not JSON" in said.result["errors"][0]["message"]
+    said = await ingest(caller, detector, b'[{"a"\n:1}, {"a":1e999}, {"a":1}]')
+    assert counts(said) == (2, 1, 2)
     said = await ingest(caller, detector, [{"a": 1}, 7, None, [{"a": 1}], "x"])
     assert counts(said) == (1, 4, 1)
     assert [one["index"] for one in said.result["errors"]] == [1, 2, 3, 4]
@@ -153,3 +159,18 @@ async def test_the_journal_repeats_what_was_ingested(caller: Caller) -> None:
     body = [{"a": 1, "t": NOON_MS + 1}, 7, {"a": 1, "t": NOON_MS}]
     assert counts(await ingest(caller, detector, body, "?time=t")) == (2, 1, 0)
     assert counts(await ingest(caller, detector, {"a": 1, "t": NOON_MS + 2}, "?time=t")) == (1, 0, 1)
+
+
+async def test_what_finds_no_room_in_an_answer_is_sent_again() -> None:
+    sent: list[int] = []
+
+    async def call(operation: Operation) -> Done:
+        count = len(json.loads(operation.payload)["events"])
+        sent.append(count)
+        given = min(count, 2)
+        results = [b'{"actions":[]}'] * given + [no_room(7)] * (count - given)
+        return Done(b'{"results":[' + b",".join(results) + b"]}")
+
+    records = [Record(number, 0, b'{"fields":{},"timestamp_ms":0}') for number in range(5)]
+    assert await evaluate(records, call) == [b'{"actions":[]}'] * 5
+    assert sent == [5, 3, 1]
