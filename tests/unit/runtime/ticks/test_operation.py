@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done
+from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
@@ -253,3 +255,19 @@ def test_ticks_are_lost_with_events_where_no_event_is_journaled(tmp_path: Path) 
     life.ask(event(T), tick(T + 2 * SECOND))
     life.activate()
     assert life.position == (None, 0)
+
+
+def test_a_replay_finds_out_that_other_timed_rules_fire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    life = Life(tmp_path)
+    silent = ops.add_rule("silent", "per host (not once within 4s beat == 1)", timed=True)
+    life.ask(silent, event(T, host="a", beat=1))
+    life.now_us += 9 * SECOND
+    life.ask(DUE)
+    assert life.ticks() == [9 * SECOND]
+    life.activate()
+    monkeypatch.setattr(Detector, "_fire_by_time", lambda *_: None)
+    with pytest.raises(AssertionError):
+        life.activate()

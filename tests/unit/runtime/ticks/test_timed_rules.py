@@ -66,6 +66,7 @@ async def test_a_silent_host_is_told_once_at_its_own_time(passivate_after_s: flo
         assert await fired(service.backend, detector) == expected(beats, "a", "b")
         await asyncio.sleep(600)
         assert len(await fired(service.backend, detector)) == 2
+        assert (await service.backend.status()).problems == []
         answer = await service.backend.call(detector, event(clock.now_us(), host="c"))
         assert [one["name"] for one in json.loads(answer.result)["actions"]] == ["silent"]
 
