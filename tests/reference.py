@@ -275,6 +275,9 @@ class Rule:
     anew: int = 0
     """How many events had been evaluated when its actions began anew."""
     kept: Mapping[Part, int] = field(default_factory=dict, hash=False)
+    timed: bool = False
+    timed_from: int = 0
+    """How many events had been evaluated when the rule became timed."""
 
     def keeping(self, old: "Rule") -> "Rule":
         """Return the rule with what the one before it has in common with it."""
@@ -352,10 +355,16 @@ class ReferenceDetector:
     def __init__(self, now_us: Callable[[], int] | None = None) -> None:
         self.events, self.rules, self.highest, self.now_us = list[Event](), dict[str, Rule](), 0, now_us
         self.relations = dict[str, list[list[Any]]]()
+        self.ticked_us: int | None = None
 
-    def add_rule(self, rule_id: str, name: str, condition: terms.Condition, *, notify: bool) -> None:
+    def add_rule(
+        self, rule_id: str, name: str, condition: terms.Condition, *, notify: bool, timed: bool = False
+    ) -> None:
         self.highest += 1
-        self.rules[rule_id] = Rule(name, condition, notify, self.highest, len(self.events))
+        birth = len(self.events)
+        self.rules[rule_id] = Rule(
+            name, condition, notify, self.highest, birth, timed=timed, timed_from=birth
+        )
 
     def change_rule(self, rule_id: str, history: str | None = None, **changes: Any) -> None:
         if changes.get("every_secs") == 0:
@@ -368,7 +377,10 @@ class ReferenceDetector:
         begun = replace(new, birth=len(self.events), kept={})
         if history == "keep" and old.enabled and new.enabled:
             begun = begun.keeping(old)
-        self.rules[rule_id] = new if kept else begun
+        begun = new if kept else begun
+        if new.timed and not old.timed:
+            begun = replace(begun, timed_from=len(self.events))
+        self.rules[rule_id] = begun
 
     def put_relation(self, name: str, given: Sequence[Any]) -> None:
         self.relations[name] = [list(row) if kind(row) == "array" else [row] for row in given]
@@ -378,13 +390,19 @@ class ReferenceDetector:
         left = [row for row in self.relations[name] if not among(row, going)]
         self.relations[name] = left + [row for row in coming if not among(row, left)]
 
+    @property
+    def clock_us(self) -> list[int]:
+        """Give the time of the last event or tick, if there was one."""
+        times = [event.time_us for event in self.events] + [self.ticked_us] * (self.ticked_us is not None)
+        return [max(times)] if times else []
+
     def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
         """Give type, id, name, priority, notify of each action in order, or None for a refused event.
 
         And how many actions were held back before, where some were.
         """
         stamp_us = round(Fraction(repr(timestamp_ms)) * 1_000)
-        clock_us = max([stamp_us] + [event.time_us for event in self.events])
+        clock_us = max([stamp_us, *self.clock_us])
         if clock_us - stamp_us > 300_000_000 or (self.now_us and stamp_us - self.now_us() > 60_000_000):
             return None
         self.events.append(Event(clock_us, fields, sent or {}, dict(self.relations)))

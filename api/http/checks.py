@@ -44,6 +44,9 @@ async def check_head() -> None:
     if operation is None or operation.body is None:
         check_headers(head, bytes_max=bytes_max, media_types=())
         return
+    if operation.takes_any_type:
+        found = {name: value for name, value in head.found.items() if name != b"content-type"}
+        head = head._replace(found=found, repeated=head.repeated - {b"content-type"})
     request.media_type = check_headers(
         head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.is_evaluation
     )

@@ -132,6 +132,7 @@ STATE: Final[dict[str, Any]] = {
             {"name": "blocked", "tuples": 2, "arity": 1, "changed_ms": 1_700_000_000_000, "bytes": 2_410}
         ],
     },
+    "feed": {"newest": 1_204, "kept": 1_204, "max": 10_000, "bytes": 301_000},
     "samples": 0,
     "journal": {"record": 812, "bytes": 91_204, "segments": 1, "synced": True},
     "snapshot": {"record": 640},

@@ -19,6 +19,8 @@ from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
 from engine.evaluation.rules import Fired
+from engine.evaluation.stamps import stamp_of
+from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import FOREVER
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -59,7 +61,7 @@ class Detector(RuleBook):
         self.feed = Feed(limits)
         """The firings of rules that notify."""
         self.recorder = self.rule_set.recording = Recorder(
-            self.feed, self.versions, limits.firings_max, self.at_most_once
+            self.feed, self.rule_set, self.versions, limits.firings_max, self.at_most_once
         )
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
@@ -71,6 +73,9 @@ class Detector(RuleBook):
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
         self._now_us = now_us
+        self.fired_by_time: list[FiredByTime] | None = None
+        """Collects what fires by time, while somebody asks for it."""
+        self.timing.fired = self._fire_by_time
         self._messages: list[Entry] | Outcomes | None = None
         """Collects the messages about the current event."""
 
@@ -161,6 +166,36 @@ class Detector(RuleBook):
         if alone < len(events):
             self._stream(cast("Sequence[Event]", events[alone:] if alone else events), outcomes)
         return outcomes
+
+    def tick(self, time_us: int) -> list[FiredByTime]:
+        """Move the clock to a time in microseconds, without an event. Return what fires by time until then.
+
+        A time behind the clock changes nothing. Raises Refusal 1402 if it is too far ahead.
+        """
+        if self.clock_us is not None and time_us <= self.clock_us:
+            return []
+        self.time_of(time_us, time_us)
+        before, self.fired_by_time = self.fired_by_time, []
+        try:
+            self.timing.pass_time(stamp_of(time_us, 0))
+            self.clock_us = time_us
+            return self.fired_by_time
+        finally:
+            self.fired_by_time = before
+            self.forget_lookups()
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When a rule may fire by time next, in microseconds; None if none will, unless an event comes."""
+        return self.timing.next_due_us
+
+    def _fire_by_time(self, fired: FiredByTime) -> None:
+        acting = self.recorder.by_time(*fired)
+        if acting is None:
+            return
+        self.verdicts.note_by_time(fired.time_us, acting.priority)
+        if self.fired_by_time is not None and not acting.shadow:
+            self.fired_by_time.append(fired._replace(rule=acting))
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""

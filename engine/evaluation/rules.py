@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -108,6 +109,10 @@ def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limit
     return condition_from_document(condition_to_document(condition), limits)
 
 
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 def source_of(given: object, read: Condition) -> str | None:
     """Return the text of a condition that a rule stores beside its meaning; see `Rule.source`."""
     return given if isinstance(given, str) and given != canonical(read) else None
@@ -144,6 +149,7 @@ class Rule:
     """How many actions were held back since the one before, where the rule fires; see `every_secs`."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
+    _text_digest: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         """Hash the id alone: rules are looked up at many events, and their conditions may be large."""
@@ -162,6 +168,17 @@ class Rule:
     def every_names(self) -> tuple[str, ...]:
         """The names by whose values the rule acts at most once in `every_secs`."""
         return keys_of(self.condition) if self.every_by is None else self.every_by
+
+    def is_written(self, text: str) -> bool:
+        """Whether a text is the condition as it was written.
+
+        The digest of the canonical text is kept, since to write it takes long, and to keep it takes memory.
+        """
+        if self.source is not None:
+            return text == self.source
+        if self._text_digest is None:
+            object.__setattr__(self, "_text_digest", _digest(canonical(self.condition)))
+        return _digest(text) == self._text_digest
 
     def action(self) -> dict[str, Any]:
         """Return the action that the rule yields when its condition is true."""

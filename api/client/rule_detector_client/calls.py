@@ -155,10 +155,11 @@ def list_rules(detector_id: str) -> Call[list[Rule]]:
     return Call("GET", _path("detectors", detector_id, "rules"), _listed(Rules))
 
 
-def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list[Rule]]:
-    """Return a page of the rules after a priority. It is empty only after the last rule."""
-    page = f"?limit={limit}" + (f"&after={after}" if after else "")
-    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(Rules))
+def rules_page(detector_id: str, after: int = 0, limit: int = PAGE, name: str = "") -> Call[list[Rule]]:
+    """Return a page of the rules after a priority, or of those of a name. It is empty only after the last."""
+    asked = {"limit": limit, "after": after, "name": name}
+    page = urlencode({member: value for member, value in asked.items() if value})
+    return Call("GET", _path("detectors", detector_id, "rules") + f"?{page}", _listed(Rules))
 
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:

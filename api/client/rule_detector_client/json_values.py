@@ -48,7 +48,11 @@ def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
     for name, member in value.items():
         if not isinstance(name, str):
             _refuse(place, f"expected names that are strings, got {ascii(name)[:_NAME_CHARS_SHOWN]}")
-        plain[str.__str__(name)] = _plain(member, f"{place}.{name[:_NAME_CHARS_SHOWN]}", depth - 1)
+        # To name the place takes longer than to look at a text.
+        if type(member) is str:
+            plain[str.__str__(name)] = member
+        else:
+            plain[str.__str__(name)] = _plain(member, f"{place}.{name[:_NAME_CHARS_SHOWN]}", depth - 1)
     return plain
 
 

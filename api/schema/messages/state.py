@@ -114,6 +114,8 @@ class State(Struct):
     bytes: dict[str, int] | UnsetType = UNSET
     relations: dict[str, Any] | UnsetType = UNSET
     """The stored relations, the first ones with tuples, arity and bytes. They count apart from keys."""
+    feed: dict[str, int] | UnsetType = UNSET
+    """The number of the newest firing in the feed, and how many are kept."""
     samples: int | UnsetType = UNSET
     """At how many events the time of indexed rules was measured."""
     counted_since: CountedSince | UnsetType = UNSET

@@ -6,7 +6,6 @@ changes in one direction, so a binary search finds when a comparison turns.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from heapq import merge
 from itertools import islice, pairwise
 from math import isfinite
@@ -15,13 +14,14 @@ from typing import Any, Final
 from engine.evaluation.explanation.nodes import Future
 from engine.evaluation.explanation.past import After, Deciding, turns
 from engine.evaluation.operators.compare import found_in
-from engine.evaluation.operators.table import parts_of, remembering, term_operator
+from engine.evaluation.operators.motions import crossings, motion_of, steps_us
+from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.operators.term_interface import Motion, PastTerm, together
 from engine.evaluation.stamps import LATEST_US, NUMBER_BITS
 from engine.language.condition import Compare, Predicate, Some, walk
 from engine.language.diagnostics import json_type
 from engine.language.nodes import TermNode
-from engine.language.terms import Abs, Div, Fact, Term, terms_in
+from engine.language.terms import Fact, Term
 from engine.language.text.printer import format_term
 
 STEPS_MAX: Final = 1_500
@@ -81,15 +81,15 @@ class Comparing:
         """Return the verdict, and when it turns if nothing else happens. No event comes after LATEST_US."""
         node, now_us = self._node, self._deciding.now_us
         after = self._deciding.after(self._truths)
-        steps = [*islice(merge(*_steps(node, now_us)), STEPS_MAX)]
+        steps = [*islice(merge(*steps_us(node, now_us)), STEPS_MAX)]
         horizon_us = steps[-1] if len(steps) == STEPS_MAX else None
         end_us = LATEST_US if horizon_us is None else horizon_us
         knots = {*steps, *(us for each in _leaving(node, after) for us in each)}
-        motion = together([_motion(node.left), _motion(node.right)])
+        motion = together([motion_of(node.left), motion_of(node.right)])
         if motion is Motion.BENT:
             return Future(self.verdict, (), now_us)
         if motion is not Motion.STILL:
-            for crossing in _crossings(node):
+            for crossing in crossings(node):
                 decided = self._deciding.for_node(crossing).after(self._truths)
                 knots.update(_crossed(decided, now_us, sorted(knots), end_us))
         flips = turns(after.verdict_at, sorted(knots), now_us, end_us)
@@ -103,42 +103,16 @@ def future_of(predicate: Predicate, now_us: int, *, verdict: bool) -> Future:
     """
     inside = walk(predicate.inner) if isinstance(predicate, Some) else ()
     compared = [node for node, _ in inside if isinstance(node, Compare)]
-    if any(_motion(side) is not Motion.STILL for node in compared for side in (node.left, node.right)):
+    if any(motion_of(side) is not Motion.STILL for node in compared for side in (node.left, node.right)):
         return Future(verdict, (), now_us)
-    steps = merge(*(each for node in compared for each in _steps(node, now_us)))
+    steps = merge(*(each for node in compared for each in steps_us(node, now_us)))
     return Future(verdict, (), next(steps, None))
-
-
-def _steps(node: Compare, now_us: int) -> Iterator[Iterator[int]]:
-    """Yield the times at which the time of day changes terms, for each."""
-    for term in (*terms_in(node.left), *terms_in(node.right)):
-        if isinstance(term, TermNode):
-            yield term_operator(term).steps_us(term, now_us)
 
 
 def _leaving(node: Compare, after: After) -> Iterator[Iterable[int]]:
     """Yield the times at which something leaves the windows of the terms."""
     for part, (_, entry, *_) in zip(parts_of(node), after.pasts, strict=True):
         yield remembering(part).turns_us(part, entry)
-
-
-def _motion(term: Term) -> Motion:
-    """Return how time changes the value of a term, between two steps."""
-    if not isinstance(term, TermNode):
-        return Motion.STILL
-    operator = term_operator(term)
-    return operator.motion(term, [_motion(operand) for operand in operator.operands(term)])
-
-
-def _crossings(node: Compare) -> Iterator[Compare]:
-    """Yield comparisons that turn where the value of a term bends, or where the node itself turns."""
-    for term in reversed([*terms_in(node.left), *terms_in(node.right)]):
-        pivot = term.operand if isinstance(term, Abs) else term.operands[1] if isinstance(term, Div) else None
-        if pivot is not None and _motion(pivot) is not Motion.STILL:
-            yield Compare(pivot, "gt", 0)
-            yield Compare(pivot, "gte", 0)
-    yield replace(node, op="gt")
-    yield replace(node, op="gte")
 
 
 def _crossed(after: After, now_us: int, knots: list[int], end_us: int) -> Iterator[int]:

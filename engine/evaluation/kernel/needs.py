@@ -2,15 +2,52 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import NO_TEXTS, Arrays, Texts
 from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Requirements
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
+
+
+class Waiting(Protocol):
+    """The slices of one timed rule, which wait for their time."""
+
+    path: Path | None
+    soonest: int | None
+
+    @property
+    def shards(self) -> Any:
+        """The entries by key, whose first member is the stamp of the time."""
+
+    def touch(self, key: Any, stamp: int, fields: Any, sent: Any) -> None:
+        """See what an event has made of the slice of a key."""
+
+    def meet(self, stamp: int, fields: Any, sent: Any) -> None:
+        """See what an event has made of its slices."""
+
+
+class Timing(Protocol):
+    """The timed rules of a detector."""
+
+    due: int
+
+    @property
+    def watches(self) -> Mapping[int, Waiting]:
+        """The rules by priority."""
+
+    def pass_time(self, base: int) -> None:
+        """Have all fire that are due up to the time of a stamp."""
+
+    def rules_changed(self) -> None:
+        """See that rules have changed."""
+
+    def touch(self, outcomes: Any, entered: Any, stamp: int, fields: Any, sent: Any) -> None:
+        """See what an event has made of slices, while rules are indexed."""
 
 
 class Needs:
@@ -26,6 +63,8 @@ class Needs:
         """The relations, each with the number of rules that use it."""
         self._arrays: Counter[str] = Counter()
         self._found_arrays: Arrays | None = None
+        self.timing: Timing | None = None
+        """The timed rules, if there can be some."""
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
         self._unstored: list[str] | None = None

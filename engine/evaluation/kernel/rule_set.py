@@ -6,7 +6,7 @@ changing from one to the other moves nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
@@ -24,6 +24,7 @@ from engine.evaluation.requirements import Requirements, is_temporal, requiremen
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
+from engine.language.condition import Condition
 from engine.language.limits import Limits
 
 INDEXED_FROM: Final = 1_000
@@ -193,6 +194,8 @@ class RuleSet(Needs):
         self._functions = self._fields_read = None
         if self._indexed is not None:
             self._indexed.rules_changed()
+        if self.timing is not None:
+            self.timing.rules_changed()
 
     def choose(self, *, indexed: bool | None = None) -> None:
         """Index rules, or cease to, by how many nodes they have; or as they were when they were saved."""
@@ -297,6 +300,15 @@ class RuleSet(Needs):
         """The Python source of the function that evaluates many events, while rules are not indexed."""
         return self._few().code
 
+    def decider(self, conditions: Sequence[Condition], births: Births) -> Any:
+        """Return what decides conditions at events that are not recorded: a bit for each that is true.
+
+        It takes what `decide` takes. The histories of the conditions, which are parts of a rule, have these
+        births. Any change of the rules makes it invalid.
+        """
+        site = Site(self._histories, births)
+        return self._functions_for([(one, site) for one in conditions], _Bits()).decide
+
     @property
     def _note(self) -> Note | None:
         return None if self.recording is None else self.recording.note
@@ -306,18 +318,37 @@ class RuleSet(Needs):
             priorities = sorted(self._enabled)
             enabled = [self._enabled[priority] for priority in priorities]
             rules = [rule for rule, *_ in enabled]
-            self._functions = Functions(
-                [(rule.condition, site) for rule, site, _ in enabled],
-                self._histories,
-                finder=self.patterns.finder,
-                lookup_of=self.lookups.of,
-                relations_of=self.lookups.relations,
-                begin=self.patterns.begin if self.patterns.bounded else None,
-                combinations=Combinations(lambda bits: rules_of_bits(rules, bits)),
-                noted=sum(1 << place for place, each in enumerate(priorities) if each in self._noted),
-                note=self._note,
+            made = Combinations[int](lambda bits: rules_of_bits(rules, bits))
+            sites = [(rule.condition, site) for rule, site, _ in enabled]
+            noted = sum(1 << place for place, each in enumerate(priorities) if each in self._noted)
+            self._functions = self._functions_for(
+                sites, made, timing=self.timing, noted=noted, note=self._note
             )
         return self._functions
+
+    def _functions_for(
+        self,
+        rules: Sequence[tuple[Condition, Site]],
+        combinations: Mapping[int, Any],
+        **told: Any,
+    ) -> Functions:
+        return Functions(
+            rules,
+            self._histories,
+            finder=self.patterns.finder,
+            lookup_of=self.lookups.of,
+            relations_of=self.lookups.relations,
+            begin=self.patterns.begin if self.patterns.bounded else None,
+            combinations=combinations,
+            **told,
+        )
+
+
+class _Bits(dict[int, int]):
+    """Has each number for itself."""
+
+    def __missing__(self, bits: int) -> int:
+        return bits
 
 
 def _births_in(parts: Requirements) -> Iterator[tuple[int, int]]:

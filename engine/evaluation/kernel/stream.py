@@ -10,9 +10,12 @@ from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
+from engine.evaluation.kernel.needs import Timing
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.rules import Fired
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.slices.slices import SHARDS
+from engine.evaluation.stamps import LATEST
 from engine.language.condition import Condition
 
 FIELDS_TAKEN_MAX: Final = 16
@@ -33,8 +36,9 @@ _OBSERVE_MANY: Final = """\
    for fields, timestamp_ms, vars in events:
     {taken}
     if not clock <= base <= latest:
-{timed}\
+{checked}\
      base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
+{due}\
     clock = base
     tick += 1
     {decided}
@@ -70,22 +74,63 @@ _DECIDE: Final = """\
 """
 
 
+class _Touching:
+    """Statements, and what they are given: none without timed rules.
+
+    Most events find a slice that is looked at soon enough, which one look-up tells.
+    """
+
+    def __init__(self, code: ConditionCode, timing: Timing | None) -> None:
+        self.given: list[tuple[str, Any]] = []
+        self.lines: list[str] = []
+        """The statements after an event was committed."""
+        self.due: list[str] = []
+        """Those before it is decided."""
+        if timing is None or not timing.watches:
+            return
+        self.due = ["if base >= timing.due: timing.pass_time(base)"]
+        self.given = [("timing", timing), ("NEVER_DUE", (LATEST,))]
+        for number, waiting in enumerate(timing.watches.values()):
+            key = code.key_of(waiting.path)
+            if key is None:
+                self.given.append((f"meet{number}", waiting.meet))
+                self.lines.append(f"meet{number}(base + tick, fields, vars)")
+                continue
+            tests = [] if key == "()" else [f"{key} is not None"]
+            if waiting.soonest is not None:
+                found = f"waiting{number}[hash({key}) % {SHARDS}].get({key}, NEVER_DUE)"
+                tests.append(f"{found}[0] > base + soonest{number}")
+                self.given += [(f"waiting{number}", waiting.shards), (f"soonest{number}", waiting.soonest)]
+            self.given.append((f"touch{number}", waiting.touch))
+            condition = f"if {' and '.join(tests)}: " if tests else ""
+            self.lines.append(f"{condition}touch{number}({key}, base + tick, fields, vars)")
+
+
 class _Code:
     """The source of functions for some rules, and what it is given."""
 
-    def __init__(self, code: ConditionCode, fired: Sequence[str], tools: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        code: ConditionCode,
+        fired: Sequence[str],
+        tools: Mapping[str, Any],
+        timing: Timing | None,
+    ) -> None:
         begin = [] if tools["begin"] is None else ["begin(fields, vars or NOTHING)"]
         # The verdicts are read before anything is written.
         self.decided = [*begin, *code.decided(), *fired]
-        self.given = [*code.given(), *code.tables(), *tools.items()]
-        self._written = indented(code.written(), 4)
+        touching = _Touching(code, timing)
+        self.given = [*code.given(), *code.tables(), *tools.items(), *touching.given]
+        self._written = indented([*code.written(), *touching.lines], 4)
+        self._due = touching.due
         self._is_noting = "NOTED" in tools
 
-    def observe_many(self, taken: Sequence[str] = _STAMPED, timed: Sequence[str] = ()) -> str:
+    def observe_many(self, taken: Sequence[str] = _STAMPED, checked: Sequence[str] = ()) -> str:
         """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
         return _OBSERVE_MANY.format(
             taken=indented(taken, 4),
-            timed="".join(f"     {line}\n" for line in timed),
+            checked="".join(f"     {line}\n" for line in checked),
+            due="".join(f"    {line}\n" for line in self._due),
             decided=indented(self.decided, 4),
             written=self._written,
             noted=_NOTED if self._is_noting else "",
@@ -106,6 +151,7 @@ class Functions:
         relations_of: Callable[[Any], object],
         begin: Callable[[Any, Any], object] | None,
         combinations: Mapping[int, Any],
+        timing: Timing | None = None,
         noted: int = 0,
         note: Note | None = None,
     ) -> None:
@@ -115,7 +161,7 @@ class Functions:
         `begin` is called with each event before it is decided, and `note` before it is committed if some of
         the rules fire whose bits are in `noted`.
         """
-        self._rules = rules
+        self._rules, self._timing = rules, timing
         self._finders = finder, lookup_of
         self._tools = {
             "histories": histories,
@@ -133,18 +179,15 @@ class Functions:
 
     @cached_property
     def takes_given(self) -> bool:
-        """Whether there is `observe_given`: the rules read few fields, and none is noted.
-
-        What is noted is read from the event itself.
-        """
-        return "NOTED" not in self._tools and len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
+        """Whether there is `observe_given`: the rules read few fields."""
+        return len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
 
     @cached_property
     def observe_given(self) -> Any:
         """(events, detector, results, intake): the same for events that may have values that JSON has not."""
         made = self._made(self._given_code)
-        taken, timed = self._given_code.taken(), ["intake.time(timestamp_ms)"]
-        return function(made.observe_many(taken, timed), made.given)
+        taken, checked = self._given_code.taken(), ["intake.time(timestamp_ms)"]
+        return function(made.observe_many(taken, checked), made.given)
 
     @cached_property
     def decide(self) -> Any:
@@ -167,7 +210,7 @@ class Functions:
         return self._made(ConditionCode(Uses(self._rules), *self._finders))
 
     def _made(self, code: ConditionCode) -> _Code:
-        return _Code(code, [*_fired(code, self._rules)], self._tools)
+        return _Code(code, [*_fired(code, self._rules)], self._tools, self._timing)
 
 
 def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:

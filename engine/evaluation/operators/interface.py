@@ -136,6 +136,9 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
+    clears: ClassVar[bool] = False
+    """Whether an event may leave no entry where there was one."""
+
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
     """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (as they are),
     `integers` or `doubles`."""
@@ -301,6 +304,13 @@ class LookingBack(ABC, Generic[NodeT]):
     def looks_before(self, node: NodeT) -> bool:  # noqa: ARG002 -- overridden
         """Return whether the current event does not count, only those before it."""
         return False
+
+    def soonest_us(self, node: NodeT) -> int | None:
+        """Return how long after an event time may turn what it wrote, at least.
+
+        0 if that depends on what was written before; None if time turns nothing.
+        """
+        return self.window_us(node)
 
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return the times just after which time alone may turn a verdict or step a value, in order.

@@ -4,7 +4,7 @@ Immutable objects (rules, conditions, names, relations) are shared. Slices are c
 `guarding.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +23,8 @@ from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice
+from engine.evaluation.timed.table import Entry
+from engine.evaluation.timed.timing import Timing
 from engine.language.limits import Limits
 from engine.language.nodes import Node
 
@@ -41,6 +43,7 @@ class Saved(Protocol):
     stored: dict[str, StoredRelation]
     limits: Limits
     versions: Versions
+    timing: Timing
     feed: Feed
     at_most_once: AtMostOnce
 
@@ -73,6 +76,20 @@ class CapturedSlices(NamedTuple):
     """Those with keys. Whoever has packed a shard puts None in its place, which ends its capture."""
 
 
+class CapturedWatch(NamedTuple):
+    """What waits for its time of one timed rule."""
+
+    priority: int
+    rest_us: int
+    """When all its slices are looked at."""
+    several: bool
+    """Whether a key is a tuple of parts."""
+    shards: list[dict[Hashable, Entry]]
+    """Nobody changes them."""
+    long: Mapping[Hashable, tuple[Any, ...]]
+    """The values of keys of which only a digest is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
     """Everything that a snapshot of a detector contains. It can be packed once."""
@@ -85,10 +102,14 @@ class Captured:
     """By name. They never change."""
     versions: tuple[list[Any], list[Any]] = ([], [])
     """Those that the rules have, and earlier ones; see `saved.py`."""
+    waiting: list[CapturedWatch] = field(default_factory=list)
+    """The slices of timed rules that wait for their time."""
     feed: tuple[int, list[bytes]] = (0, [])
     """The number of the newest firing, and the firings that are kept."""
     acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
     """The entries of rules that act at most once in a time, by shard; see `slices`."""
+    last_acted: int = 0
+    """The order of the last firing of these rules."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -122,6 +143,11 @@ def capture(detector: Saved) -> Captured:
         ],
         relations=detector.stored.copy(),
         versions=detector.versions.dump(),
+        waiting=[
+            CapturedWatch(priority, one.rest_us, not one.is_single, one.table.captured(), one.long.copy())
+            for priority, one in detector.timing.watches.items()
+        ],
         feed=detector.feed.dump(),
         acted=[*guard(detector.at_most_once)],
+        last_acted=detector.at_most_once.last,
     )

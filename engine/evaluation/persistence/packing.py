@@ -4,12 +4,12 @@
 """
 
 from array import array
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from engine.evaluation.firings.at_most_once import FREE_US, HELD_BACK
-from engine.evaluation.persistence.capturing import Captured, CapturedSlices
+from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch
 from engine.evaluation.persistence.columns import (
     EntryColumns,
     keys,
@@ -24,7 +24,9 @@ from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.relations.saving import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
-from engine.evaluation.stamps import UNSET, time_of
+from engine.evaluation.stamps import LATEST, NUMBER_BITS, UNSET, time_of
+from engine.evaluation.timed.table import Entry
+from engine.evaluation.times import FOREVER
 from engine.language.json.writer import json_bytes
 
 _RULES: Final = 4096
@@ -67,7 +69,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         ]
         yield b""
     kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
-    has_relations = bool(captured.relations)
+    has_relations, waits = bool(captured.relations), bool(captured.waiting)
     newest, firings = captured.feed
     of_rules: dict[str, list[Any]] = {
         "sources": sources,
@@ -75,7 +77,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         "acting": acting,
         "kept": kept,
     }
-    has_more = (has_relations, bool(newest), bool(captured.acted), captured.figures is not None)
+    has_more = (has_relations, bool(newest), waits, bool(captured.last_acted), captured.figures is not None)
     optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
@@ -101,8 +103,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(firings))
         for first in range(0, len(firings), _FIRINGS):
             yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
-    if captured.acted:
-        yield pack.pack("acted") + pack.pack_array_header(len(captured.acted))
+    if captured.last_acted:
+        yield pack.pack("acted") + pack.pack_array_header(2) + pack.pack(captured.last_acted)
+        yield pack.pack_array_header(len(captured.acted))
         for number in range(len(captured.acted)):
             kept_entries = yield from _completed(captured.acted, number)
             yield b""
@@ -110,6 +113,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)
+    if captured.waiting:
+        yield pack.pack("waiting")
+        yield from _waiting(captured.waiting)
     if captured.figures is not None:
         yield pack.pack("figures")
         yield from _figures(captured.figures)
@@ -210,6 +216,29 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
     for place, column in columns.items():
         yield pack.pack(place)
         yield from column.packed()
+
+
+def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
+    """Yield a map of what waits for its time by the priority of the rule, in pieces."""
+    pack = packer()
+    yield pack.pack_map_header(len(captured))
+    for one in captured:
+        shards = [shard for shard in one.shards if shard]
+        yield pack.pack(one.priority) + pack.pack_array_header(2)
+        yield pack.pack(None if one.rest_us == FOREVER else one.rest_us)
+        yield pack.pack_array_header(len(shards))
+        for shard in shards:
+            entries = list(shard.values())
+            found = [entry[3] for entry in entries]
+            yield pack.pack_array_header(4)
+            yield from keys(found, several=one.several)
+            yield from numbers([entry[2] for entry in entries])
+            yield from numbers(entries, of=_times_us)
+            yield pack.pack({place: one.long[key] for place, key in enumerate(found) if key in one.long})
+
+
+def _times_us(entries: Sequence[Entry]) -> list[int]:
+    return [FOREVER if due == LATEST else due >> NUMBER_BITS for due, *_ in entries]
 
 
 def _acted(kept: list[tuple[Any, Slice]]) -> Iterator[bytes]:

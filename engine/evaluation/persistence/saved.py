@@ -22,10 +22,11 @@
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
-    acted:    [keys, orders of the last firings, times in µs from which their rules may act again, numbers of
-              actions that were held back]: the entries of a shard; see `firings/at_most_once.py`. A key is
-              the rule's priority and the values of the names, nil where one is missing; an array or object is
-              as a long text. Absent if there are none
+    acted:    the order of the last firing of a rule with every_secs, and [keys, orders of the last firings,
+              times in µs from which their rules may act again, numbers of actions that were held back] for
+              each shard of entries; see `firings/at_most_once.py`. A key is the rule's priority and the
+              values of the names, nil where one is missing; an array or object is as a long text. Absent
+              before the first
     feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
               first
     relations: the stored relations; see `relations/saving.py`. Absent if there are none
@@ -37,6 +38,10 @@
               is an array if the path has several. Without a path there is one slice, and no key
         entries: [number of the slice of each, how much each holds (empty unless they are records), columns].
               Of a memory that is kept by exception, they are what is kept; see `slices/slices.py`
+    waiting:  the slices that wait for their time, by the priority of their timed rule: [when all are looked
+              at (nil: never), portions]. Absent if there is no such rule
+        portions: [keys, numbers of the slices' first events, when each is looked at (FOREVER: never), the
+              values of keys of which only a digest is known, by place]
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
               of rules, and how often these fired; held_back: priorities, and how many actions were held back;
               ran: the number of sampled events, priorities, and at how many of the events these were
@@ -63,11 +68,12 @@ from engine.evaluation.relations.saving import relations_unpacked
 from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
-from engine.evaluation.stamps import UNSET, stamp_of
+from engine.evaluation.stamps import LATEST, UNSET, stamp_of
+from engine.evaluation.times import FOREVER
 
 STATE_VERSION: Final = 13
-"""Version 12 lacks `acting`, and version 11 also `kept`, `described`, `versions` and `relations`. Both are
-read as they are."""
+"""Version 12 lacks `acting`, `feed` and `waiting`, and version 11 also `kept`, `described`, `versions` and
+`relations`. Both are read as they are."""
 _MIGRATED_BEFORE: Final = 11
 OLDEST_VERSION: Final = 7
 """Release 0.1.0 wrote versions 7 to 10, always the lowest that would do. Older documents cannot be read."""
@@ -119,7 +125,8 @@ def load(detector: Saved, document: Any, version: int) -> None:
         }
         detector.install(rule, Births(birth, _born(birth, born_us), kept))
     detector.versions.restore(*document.get("versions", ((), ())))
-    for portion in document.get("acted", ()):
+    detector.at_most_once.last, acted = document.get("acted", (0, ()))
+    for portion in acted:
         keys, *columns = portion
         for entry in zip(keys_unpacked(keys, several=True), *map(numbers_unpacked, columns), strict=True):
             detector.at_most_once.restore(*entry)
@@ -128,6 +135,8 @@ def load(detector: Saved, document: Any, version: int) -> None:
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:
         _load_slices(detector, stored_path(saved_path), width, memories, portions)
+    for priority, (rest_us, portions) in document.get("waiting", {}).items():
+        _load_waiting(detector, priority, rest_us, portions)
     detector.settle_rules(indexed=document["indexed"])
 
 
@@ -182,6 +191,18 @@ def _load_portion(slices: Slices, keys: list[Any], seen: list[bytes], entries: d
         remembered = slices.memories[place]
         for number, entry in entries_in(remembered.memory, saved):
             slices.restore(admitted[number], remembered, entry)
+
+
+def _load_waiting(detector: Saved, priority: int, rest_us: int | None, portions: list[Any]) -> None:
+    watch = detector.timing.watches[priority]
+    if rest_us is not None:
+        watch.look_at_all_from(rest_us)
+    for saved_keys, firsts, times, long in portions:
+        found = keys_unpacked(saved_keys, several=not watch.is_single)
+        rows = zip(found, numbers_unpacked(firsts), numbers_unpacked(times), strict=True)
+        for key, first, time_us in rows:
+            watch.put((LATEST if time_us == FOREVER else stamp_of(time_us, 0), priority, first, key))
+        watch.long.update((found[place], tuple(values)) for place, values in long.items())
 
 
 def _entries(saved: list[bytes]) -> dict[int, int]:

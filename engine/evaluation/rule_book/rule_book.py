@@ -35,6 +35,7 @@ from engine.evaluation.rules import (
 )
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import UNSET, stamp_of
+from engine.evaluation.timed.timing import Timing
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -75,6 +76,8 @@ class RuleBook(RelationBook):
         """The checksum of the events of `submit` and `submit_clean`."""
         self.stored = {}
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
+        self.timing = Timing(self.histories, self.rule_set)
+        self.rule_set.timing = self.timing
         self.records = room_for_records(limits)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._rooms: tuple[Room[str], Room[Rule]] | None = None
@@ -251,6 +254,7 @@ class RuleBook(RelationBook):
         self.at_most_once.remove(live.rule.priority)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
+        self.timing.remove(live.rule.priority)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
             self.records.remove(records_of(live.rule.condition, live.births))
@@ -297,6 +301,7 @@ class RuleBook(RelationBook):
         self.rule_set.exchange(rule, other)
         self.live[rule.id] = replace(draft, rule=rule)
         self.live[other.id] = replace(live, rule=other)
+        self.timing.exchange(self.live[rule.id], self.live[other.id], self.clock_us)
         self.shadows.exchange(comparison)
         return rule
 
@@ -310,6 +315,10 @@ class RuleBook(RelationBook):
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add or replace a rule whose histories have these births. Memories since then are kept."""
+        self._install(rule, births)
+        self.timing.put(self.live[rule.id], self.clock_us)
+
+    def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
         if self._rooms is not None:

@@ -32,6 +32,8 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.checksum = 0
+        self._by_time = 0
+        """That of what fired by time. It stands apart, since events of a batch may be noted later."""
         self._together: dict[bytes, int] = {}
         """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
@@ -58,6 +60,11 @@ class Verdicts:
         if len(together) > _COUNTED_AT_ONCE:
             self._count()
         return firings
+
+    def note_by_time(self, time_us: int, priority: int) -> None:
+        """Add a rule that fired by time."""
+        self._by_time = zlib.crc32(pack("<2q", time_us, priority), self._by_time)
+        self._counts[priority] += 1
 
     def times_fired(self, priority: int) -> int:
         """Return how often a rule has fired."""
@@ -88,4 +95,6 @@ class Verdicts:
     def take(self) -> int:
         """Return the checksum, and start a new one."""
         checksum, self.checksum = self.checksum, 0
+        if self._by_time:
+            checksum, self._by_time = zlib.crc32(pack("<I", self._by_time), checksum), 0
         return checksum

@@ -52,6 +52,12 @@ def overview(detector: Detector) -> dict[str, Any]:
             "bytes_max": detector.limits.relations_bytes_max,
             "stored": [one._asdict() for one in detector.relations()[:RELATIONS_SHOWN]],
         },
+        "feed": {
+            "newest": detector.feed.durable,
+            "kept": len(detector.feed),
+            "max": detector.limits.firings_max,
+            "bytes": detector.feed.bytes,
+        },
         "samples": rule_set.samples.events,
         "counted_since": _counted_since(detector),
     }

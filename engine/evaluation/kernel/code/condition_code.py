@@ -191,6 +191,11 @@ class ConditionCode(PresentCode):
         self._decided.add(0, lines)
         return path
 
+    def key_of(self, path: Path | None) -> str | None:
+        """Return the expression for an event's key of a path, if the code has looked it up."""
+        number = None if path is None else self._paths.get(path)
+        return None if number is None else f"k{number}" if number else "()"
+
     # -- code -----------------------------------------------------------------------------------------------
 
     def decided(self) -> list[str]:

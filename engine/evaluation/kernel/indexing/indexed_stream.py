@@ -62,18 +62,26 @@ class IndexedStream:
         histories, outcomes = self._histories, self._members.outcomes
         clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
         latest, tick = detector.latest_us << NUMBER_BITS, detector.events_seen
+        timing = self._needs.timing
+        if timing is not None and not timing.watches:
+            timing = None
         note = self._note()
         try:
             for fields, timestamp_ms, sent in events:
                 base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
                 if not clock <= base <= latest:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
+                if timing is not None and base >= timing.due:
+                    timing.pass_time(base)
                 clock = base
                 tick += 1
                 fired = self._decide(fields, sent or _NOTHING, base, tick, sampled=not tick % SAMPLED_EVERY)
                 if fired and note is not None:
                     fired = note(fired, fields, sent, base, tick)
                 self._commit(base, tick)
+                if timing is not None:
+                    timing.touch(outcomes, self._entered, base + tick, fields, sent or _NOTHING)
+                outcomes.clear()
                 if histories.due or not tick % SETTLED_EVERY:
                     # Messages belong to the event whose result comes next.
                     detector.settle(clock >> NUMBER_BITS, tick)
@@ -135,7 +143,6 @@ class IndexedStream:
             slices.slice[SEEN] = stamp
             if tracking and slices.path:
                 slices.touched.append(slices.key)
-        outcomes.clear()
 
     def _find_slices(self) -> tuple[SlicesFinder, SlicesFinder]:
         keyed = [one for path, one in self._histories.slices.items() if path]

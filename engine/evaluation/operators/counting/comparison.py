@@ -42,12 +42,17 @@ class Counting(Comparing[NodeT]):
     def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
         return some_counted(node.op, node.value, self.memory(node), triggers, path)
 
+    def soonest_us(self, node: NodeT) -> int | None:
+        # The number may fall when events leave that came before.
+        return None if self.window_us(node) is None else 0
+
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
-        """Return when the number falls to the constant, and below it."""
+        """Return when the number falls to the constant, and below it; with one more event, and to none."""
         window_us = self.window_us(node)
         if window_us is None:
             return []
-        stamps = [self.nth_latest(entry, n) for n in (node.value + 1, node.value) if n > 0]
+        numbers = (node.value + 1, node.value, node.value - 1, 1)
+        stamps = [self.nth_latest(entry, n) for n in numbers if n > 0]
         return [time_of(stamp) + window_us for stamp in stamps if stamp is not None]
 
     @abstractmethod

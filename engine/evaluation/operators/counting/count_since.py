@@ -20,6 +20,7 @@ class StampsSince(Stamps):
     The outcome is False where reset is true, else True where inner is, else None.
     """
 
+    clears = True
     reset: Condition
 
     @property

@@ -130,6 +130,9 @@ class AgedOperator(Operator[NodeT]):
         span_us = node.window_us - node.min_us
         return 2 * ((node.min_us - 1) // (span_us + 1)) + 3
 
+    def soonest_us(self, node: NodeT) -> int:
+        return node.min_us
+
     def turns_us(self, node: NodeT, entry: Sequence[int]) -> Iterable[int]:
         """Return when each witness becomes old enough, and when it leaves the window."""
         times_us = [*map(time_of, entry)]

@@ -73,6 +73,7 @@ class Run(MemoryOfTruth):
     """
 
     splits = False
+    clears = True
     lasting = "outcome"
 
     @property
@@ -118,6 +119,9 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
     def window_us(self, node: HistoricallyFor) -> int | None:
         # A longer run satisfies the window too. For one without length, no run matters.
         return None if node.window_us else -1
+
+    def soonest_us(self, node: HistoricallyFor) -> int | None:
+        return node.window_us or None
 
     def turns_us(self, node: HistoricallyFor, entry: int) -> Iterable[int]:
         return (time_of(entry) + node.window_us - 1,)

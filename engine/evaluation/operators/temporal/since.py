@@ -30,6 +30,7 @@ class Held(Memory):
     where right is true, False where both are false, and None where only left is true.
     """
 
+    clears = True
     left: Condition
     right: Condition
 
@@ -110,6 +111,7 @@ class HeldWitnesses(Witnesses):
     where only left is true.
     """
 
+    clears = True
     left: Condition
 
     @property

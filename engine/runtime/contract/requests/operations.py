@@ -242,12 +242,12 @@ def state(asked: StateAsked) -> Operation:
     return Operation(STATE, msgspec.json.encode(asked))
 
 
-def rules(after: int = 0, limit: int = 0, *, source: bool = False) -> Operation:
+def rules(after: int = 0, limit: int = 0, *, source: bool = False, name: str | None = None) -> Operation:
     """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`.
 
-    With `source`, those of a page have their conditions as text, too.
+    With `source`, those of a page have their conditions as text, too. With `name`, it has rules of that name.
     """
-    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source)))
+    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source, name)))
 
 
 def rule(rule_id: str) -> Operation:

@@ -1,0 +1,1 @@
+"""Timed rules: they also fire when time alone makes them true."""

@@ -1,0 +1,153 @@
+"""When time alone may change what a condition is at an event that has only the keys of its rule."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.births import Births, inside
+from engine.evaluation.operators.counting.pane_sums import pane_us
+from engine.evaluation.operators.counting.panes import OfPanes
+from engine.evaluation.operators.motions import crossings, motion_of, steps_us
+from engine.evaluation.operators.table import parts_of, remembering
+from engine.evaluation.operators.term_interface import Motion
+from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.readers import Reader, Readers
+from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
+from engine.evaluation.times import FOREVER
+from engine.language.condition import Compare, Condition, Keyed, Predicate
+from engine.language.forms.table import facts_of
+from engine.language.nodes import Node
+
+STEPS_MAX: Final = 1_500
+"""The most changes of the time of day that are looked at: those of the minutes of a day. A verdict that stays
+longer is looked at again then."""
+
+
+class Part:
+    """A part of a rule that remembers something of the slice that an event with the keys is in."""
+
+    def __init__(self, node: Node, births: Births, remembered: Remembered, keys: Sequence[str]) -> None:
+        self.slices: Slices = remembered.slices
+        self._remembered, self._node, self._born = remembered, node, births.born
+        self._operator = remembering(node)
+        self._window_us = self._operator.window_us(node)
+        self._readers = Readers(remembered.memory)
+        self._readers.read_by(Reader(self._window_us, births.born, self._operator.only_next))
+        memory = remembered.memory
+        self._turns_by_pane = isinstance(memory, OfPanes) and getattr(memory, "fact", None) in keys
+        """Whether the event's own number is added, in another order once its pane is another."""
+        self.soonest_us = 0 if self._turns_by_pane else self._operator.soonest_us(node)
+        """How long after an event time may turn what it wrote, at least: 0 if that is not known, None if time
+        never does."""
+        self.may_end = memory.clears or self._operator.only_next
+        """Whether an event may leave nothing remembered."""
+        self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
+        """Whether an event may change what is remembered though its outcome is the usual one."""
+
+    @property
+    def remembered(self) -> Remembered:
+        """The memory."""
+        return self._remembered
+
+    def ahead(self, slice_: Slice, now_us: int) -> tuple[int, bool]:
+        """Return when time may change what it is next, after a time, and whether the slice matters to it."""
+        remembered = self._remembered
+        entry = remembered.slices.entry_in(slice_, remembered)
+        if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
+            return FOREVER, False
+        lives = self._readers.until_us(entry, slice_[SEEN]) >= now_us
+        for turn_us in self._operator.turns_us(self._node, entry):
+            if turn_us >= now_us:
+                return min(turn_us + 1, self._pane_ends_us(entry, now_us)), lives
+        return self._pane_ends_us(entry, now_us), lives
+
+    def _pane_ends_us(self, entry: Any, now_us: int) -> int:
+        if not self._turns_by_pane or self._window_us is None:
+            return FOREVER
+        end_us = (int(entry.pane) + 1) * pane_us(self._window_us)
+        return end_us if end_us > now_us else FOREVER
+
+
+def parts_under(
+    keys: Sequence[str], condition: Condition, births: Births, histories: Histories
+) -> Iterator[Part]:
+    """Yield the parts of a condition that an event with only these keys can read, in order."""
+    for node, within, path in _under(keys, condition, births, ()):
+        for part in parts_of(node):
+            own = within.of(part, path)
+            yield Part(part, own, histories.of(part, path, own.birth), keys)
+
+
+def _under(
+    keys: Sequence[str], node: Condition, births: Births, path: Path
+) -> Iterator[tuple[Condition, Births, Path]]:
+    """Yield a condition and all in it that an event with only these keys can decide."""
+    yield node, births, path
+    if isinstance(node, Predicate):
+        return
+    for child, within, longer in inside(node, births, path):
+        if longer == path or fact_of(longer[-1]) in keys:
+            yield from _under(keys, child, within, longer)
+
+
+class Moving(NamedTuple):
+    """What time changes besides what leaves a window."""
+
+    stepping: tuple[Compare, ...]
+    """Comparisons that the time of day steps, and that read only it: one verdict for all slices."""
+    stepping_by_slice: tuple[Compare, ...]
+    """Those that read something else, too."""
+    crossing: tuple[Condition, ...]
+    """Comparisons that turn at most once between two other changes, each under its keys."""
+    crosses_shared: bool
+    """Whether one of these looks back at what slices of several keys share."""
+
+
+def moving_in(keys: Sequence[str], condition: Condition) -> Moving:
+    """Return what moves in a condition at an event with only these keys."""
+    stepping: list[Compare] = []
+    by_slice: list[Compare] = []
+    crossing: list[Condition] = []
+    crosses_shared = False
+    for node, around in _compared(condition, ()):
+        steps = any(next(each, None) is not None for each in steps_us(node, 0))
+        moves = any(motion_of(side) is not Motion.STILL for side in (node.left, node.right))
+        alone = not parts_of(node) and not moves and not set(keys) & set(facts_of(node))
+        if steps:
+            (stepping if alone else by_slice).append(node)
+        if moves:
+            crosses_shared |= bool(parts_of(node)) and {keyed.key for keyed in around} < {*keys}
+            for each in crossings(node):
+                under: Condition = each
+                for keyed in reversed(around):
+                    under = Keyed(under, keyed.key, keyed.where)
+                crossing.append(under)
+    return Moving(tuple(stepping), tuple(by_slice), tuple(crossing), crosses_shared)
+
+
+def _compared(node: Condition, around: tuple[Keyed, ...]) -> Iterator[tuple[Compare, tuple[Keyed, ...]]]:
+    if isinstance(node, Predicate):
+        return
+    if isinstance(node, Compare):
+        yield node, around
+    for place, (child, _, _) in enumerate(inside(node, Births(), ())):
+        # The first condition in a `keyed` is that on its slices, the second its `where`.
+        within = (*around, node) if isinstance(node, Keyed) and not place else around
+        yield from _compared(child, within)
+
+
+def next_step_us(compares: Iterable[Compare], now_us: int) -> int:
+    """Return when the time of day steps something next."""
+    steps = merge(*(each for node in compares for each in steps_us(node, now_us)))
+    return next(steps, FOREVER - 1) + 1
+
+
+def next_turn_us(compares: Sequence[Compare], bits_at: Callable[[int], object], now_us: int) -> int:
+    """Return when the verdicts of comparisons that the time of day steps turn next, or when to look again."""
+    before, step_us = bits_at(now_us), FOREVER - 1
+    for step_us in islice(merge(*(each for node in compares for each in steps_us(node, now_us))), STEPS_MAX):
+        if bits_at(step_us + 1) != before:
+            break
+    return step_us + 1

@@ -1,0 +1,201 @@
+"""The timed rules of a detector, and the queue of the times at which their verdicts may turn."""
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.births import Births
+from engine.evaluation.rules import LiveRule, Rule
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import Remembered, Slices
+from engine.evaluation.stamps import LATEST, NUMBER_BITS, time_of
+from engine.evaluation.timed.watch import Deciders, Watch
+
+_SPARE: Final = 4_096
+"""How many entries more than twice those that wait the queue may have: of slices that wait no more."""
+
+
+class FiredByTime(NamedTuple):
+    """A rule fires because time has passed."""
+
+    rule: Rule
+    keys: dict[str, Any]
+    """The values of the rule's keys, by name."""
+    time_us: int
+
+
+class Timing:
+    """The enabled timed rules of one detector, by priority."""
+
+    def __init__(self, histories: Histories, deciders: Deciders) -> None:
+        self._histories, self._deciders = histories, deciders
+        self.watches: dict[int, Watch] = {}
+        self.due = LATEST
+        """The stamp before all events of the time at which a rule may fire next."""
+        self.fired: Callable[[FiredByTime], None] = lambda _: None
+        """Takes what fires."""
+        self._queue: list[tuple[int, int, int, Any]] = []
+        self._of_memory: dict[Remembered, list[Watch]] | None = None
+        """The rules that an outcome of a memory concerns, while rules are indexed. None until it is known."""
+        self._of_slices: dict[Slices, list[Watch]] = {}
+        """Those that each event of some slices concerns."""
+        self._of_all: list[Watch] = []
+        """Those that each event concerns."""
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When a rule may fire by time next; None if none will unless an event comes."""
+        return None if self.due == LATEST else time_of(self.due)
+
+    # -- rules ----------------------------------------------------------------------------------------------
+
+    def put(self, live: LiveRule, now_us: int | None) -> None:
+        """Take a rule as it is from now on. What a change keeps of its histories, it goes on to wait for."""
+        rule, births = live.rule, live.births
+        before = self.watches.get(rule.priority)
+        if not (rule.enabled and rule.timed):
+            self.remove(rule.priority)
+            return
+        if before is not None and before.births == births and before.rule.condition == rule.condition:
+            before.rule = rule
+            return
+        watch = self._watch(rule, births)
+        if before is not None:
+            if (
+                births.kept
+                and before.names == watch.names
+                and before.path == watch.path
+                and not watch.is_idle
+            ):
+                _adopt(watch, before, now_us or 0)
+            before.end()
+        self._place(watch)
+
+    def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
+        """Take two rules that have exchanged their conditions and histories."""
+        before = [self.watches.pop(each.rule.priority, None) for each in (one, other)]
+        for live, old in zip((one, other), reversed(before), strict=True):
+            if live.rule.enabled and live.rule.timed:
+                watch = self._watch(live.rule, live.births)
+                if old is not None and not watch.is_idle:
+                    _adopt(watch, old, now_us or 0)
+                self._place(watch)
+        for old in before:
+            if old is not None:
+                old.end()
+
+    def remove(self, priority: int) -> None:
+        """Forget a rule, if it is one of these."""
+        watch = self.watches.pop(priority, None)
+        if watch is not None:
+            watch.end()
+        self._changed()
+
+    def rules_changed(self) -> None:
+        """See that rules have changed, perhaps others than these."""
+        self._of_memory = None
+        for watch in self.watches.values():
+            watch.rules_changed()
+
+    def _changed(self) -> None:
+        self._of_memory = None
+        if not self.watches:
+            self._queue.clear()
+            self.due = LATEST
+
+    def _watch(self, rule: Rule, births: Births) -> Watch:
+        return Watch(rule, births, self._histories, self._deciders, self._add)
+
+    def _place(self, watch: Watch) -> None:
+        self.watches.pop(watch.rule.priority, None)
+        if watch.is_idle:
+            watch.end()
+        else:
+            self.watches[watch.rule.priority] = watch
+        self._changed()
+
+    # -- events, while rules are indexed --------------------------------------------------------------------
+
+    def touch(
+        self,
+        outcomes: Iterable[Remembered],
+        entered: Iterable[Slices],
+        stamp: int,
+        fields: Mapping[str, Any],
+        sent: Mapping[str, Any],
+    ) -> None:
+        """See what an event has made of the slices that it has entered, by the memories that it concerned."""
+        of_memory = self._of_memory
+        if of_memory is None:
+            of_memory = self._index()
+        met = dict.fromkeys(self._of_all)
+        for remembered in outcomes:
+            met.update(dict.fromkeys(of_memory.get(remembered, ())))
+        for slices in entered:
+            if slices.key is not None:
+                met.update(dict.fromkeys(self._of_slices.get(slices, ())))
+        for watch in met:
+            watch.meet(stamp, fields, sent)
+
+    def _index(self) -> dict[Remembered, list[Watch]]:
+        of_memory = self._of_memory = {}
+        self._of_slices, self._of_all = {}, []
+        for watch in self.watches.values():
+            if not watch.names:
+                # Its one slice begins with any event, even if nothing is remembered of that.
+                self._of_all.append(watch)
+            for part in watch.parts:
+                if part.is_met_by_all:
+                    self._of_slices.setdefault(part.slices, []).append(watch)
+                else:
+                    of_memory.setdefault(part.remembered, []).append(watch)
+        return of_memory
+
+    # -- time -----------------------------------------------------------------------------------------------
+
+    def pass_time(self, base: int) -> None:
+        """Have all rules fire that are due up to the time of a stamp, in order."""
+        queue = self._queue
+        while queue and queue[0][0] <= base:
+            entry = heappop(queue)
+            due, priority, number, key = entry
+            if priority < 0:
+                watch = self.watches.get(number)
+                if watch is not None and watch.rest_us << NUMBER_BITS == due:
+                    watch.look_at_all(due)
+                continue
+            watch = self.watches.get(priority)
+            if watch is None or watch.table.get(key) is not entry:
+                continue
+            keys = watch.look(entry)
+            if keys is not None:
+                self.fired(FiredByTime(watch.rule, keys, time_of(due)))
+        self.due = queue[0][0] if queue else LATEST
+
+    def _add(self, entry: tuple[int, int, int, Any]) -> None:
+        """Have an entry wait for its time."""
+        queue = self._queue
+        heappush(queue, entry)
+        self.due = min(self.due, entry[0])
+        if len(queue) > 2 * self._waiting + _SPARE:
+            self._waiting = sum(len(watch.table) for watch in self.watches.values())
+            if len(queue) > 2 * self._waiting + _SPARE:
+                queue[:] = [one for one in queue if self._waits(one)]
+                heapify(queue)
+
+    _waiting = 0
+    """At least about how many slices wait."""
+
+    def _waits(self, entry: tuple[int, int, int, Any]) -> bool:
+        due, priority, number, key = entry
+        if priority < 0:
+            return number in self.watches and self.watches[number].rest_us << NUMBER_BITS == due
+        return priority in self.watches and self.watches[priority].table.get(key) is entry
+
+
+def _adopt(watch: Watch, before: Watch, now_us: int) -> None:
+    """Have a rule wait for the slices that another one waits for."""
+    for entry in before.table:
+        watch.put((LATEST, watch.rule.priority, *entry[2:]))
+    watch.long.update(before.long)
+    watch.look_again(now_us)

@@ -1,0 +1,317 @@
+"""One timed rule: which of its slices are live, and when time may turn the verdict of each."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from engine.evaluation.births import Births
+from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.facts.values import LONG_TEXT, part_of_key, scalar_of, slice_key_of
+from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.requirements import keys_of
+from engine.evaluation.rules import Rule
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import Slice, Slices
+from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
+from engine.evaluation.timed.changes import (
+    Part,
+    moving_in,
+    next_step_us,
+    next_turn_us,
+    parts_under,
+)
+from engine.evaluation.timed.table import Entry, Table
+from engine.evaluation.times import FOREVER
+from engine.language.condition import Condition
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_MICROSECOND: Final = 1 << NUMBER_BITS
+
+SOONEST_MAX_US: Final = 1 << 61
+"""After any event, this is before LATEST."""
+
+ENTRY_BYTES: Final = 280
+"""What a slice that waits takes: in the table, in the queue, and its numbers."""
+
+Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
+"""Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
+
+
+class Deciders(Protocol):
+    """Makes functions that decide conditions of a rule."""
+
+    def decider(self, conditions: Sequence[Condition], births: Births) -> Decide:
+        """Return what decides conditions whose histories have these births."""
+
+
+class Event(NamedTuple):
+    """An event that has only the keys of a rule."""
+
+    fields: dict[str, Any]
+    sent: dict[str, Any]
+
+
+class Watch:
+    """A timed rule, whose histories have some births. `add` takes the entries that wait for their time."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        births: Births,
+        histories: Histories,
+        deciders: Deciders,
+        add: Callable[[Entry], None],
+    ) -> None:
+        self.rule, self.births = rule, births
+        self.names = keys_of(rule.condition)
+        self.table = Table()
+        self.long: dict[Hashable, tuple[Any, ...]] = {}
+        """The values of keys of which a digest is kept, because they are long."""
+        self.rest_us = FOREVER
+        """When time may turn something that slices share: then all are looked at."""
+        self._histories, self._deciders, self._add = histories, deciders, add
+        self.parts = [*parts_under(self.names, rule.condition, births, histories)]
+        self._moving = moving_in(self.names, rule.condition)
+        self._split = [split_name(name) for name in self.names]
+        self._own, self._shared = self._grouped()
+        self.path: Path | None = self._own[0][0].path if len(self._own) == 1 and not self._shared else None
+        """That of the slices whose keys the table has; None if the rule remembers something under others."""
+        self._key_names = self.names if self.path is None else [fact_of(step) for step in self.path]
+        self.is_single = self.path is not None and len(self.path) == 1
+        soonest = [part.soonest_us for part in self.parts if part.soonest_us is not None]
+        may_end = bool(self.names) and any(part.may_end for part in self.parts)
+        self.is_still = not (
+            soonest or self._moving.stepping or self._moving.stepping_by_slice or self._moving.crossing
+        )
+        """Whether time never turns its verdict."""
+        exact = may_end or bool(self._moving.crossing) or 0 in soonest
+        self.soonest: int | None = None if exact else min([*soonest, SOONEST_MAX_US]) << NUMBER_BITS
+        """No event makes time turn a verdict sooner after it, as a difference of stamps; None if that is not
+        known, or if an event may end a slice: then each event of a slice is looked at."""
+        self._decide: Decide | None = None
+        self._crossing: Decide | None = None
+        self._turn_us: tuple[int, int] = (0, 0)
+        if self.path:
+            self._own[0][0].dropped.append(self.dropped)
+
+    def _grouped(self) -> tuple[list[tuple[Slices, list[Part]]], list[tuple[Slices, list[Part]]]]:
+        """Return the parts by their slices: those of all keys, and those that several keys share."""
+        by_slices: dict[Slices, list[Part]] = {}
+        for part in self.parts:
+            by_slices.setdefault(part.slices, []).append(part)
+        own = [one for one in by_slices.items() if {*map(fact_of, one[0].path)} == {*self.names}]
+        return own, [one for one in by_slices.items() if one not in own]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it never fires by time: time turns nothing, or no slice of its keys remembers anything."""
+        return self.is_still or bool(self.names and not any(part.slices.path for part in self.parts))
+
+    def rules_changed(self) -> None:
+        """Make functions anew when they are needed: patterns may be searched for together with others."""
+        self._decide = self._crossing = None
+
+    def end(self) -> None:
+        """Forget all slices."""
+        for slices, _ in self._own:
+            if self.dropped in slices.dropped:
+                slices.dropped.remove(self.dropped)
+        for entry in [*self.table]:
+            self.dropped(entry[3])
+
+    @property
+    def shards(self) -> list[dict[Hashable, Entry]]:
+        """The table's, for generated code."""
+        return self.table.shards
+
+    # -- slices ---------------------------------------------------------------------------------------------
+
+    def touch(
+        self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None
+    ) -> None:
+        """See what an event has made of the slice of a key."""
+        entry = self.table.get(key)
+        if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
+            return
+        now_us = time_of(stamp)
+        long = self.long.get(key)
+        if entry is None and self._is_long(key):
+            long = tuple([value_of(split, fields, sent or _NOTHING) for split in self._split])
+        next_us, lives = self._ahead(key, self._event_of(key, long), now_us)
+        if not lives:
+            if entry is not None:
+                self.dropped(key)
+            return
+        due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
+        if entry is None:
+            if long is not None:
+                self.long[key] = long
+            self.put((due, self.rule.priority, stamp & EVENT, key))
+        elif due < entry[0]:
+            self._queue((due, *entry[1:]))
+
+    def meet(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
+        """See what an event has made of its slices, if they are under several paths."""
+        now_us, rest_us = time_of(stamp), self.rest_us
+        for slices, parts in self._shared:
+            key = slices.key_at(fields, sent or _NOTHING)
+            slice_ = None if key is None else slices.find(key)
+            if slice_ is not None:
+                rest_us = min([rest_us, *(part.ahead(slice_, now_us)[0] for part in parts)])
+        if self._moving.crosses_shared:
+            values = {
+                name: value_of(split, fields, sent or _NOTHING)
+                for name, split in zip(self.names, self._split, strict=True)
+            }
+            rest_us = self._crossed_us(_event(values), now_us, rest_us)
+        if rest_us < self.rest_us:
+            self.look_at_all_from(rest_us)
+        key = self.key_at(fields, sent or _NOTHING)
+        if key is not None:
+            self.touch(key, stamp, fields, sent)
+
+    def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
+        """Return the key in the table of an event, if it has all keys of the rule."""
+        if self.path is not None:
+            return self._own[0][0].key_at(fields, sent)
+        parts = [slice_key_of(value_of(split, fields, sent)) for split in self._split]
+        return None if None in parts else tuple(map(part_of_key, parts))
+
+    def put(self, entry: Entry) -> None:
+        """Have a slice wait that does not wait yet."""
+        self.table.put(entry)
+        self._weigh(ENTRY_BYTES)
+        if entry[0] < LATEST:
+            self._add(entry)
+
+    def dropped(self, key: Hashable) -> None:
+        """Forget a slice, if it waits."""
+        if self.table.get(key) is not None:
+            self.table.remove(key)
+            self.long.pop(key, None)
+            self._weigh(-ENTRY_BYTES)
+
+    def _queue(self, entry: Entry) -> None:
+        self.table.put(entry)
+        if entry[0] < LATEST:
+            self._add(entry)
+
+    def _weigh(self, more_bytes: int) -> None:
+        if self.path:
+            self._own[0][0].weigh(more_bytes)
+        else:
+            self._histories.unkeyed_bytes += more_bytes
+
+    # -- time -----------------------------------------------------------------------------------------------
+
+    def look(self, entry: Entry) -> dict[str, Any] | None:
+        """Look at a slice when its time has come, and queue it again. Return its keys if the rule fires."""
+        due, _, first, key = entry
+        event = self._event_of(key, self.long.get(key))
+        if self._decide is None:
+            self._decide = self._deciders.decider([self.rule.condition], self.births)
+        now_us = time_of(due)
+        turns = self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0)
+        fires = turns and self._ahead(key, event, now_us - 1)[1]
+        keys = self._values(key, self.long.get(key)) if fires else None
+        next_us, lives = self._ahead(key, event, now_us)
+        if lives:
+            next_due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
+            self._queue((next_due, self.rule.priority, first, key))
+        else:
+            self.dropped(key)
+        return keys
+
+    def look_at_all_from(self, time_us: int) -> None:
+        """Have all slices looked at once a time has come."""
+        self.rest_us = time_us
+        if time_us <= LATEST_US:
+            self._add((time_us << NUMBER_BITS, -1, self.rule.priority, None))
+
+    def look_at_all(self, due: int) -> None:
+        """Have all slices looked at at a time."""
+        self.rest_us = FOREVER
+        for entry in [*self.table]:
+            if entry[0] > due:
+                self._queue((due, *entry[1:]))
+
+    def look_again(self, now_us: int) -> None:
+        """Find for all slices anew when time may turn their verdicts."""
+        for entry in [*self.table]:
+            next_us, _ = self._ahead(entry[3], self._event_of(entry[3], self.long.get(entry[3])), now_us)
+            due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
+            self._queue((due, *entry[1:]))
+
+    def _ahead(self, key: Hashable, event: Event, now_us: int) -> tuple[int, bool]:
+        """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
+        best, lives = FOREVER, not self.names
+        for slices, parts in (*self._own, *self._shared):
+            slice_: Slice = (slices.find(key) if self.path is not None else slices.at(*event)) or slices.blank
+            for part in parts:
+                us, matters = part.ahead(slice_, now_us)
+                best = min(best, us)
+                lives = lives or (matters and bool(slices.path))
+        moving = self._moving
+        if lives and moving.stepping_by_slice:
+            best = min(best, next_step_us(moving.stepping_by_slice, now_us))
+        if lives and moving.stepping:
+            best = min(best, self._next_turn_us(now_us))
+        if lives and moving.crossing:
+            best = self._crossed_us(event, now_us, best)
+        return best, lives
+
+    def _next_turn_us(self, now_us: int) -> int:
+        from_us, turn_us = self._turn_us
+        if not from_us <= now_us < turn_us:
+            stepping = self._moving.stepping
+            decide = self._deciders.decider(stepping, self.births)
+            turn_us = next_turn_us(stepping, lambda us: decide({}, {}, us << NUMBER_BITS, 0), now_us)
+            self._turn_us = now_us, turn_us
+        return turn_us
+
+    def _crossed_us(self, event: Event, now_us: int, end_us: int) -> int:
+        """Return when a comparison turns whose values move, if that is before all else changes."""
+        if self._crossing is None:
+            self._crossing = self._deciders.decider(self._moving.crossing, self.births)
+        decide = self._crossing
+        before = decide(*event, now_us << NUMBER_BITS, 0)
+        last_us = min(end_us - 1, LATEST_US)
+        if decide(*event, last_us << NUMBER_BITS, 0) == before:
+            return end_us
+        # At most one of them turns at a time, so that the first is found if what has turned is asked for.
+        low_us, high_us = now_us, last_us
+        while high_us - low_us > 1:
+            middle_us = (low_us + high_us) // 2
+            if decide(*event, middle_us << NUMBER_BITS, 0) == before:
+                low_us = middle_us
+            else:
+                high_us = middle_us
+        return high_us
+
+    # -- keys -----------------------------------------------------------------------------------------------
+
+    def _event_of(self, key: Hashable, long: tuple[Any, ...] | None) -> Event:
+        """Return the event that has only a key."""
+        return _event(self._values(key, long))
+
+    def _values(self, key: Any, long: tuple[Any, ...] | None) -> dict[str, Any]:
+        """Return the values of a key by name."""
+        if long is not None:
+            return dict(zip(self.names, long, strict=True))
+        return dict(zip(self._key_names, map(scalar_of, self._parts_of(key)), strict=True))
+
+    def _parts_of(self, key: Any) -> tuple[Any, ...]:
+        return (key,) if self.is_single else key
+
+    def _is_long(self, key: Any) -> bool:
+        """Return whether a key is, or has, the digest of a long text."""
+        return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
+
+
+def _event(values: Mapping[str, Any]) -> Event:
+    fields, sent = dict[str, Any](), dict[str, Any]()
+    for name, value in values.items():
+        if name.startswith("$"):
+            sent[name[1:]] = value
+        else:
+            fields[name] = value
+    return Event(fields, sent)

@@ -1,0 +1,121 @@
+"""Timed rules fire by time exactly when the reference says, which asks at every time at which they could."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.evaluation.operators.temporal.aged import AgedOperator
+from engine.evaluation.operators.temporal.historically import HistoricallyForStrongOperator
+from engine.evaluation.stamps import NUMBER_BITS
+from engine.evaluation.timed import changes, timing
+from engine.evaluation.timed.changes import Part
+from engine.evaluation.timed.timing import Timing
+from engine.evaluation.timed.watch import Watch
+from tests.differential.modes import TRIED, in_mode
+from tests.differential.timed import disagreement, run, shortened
+from tests.worlds.timed import BusyWorld, TimedWorld
+
+Examples = Callable[..., Iterator[random.Random]]
+
+
+@pytest.mark.parametrize("mode", TRIED)
+@pytest.mark.parametrize("world", [TimedWorld, BusyWorld])
+def test_what_fires_by_time_is_what_the_reference_says(
+    world: type[TimedWorld], mode: str, examples: Examples
+) -> None:
+    fired = 0
+    for drawn in examples(300, mode, until=lambda: fired > 3):
+        script = world(drawn.choice).script()
+        with in_mode(mode):
+            told = disagreement(script)
+            assert told is None, "\n".join([told, *map(repr, shortened(script))])
+            fired += len(run(script).fired)
+
+
+def test_entries_that_are_replaced_do_not_stay_in_the_queue(
+    examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "_SPARE", 0)
+    for drawn in examples(300):
+        script = BusyWorld(drawn.choice).script()
+        told = disagreement(script)
+        assert told is None, "\n".join([told, *map(repr, shortened(script))])
+
+
+# -- defects ------------------------------------------------------------------------------------------------
+
+_turns_us, _ahead, _look = AgedOperator.turns_us, Part.ahead, Watch.look
+
+
+def _too_late(self: Part, slice_: Any, now_us: int) -> tuple[int, bool]:
+    us, lives = _ahead(self, slice_, now_us)
+    return us + 1, lives
+
+
+def _always_live(self: Part, slice_: Any, now_us: int) -> tuple[int, bool]:
+    return _ahead(self, slice_, now_us)[0], True
+
+
+def _only_when_old_enough(self: Any, node: Any, entry: Any) -> Any:
+    return [us for us in _turns_us(self, node, entry) if us >= (entry[-1] >> NUMBER_BITS) + node.window_us]
+
+
+def _without_looking_back(self: Watch, entry: Any) -> Any:
+    decide = self._deciders.decider([self.rule.condition], self.births)
+    self._decide = lambda fields, sent, base, tick: base == entry[0] and decide(fields, sent, base, tick)
+    return _look(self, entry)
+
+
+def _rest_is_forgotten(self: Watch, time_us: int) -> None:
+    return
+
+
+def _last_first(self: Timing, base: int) -> None:
+    order = sorted(self._queue, key=lambda one: (one[0], -one[1], -one[2] if one[3] is not None else 0))
+    for entry in [one for one in order if one[0] <= base]:
+        self._queue.remove(entry)
+        if entry[1] < 0:
+            if entry[2] in self.watches:
+                self.watches[entry[2]].look_at_all(entry[0])
+            continue
+        one = self.watches.get(entry[1])
+        if one is not None and one.table.get(entry[3]) is entry:
+            keys = one.look(entry)
+            if keys is not None:
+                self.fired(timing.FiredByTime(one.rule, keys, entry[0] >> NUMBER_BITS))
+    self._queue.sort()
+    self.due = self._queue[0][0] if self._queue else 1 << 104
+
+
+DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
+    "a microsecond late": ((Part, "ahead", _too_late), "fused"),
+    "slices live for ever": ((Part, "ahead", _always_live), "fused"),
+    "least ages": ((AgedOperator, "turns_us", _only_when_old_enough), "fused"),
+    "true before": ((Watch, "look", _without_looking_back), "fused"),
+    "runs that are long enough": (
+        (HistoricallyForStrongOperator, "turns_us", lambda *_: ()),
+        "fused",
+    ),
+    "what slices share": ((Watch, "look_at_all_from", _rest_is_forgotten), "fused"),
+    "order": ((Timing, "pass_time", _last_first), "fused"),
+    "ages": ((changes, "crossings", lambda _: ()), "fused"),
+    "what outcomes concern": ((Timing, "touch", lambda *_: None), "indexed"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(defect: str, examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted, mode = DEFECTS[defect]
+    monkeypatch.setattr(*planted)
+    for number, drawn in enumerate(examples(1, until=lambda: False)):
+        world = TimedWorld if number % 4 == 3 else BusyWorld
+        with in_mode(mode):
+            try:
+                if disagreement(world(drawn.choice).script()):
+                    return
+            except LookupError:
+                # A slice that waits no more is forgotten a second time.
+                return
+        assert number < 2_000

@@ -1,0 +1,244 @@
+"""The executable specification of firings by time: it asks at every time at which a verdict could turn."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from engine.language import condition as terms
+from engine.language import terms as values
+from engine.language.terms import is_past, terms_in
+from tests.reference import Event, Rule, verdicts
+from tests.reference_panes import double, pane_us, window_us
+from tests.reference_values import equal, kind, scalar
+
+MINUTE_US = 60_000_000
+BOOLEAN = terms.All | terms.Any | terms.Not | terms.Keyed
+Keys = Mapping[str, Any]
+
+
+class ByTime(NamedTuple):
+    """A rule fires by time, for the values of its keys, by name."""
+
+    time_us: int
+    rule_id: str
+    keys: tuple[tuple[str, Any], ...]
+
+
+def keys_of(condition: terms.Condition) -> list[str]:
+    """Give the keys of a rule: the names of the `per` with nothing but boolean members around them."""
+    own = [condition.key] if isinstance(condition, terms.Keyed) else []
+    inside = terms.children(condition) if isinstance(condition, BOOLEAN) else ()
+    return [*dict.fromkeys([*own, *(name for child in inside for name in keys_of(child))])]
+
+
+def key_event(keys: Keys, time_us: int, stored: Mapping[str, Any]) -> Event:
+    """Give the event that has only these keys."""
+    fields = {name: value for name, value in keys.items() if name[0] != "$"}
+    sent = {name[1:]: value for name, value in keys.items() if name[0] == "$"}
+    return Event(time_us, fields, sent, stored)
+
+
+# -- when a slice is live -----------------------------------------------------------------------------------
+
+
+def counted_by_panes(history: Sequence[Event], true: Sequence[bool], secs: float | None, at_us: int) -> bool:
+    """Tell whether the pane of an event at which it was true can still count."""
+    if secs is None:
+        return any(true)
+    width_us = pane_us(secs)
+    ends = [(event.time_us // width_us + 1) * width_us - 1 for event in history]
+    return any(counts and at_us <= end + window_us(secs) for counts, end in zip(true, ends, strict=True))
+
+
+def remembers(part: Any, history: Sequence[Event], at_us: int) -> bool:
+    """Tell whether what a part, a member or term, remembers of a history could matter to an event then."""
+    count = len(history)
+    if not count:
+        return False
+
+    def was(inner: Any) -> list[bool]:
+        return [True] * count if inner is None else verdicts(inner, history)
+
+    def young(true: Sequence[bool], secs: float | None) -> list[bool]:
+        most = float("inf") if secs is None else window_us(secs)
+        return [one and at_us - event.time_us <= most for one, event in zip(true, history, strict=True)]
+
+    def numbers(part: Any) -> list[bool]:
+        true = zip(was(part.where), history, strict=True)
+        return [one and double(event[part.fact]) is not None for one, event in true]
+
+    def scalars(part: Any) -> list[bool]:
+        return [one and scalar(e[part.fact]) for one, e in zip(was(part.where), history, strict=True)]
+
+    def held(part: Any) -> list[bool]:
+        left, right = was(part.left), was(part.right)
+        return [right[i] and all(left[i + 1 :]) for i in range(count)]
+
+    match part:
+        case terms.Once(inner) | terms.Earlier(inner):
+            return any(was(inner))
+        case terms.Historically(inner):
+            return not all(was(inner))
+        case terms.OnceWithin(inner, secs) | terms.EarlierWithin(inner, secs):
+            return any(young(was(inner), secs))
+        case terms.HistoricallyFor(inner, secs, "strong"):
+            return was(inner)[-1] and window_us(secs) > 0
+        case terms.HistoricallyFor(inner, secs):
+            return any(young([not true for true in was(inner)], secs))
+        case terms.Since():
+            return any(held(part))
+        case terms.SinceWithin():
+            return any(young(held(part), part.window_secs))
+        case terms.Previous(inner):
+            return was(inner)[-1]
+        case terms.Count(inner, secs):
+            return any(young(was(inner), secs))
+        case terms.CountSince(inner, reset):
+            again = was(reset)
+            return any(was(inner)[max((i + 1 for i in range(count) if again[i]), default=0) :])
+        case terms.Distinct():
+            return any(young(scalars(part), part.window_secs))
+        case (
+            terms.Sum()
+            | terms.Avg()
+            | values.SumTerm()
+            | values.AvgTerm()
+            | values.MinTerm()
+            | values.MaxTerm()
+        ):
+            return counted_by_panes(history, numbers(part), part.window_secs, at_us)
+        case values.CountTerm(inner, secs):
+            return counted_by_panes(history, was(inner), secs, at_us)
+        case values.Age(inner):
+            return any(was(inner))
+        case values.Last():
+            return any(scalars(part))
+        case values.Prev(fact):
+            return scalar(history[-1][fact])
+    raise AssertionError(part)
+
+
+def is_live(
+    condition: terms.Condition, keys: Keys, history: Sequence[Event], at_us: int, *, keyed: bool = False
+) -> bool:
+    """Tell whether a slice of these keys remembers something that could matter to an event then."""
+    match condition:
+        case terms.Keyed(inner, key, where):
+            if where is not None and is_live(where, keys, history, at_us, keyed=keyed):
+                return True
+            if key not in keys:
+                return False
+            kept = [True] * len(history) if where is None else verdicts(where, history)
+            there = [event for event, true in zip(history, kept, strict=True) if true]
+            mine = [event for event in there if equal(event[key], keys[key])]
+            return is_live(inner, keys, mine, at_us, keyed=True)
+        case _ if isinstance(condition, terms.Predicate):
+            return False
+        case terms.Compare(left, _, right):
+            all_terms = [*terms_in(left), *terms_in(right)]
+            parts: list[Any] = [term for term in all_terms if is_past(type(term))]
+        case terms.All() | terms.Any() | terms.Not():
+            parts = []
+        case _:
+            parts = [condition]
+    if keyed and any(remembers(part, history, at_us) for part in parts):
+        return True
+    return any(is_live(child, keys, history, at_us, keyed=keyed) for child in terms.children(condition))
+
+
+def first_event(rule: Rule, keys: Keys, events: Sequence[Event], at_us: int) -> int | None:
+    """Give the event from which on the slice has been live until this time, if it is."""
+    first = None
+    for number in range(max(rule.birth, rule.timed_from), len(events)):
+        now_us = events[number].time_us
+
+        def live(end: int, then_us: int) -> bool:
+            return not keys or is_live(rule.condition, keys, events[rule.birth : end], then_us)
+
+        if first is not None and not live(number, now_us):
+            first = None
+        if not live(number + 1, now_us):
+            first = None
+        elif first is None and all(equal(events[number][name], value) for name, value in keys.items()):
+            first = number
+    alive = first is not None and (not keys or is_live(rule.condition, keys, events[rule.birth :], at_us))
+    return first if alive else None
+
+
+# -- the times at which a verdict could turn ----------------------------------------------------------------
+
+
+def members_of(part: Any) -> Iterator[Any]:
+    """Give a condition or term, and all in it."""
+    if isinstance(part, tuple):
+        for each in part:
+            yield from members_of(each)
+    elif is_dataclass(part):
+        yield part
+        for name in part.__match_args__:
+            yield from members_of(getattr(part, name))
+
+
+def candidates(condition: terms.Condition, history: Sequence[Event], start_us: int, end_us: int) -> list[int]:
+    """Give the times after one, up to another, at which something could turn a verdict, in order."""
+    found = {start_us + 1, end_us}
+    times = {event.time_us for event in history}
+    for part in members_of(condition):
+        for name in ("window_secs", "min_secs"):
+            secs = getattr(part, name, None)
+            if secs is not None:
+                found.update(time_us + window_us(secs) for time_us in times)
+                width_us = pane_us(secs)
+                ends = [(time_us // width_us + 1) * width_us for time_us in times]
+                found.update([*ends, *(end_us + window_us(secs) for end_us in ends)])
+        if isinstance(part, terms.Compare):
+            # An age, or the time itself, may equal a number for one microsecond.
+            numbers = [side for side in (part.left, part.right) if kind(side) == "number"]
+            found.update(time_us + round(number * 1_000_000) for number in numbers for time_us in (0, *times))
+        if isinstance(part, values.Clock):
+            first = start_us // MINUTE_US
+            found.update(minute * MINUTE_US for minute in range(first, end_us // MINUTE_US + 1))
+    near = {us + more for us in found for more in (-1, 0, 1)}
+    return sorted(us for us in near if start_us < us <= end_us)
+
+
+def turning(true_at: Callable[[int], bool], times: Sequence[int]) -> Iterator[int]:
+    """Give the times at which it becomes true. Between two of the times it turns at most once."""
+    for us in times:
+        if true_at(us) and not true_at(us - 1):
+            yield us
+    for before, after in pairwise(times):
+        # Between two candidates, only the time itself can make a comparison true.
+        if after - before > 1 and not true_at(before) and true_at(after - 1):
+            yield before + bisect_left(range(before, after), True, key=true_at)
+
+
+def firings(
+    rules: Mapping[str, Rule], events: Sequence[Event], stored: Mapping[str, Any], start_us: int, end_us: int
+) -> list[ByTime]:
+    """Give the firings by time after one time, up to another, if no event comes between, in order."""
+    found = []
+    for rule_id, rule in rules.items():
+        if not (rule.enabled and rule.timed):
+            continue
+        names = keys_of(rule.condition)
+        slices: list[dict[str, Any]] = []
+        for event in events[max(rule.birth, rule.timed_from) :]:
+            keys = {name: event[name] for name in names}
+            if all(map(scalar, keys.values())) and not any(
+                all(equal(keys[name], other[name]) for name in names) for other in slices
+            ):
+                slices.append(keys)
+        for keys in slices:
+
+            def true_at(us: int, keys: Keys = keys, rule: Rule = rule) -> bool:
+                return rule.is_true([*events, key_event(keys, us, stored)])
+
+            history = events[rule.birth :]
+            for us in sorted({*turning(true_at, candidates(rule.condition, history, start_us, end_us))}):
+                first = first_event(rule, keys, events, us - 1)
+                if first is not None:
+                    found.append((us, rule.priority, first, ByTime(us, rule_id, tuple(keys.items()))))
+    return [by_time for *_, by_time in sorted(found, key=lambda one: one[:3])]

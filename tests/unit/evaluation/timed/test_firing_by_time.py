@@ -1,0 +1,234 @@
+"""What timed rules do as time passes, told by hand."""
+
+from typing import Any
+
+import pytest
+
+from engine import Detector, Refusal
+from engine.evaluation.events.intake import Intake
+from engine.evaluation.explanation.firings import dry_run
+from engine.evaluation.slices import slices
+from engine.evaluation.timed import timing
+from engine.language.limits import Limits
+from tests.differential.modes import in_mode
+
+SILENT = "per host (not once within 5m exists beat)"
+MINUTE = 60_000_000
+
+
+def timed(condition: str, **more: Any) -> Detector:
+    detector = Detector(**more)
+    detector.add_rule("rule", condition, timed=True)
+    return detector
+
+
+def told(detector: Detector, time_us: int) -> list[tuple[int, Any]]:
+    return [(one.time_us, *one.keys.values()) for one in detector.tick(time_us)]
+
+
+@pytest.fixture(params=["fused", "indexed"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    with in_mode(request.param):
+        yield
+
+
+@pytest.mark.usefixtures("mode")
+class TestFiring:
+    def test_a_host_is_silent_a_microsecond_after_five_minutes(self) -> None:
+        detector = timed(SILENT)
+        for second, host in enumerate("ab"):
+            detector.evaluate({"host": host, "beat": 1}, second * 1_000)
+        assert detector.next_due_us == 5 * MINUTE + 1
+        assert told(detector, 5 * MINUTE) == []
+        assert told(detector, 5 * MINUTE + 1) == [(5 * MINUTE + 1, "a")]
+        assert told(detector, 5 * MINUTE + 1) == []
+        assert told(detector, 10 * MINUTE) == [(5 * MINUTE + 1_000_001, "b")]
+        assert detector.next_due_us is None
+        assert (detector.events_seen, detector.clock_us) == (2, 10 * MINUTE)
+        detector.evaluate({"host": "a", "beat": 1}, 600_000)
+        assert told(detector, 20 * MINUTE) == [(15 * MINUTE + 1, "a")]
+        assert detector.verdicts.counts() == {1: 3}
+
+    def test_what_is_due_fires_before_the_event_and_never_among_its_actions(self) -> None:
+        detector = timed(SILENT)
+        detector.fired_by_time = fired = []
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        assert detector.evaluate({"host": "a", "beat": 1}, 300_000.001) == []
+        assert [(one.time_us, one.keys) for one in fired] == [(5 * MINUTE + 1, {"host": "a"})]
+
+    def test_an_event_that_is_refused_and_a_dry_run_change_nothing(self) -> None:
+        detector = timed(SILENT, now_us=lambda: 3 * MINUTE)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        with pytest.raises(Refusal) as refused:
+            detector.tick(5 * MINUTE)
+        assert refused.value.code == 1402
+        with pytest.raises(Refusal):
+            detector.evaluate({"host": "a", "beat": 1}, 300_000)
+        detector.live_at(lambda: 10 * MINUTE)
+        before = detector.dump()
+        dry_run(detector, *Intake(detector.limits).event({"host": "a", "beat": 1}, 400_000, None))
+        copied = detector.fork([({"host": "a"}, 400_000, None)])
+        assert copied.evaluate({"host": "a"}, 400_000) != []
+        assert detector.dump() == before
+        assert told(detector, 5 * MINUTE + 1) == [(5 * MINUTE + 1, "a")]
+
+    def test_a_tick_moves_the_clock_so_that_events_are_late(self) -> None:
+        detector = timed(SILENT)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        detector.tick(10 * MINUTE)
+        with pytest.raises(Refusal) as refused:
+            detector.evaluate({"host": "a", "beat": 1}, 0)
+        assert refused.value.code == 1402
+        assert detector.submit({"host": "a", "beat": 1}, 599_000).messages[0].code == 2001
+        assert told(detector, 15 * MINUTE + 1) == [(15 * MINUTE + 1, "a")]
+        detector.tick(0)
+        assert detector.clock_us == 15 * MINUTE + 1
+
+    def test_in_order_of_time_priority_and_first_event(self) -> None:
+        detector = timed(SILENT)
+        detector.add_rule("other", SILENT, timed=True)
+        for host in "ba":
+            detector.evaluate({"host": host, "beat": 1}, 0)
+        detector.evaluate({"host": "b", "beat": 1}, 0)
+        fired = [(one.rule.priority, one.keys["host"]) for one in detector.tick(10 * MINUTE)]
+        assert fired == [(1, "b"), (1, "a"), (2, "b"), (2, "a")]
+
+    @pytest.mark.parametrize(
+        "condition",
+        ["historically for 5s strong not a == 0", "not a == 0 since within [5s, 6s] a == 1"],
+    )
+    def test_a_slice_that_remembers_nothing_any_more_begins_anew(self, condition: str) -> None:
+        detector = timed(f"per k ({condition})")
+        for key, a in (("x", 1), ("y", 1), ("x", 0), ("x", 1)):
+            detector.evaluate({"k": key, "a": a}, 0)
+        assert [one[1] for one in told(detector, 5_500_000)] == ["y", "x"]
+
+    def test_a_count_falls_when_what_came_before_the_last_look_leaves(self) -> None:
+        detector = timed("per k (count(a == 1) within 10s <= 5)")
+        for time_ms in (0, 1_000, 2_000, 3_000):
+            detector.evaluate({"k": "x", "a": 1}, time_ms)
+        assert told(detector, 10_050_000) == []
+        for time_ms in (10_100, 10_200, 10_300, 10_400):
+            detector.evaluate({"k": "x", "a": 1}, time_ms)
+        assert told(detector, MINUTE) == [(12_000_001, "x")]
+
+    def test_the_time_of_day(self) -> None:
+        detector = timed('clock() == "00:05"')
+        detector.evaluate({}, 0)
+        day = 24 * 60 * MINUTE
+        assert told(detector, 2 * day) == [(5 * MINUTE,), (day + 5 * MINUTE,)]
+        detector = timed("per host (once down == true) and hour() >= 22")
+        detector.evaluate({"host": "a", "down": True}, 0)
+        assert told(detector, day) == [(22 * 60 * MINUTE, "a")]
+
+    def test_an_age(self) -> None:
+        detector = timed("per order (age(paid == true) > 2.5)")
+        detector.evaluate({"order": 7, "paid": True}, 1_000)
+        detector.evaluate({"order": 7}, 2_000)
+        assert told(detector, MINUTE) == [(3_500_001, 7)]
+
+    def test_several_keys_and_what_they_share(self) -> None:
+        detector = timed("per a (not once within 1s x == 1) and per b (once y == 1)")
+        detector.evaluate({"a": 1, "b": 2, "x": 1, "y": 1}, 0)
+        detector.evaluate({"a": 1, "x": 1}, 500)
+        detector.evaluate({"b": 3, "y": 1}, 500)
+        assert told(detector, MINUTE) == [(1_500_001, 1, 2)]
+        detector = timed("per host (once a == 1) and not once within 5m g == 1")
+        for host in "xy":
+            detector.evaluate({"host": host, "a": 1}, 0)
+        detector.evaluate({"g": 1}, 1_000)
+        assert told(detector, 10 * MINUTE) == [(5 * MINUTE + 1_000_001, host) for host in "xy"]
+
+    def test_keys_that_are_variables_or_long(self) -> None:
+        detector = timed("per $user per id (not once within 1s exists x)")
+        detector.evaluate({"id": "i" * 2_000, "x": 1}, 0, {"user": 1.5})
+        (fired,) = detector.tick(MINUTE)
+        assert fired.keys == {"$user": 1.5, "id": "i" * 2_000}
+
+    def test_changes_of_rules(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        detector.change_rule(rule_id, name="other")
+        assert detector.next_due_us == 5 * MINUTE + 1
+        for changes in ({"timed": False}, {"enabled": False}, {"condition": f"{SILENT} and true_ == 1"}):
+            detector.change_rule(rule_id, **changes)
+            assert told(detector, (detector.clock_us or 0) + 10 * MINUTE) == []
+            detector.change_rule(rule_id, timed=True, enabled=True, condition=SILENT)
+            detector.evaluate({"host": "a", "beat": 1}, (detector.clock_us or 0) / 1_000)
+        detector.remove_rule(rule_id)
+        assert detector.next_due_us is None
+
+    def test_a_change_that_keeps_history_keeps_what_waits(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        detector.change_rule(rule_id, condition=SILENT.replace("5m", "4m"), history="keep")
+        assert told(detector, 10 * MINUTE) == [(4 * MINUTE + 1, "a")]
+
+    def test_a_key_that_is_evicted_begins_anew(self) -> None:
+        detector = timed(SILENT, limits=Limits(keys_max=2))
+        for host in "abc":
+            detector.evaluate({"host": host, "beat": 1}, 0)
+        assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
+        assert detector.histories.bytes < 10_000
+
+    def test_saved_and_loaded(self) -> None:
+        detector = timed(SILENT)
+        detector.add_rule("several", "per a (not once within 1s x == 1) and per b (once y == 1)", timed=True)
+        for number in range(40):
+            host = str(number) * (1 + 400 * (number % 2))
+            detector.evaluate({"host": host, "beat": 1, "a": host, "b": 1, "x": 1, "y": 1}, number)
+        loaded = Detector.load(detector.dump(), Detector.STATE_VERSION)
+        assert loaded.dump() == detector.dump()
+        assert loaded.next_due_us == detector.next_due_us
+        assert loaded.histories.bytes == detector.histories.bytes
+        plain = [
+            [(one.time_us, one.rule.name, one.keys) for one in each.tick(MINUTE * 9)]
+            for each in (loaded, detector)
+        ]
+        assert plain[0] == plain[1]
+        assert len(plain[0]) == 80
+
+
+def test_a_capture_is_not_changed_by_what_comes_later() -> None:
+    detector = timed(SILENT)
+    for number in range(3 * slices.SHARDS):
+        detector.evaluate({"host": str(number), "beat": 1}, number)
+    watch = detector.timing.watches[1]
+    captured = watch.table.captured()
+    before = [dict(shard) for shard in captured]
+    detector.tick(10 * MINUTE)
+    assert captured == before
+    assert len(watch.table) == 0
+
+
+def test_rules_that_are_not_timed_pay_nothing() -> None:
+    detector = Detector()
+    detector.add_rule("rule", SILENT)
+    assert "timing" not in detector.code()
+    rule_id = detector.add_rule("idle", "per host (once a == 1)", timed=True)
+    assert "timing" not in detector.code()
+    assert detector.next_due_us is None
+    detector.change_rule(rule_id, condition=SILENT)
+    assert "timing" in detector.code()
+
+
+def test_the_queue_has_no_more_than_twice_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_SPARE", 8)
+    detector = timed(SILENT, limits=Limits(keys_max=100))
+    for number in range(1_000):
+        detector.evaluate({"host": number, "beat": 1}, 0)
+    assert len(detector.timing.watches[1].table) == 100
+    assert len(detector.timing._queue) <= 209
+
+
+def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:
+    checksums = set[int]()
+    for beat_ms in (0, 1):
+        detector = timed(SILENT)
+        detector.evaluate({"host": "a", "beat": 1}, beat_ms)
+        detector.tick(10 * MINUTE)
+        checksums.add(detector.verdicts.take())
+        assert detector.verdicts.take() == 0
+    assert len(checksums) == 2
