@@ -78,7 +78,7 @@ class AtMostOnce:
         """The rules that act at most once, by priority."""
         self._entries: Counter[int] = Counter()
         """How many entries each has."""
-        self._last = 0
+        self.last = 0
         """The order of the last firing."""
         self._changed: set[int] = set()
         """The rules that begin anew when `settle` is called."""
@@ -167,7 +167,7 @@ class AtMostOnce:
         held_back = entry[HELD_BACK] if entry is not None else 0
         if not dry:
             # Several firings between two events come one after another, and after the slices of the first.
-            order = max((stamp & EVENT) << WITHIN_BITS, self._last) + 1
+            order = max((stamp & EVENT) << WITHIN_BITS, self.last) + 1
             if entry is None:
                 self.restore(key, order, now_us + plan.every_us, 0)
             elif is_free:
@@ -175,7 +175,7 @@ class AtMostOnce:
             else:
                 entry[SEEN], entry[HELD_BACK] = order, held_back + 1
                 self.held_back[rule.priority] += 1
-            self._last = order
+            self.last = order
             if self._histories.tracking:
                 self.touched.append(key)
         if not is_free:
@@ -184,6 +184,7 @@ class AtMostOnce:
 
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
         """Take over the entries that some events ask for from a detector that has the same rules."""
+        self.last = other.last
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
                 entry = other.find(key)
@@ -195,7 +196,6 @@ class AtMostOnce:
     def restore(self, key: Hashable, order: int, free_us: int, held_back: int) -> None:
         """Add an entry."""
         self.shards[hash(key) % SHARDS][key] = [order, None, -1, free_us, held_back]
-        self._last = max(self._last, order)
         self._entries[_priority_in(key)] += 1
         self._histories.weigh(ENTRY_BYTES + key_bytes(key), 1)
 

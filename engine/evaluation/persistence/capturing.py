@@ -109,6 +109,8 @@ class Captured:
     """The number of the newest firing, and the firings that are kept."""
     acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
     """The entries of rules that act at most once in a time, by shard; see `slices`."""
+    last_acted: int = 0
+    """The order of the last firing of these rules."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -148,4 +150,5 @@ def capture(detector: Saved) -> Captured:
         ],
         feed=detector.feed.dump(),
         acted=[*guard(detector.at_most_once)],
+        last_acted=detector.at_most_once.last,
     )

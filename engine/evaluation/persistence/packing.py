@@ -77,7 +77,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         "acting": acting,
         "kept": kept,
     }
-    has_more = (has_relations, bool(newest), waits, bool(captured.acted), captured.figures is not None)
+    has_more = (has_relations, bool(newest), waits, bool(captured.last_acted), captured.figures is not None)
     optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
@@ -103,8 +103,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(firings))
         for first in range(0, len(firings), _FIRINGS):
             yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
-    if captured.acted:
-        yield pack.pack("acted") + pack.pack_array_header(len(captured.acted))
+    if captured.last_acted:
+        yield pack.pack("acted") + pack.pack_array_header(2) + pack.pack(captured.last_acted)
+        yield pack.pack_array_header(len(captured.acted))
         for number in range(len(captured.acted)):
             kept_entries = yield from _completed(captured.acted, number)
             yield b""

@@ -22,10 +22,11 @@
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
-    acted:    [keys, orders of the last firings, times in µs from which their rules may act again, numbers of
-              actions that were held back]: the entries of a shard; see `firings/at_most_once.py`. A key is
-              the rule's priority and the values of the names, nil where one is missing; an array or object is
-              as a long text. Absent if there are none
+    acted:    the order of the last firing of a rule with every_secs, and [keys, orders of the last firings,
+              times in µs from which their rules may act again, numbers of actions that were held back] for
+              each shard of entries; see `firings/at_most_once.py`. A key is the rule's priority and the
+              values of the names, nil where one is missing; an array or object is as a long text. Absent
+              before the first
     feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
               first
     relations: the stored relations; see `relations/saving.py`. Absent if there are none
@@ -125,7 +126,8 @@ def load(detector: Saved, document: Any, version: int) -> None:
         }
         detector.install(rule, Births(birth, _born(birth, born_us), kept))
     detector.versions.restore(*document.get("versions", ((), ())))
-    for portion in document.get("acted", ()):
+    detector.at_most_once.last, acted = document.get("acted", (0, ()))
+    for portion in acted:
         keys, *columns = portion
         for entry in zip(keys_unpacked(keys, several=True), *map(numbers_unpacked, columns), strict=True):
             detector.at_most_once.restore(*entry)
