@@ -15,7 +15,7 @@ from api.cli.counted import counted
 from api.cli.failures import CommandError, warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
-from api.cli.rule_files.reading import holds_rules, line_conditions, read_text, rules_file_of
+from api.cli.rule_files.reading import RulesFile, holds_rules, line_conditions, read_text, rules_file_of
 from engine import Detector
 from engine.evaluation.rule_book.rule_messages import doubts
 from engine.language.condition import Condition
@@ -83,17 +83,19 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *,
     if file == "-" and sys.stdin.isatty():
         click.echo("Reading conditions, one a line; end with Ctrl-D.", err=True)
     text = read_text(file)
+    place = on_one_line
     found: Mapping[str, Callable[[], Condition]]
     if holds_rules(text, file):
         rules = rules_file_of(text, file)
         relations = (*relations, *rules.relations)
+        place = partial(_place, rules)
         found = {name: partial(rules.condition, name) for name in rules.rules}
     else:
         found = {name: partial(parse, line) for name, line in line_conditions(text).items()}
     sample = _sample(recordings)
     if not found:
         raise CommandError(f"{'standard input' if file == '-' else file}: no condition in it")
-    results = [_report(name, read, sample, relations, code=code) for name, read in found.items()]
+    results = [_report(name, read, sample, relations, place=place, code=code) for name, read in found.items()]
     if not all(results):
         refused = results.count(False)
         raise CommandError(f"{refused} of {counted(len(results), 'condition')} refused")
@@ -114,16 +116,22 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
     return sample
 
 
+def _place(rules: RulesFile, name: str) -> str:
+    """Return where a rule stands, and its name."""
+    return f"{on_one_line(rules.place(name))}: {on_one_line(name)}"
+
+
 def _report(
     name: str,
     read: Callable[[], Condition],
     sample: Sample | None,
     relations: tuple[str, ...],
     *,
+    place: Callable[[str], str],
     code: bool,
 ) -> bool:
     """Print one condition with its warnings, or its defects; return whether it is valid."""
-    name = on_one_line(name)
+    rule, name = name, on_one_line(name)
     try:
         condition = read()
     except Refusal as refusal:
@@ -140,5 +148,5 @@ def _report(
         click.echo(indent(f"code\n{detector.code()}", "  "))
     warnings = [one.text for one in condition_warnings(condition, sample, relations)]
     for warning in [*warnings, *doubts(condition)]:
-        click.echo(f"{name}: warning: {warning}", err=True)
+        click.echo(f"{place(rule)}: warning: {warning}", err=True)
     return True

@@ -22,7 +22,7 @@ from tests.unit.cli.sigma.events import others, positive
 from tests.unit.cli.sigma.matcher import Event, matcher
 
 EVERY = 20
-CHUNK = 300
+CHUNK = 60
 # It asks for a command line that is "RunWizard", and that holds a GUID.
 NEVER_TRUE = {"COM Object Execution via Xwizard.EXE"}
 KEYWORD_FIELDS = ("Message", "CommandLine")

@@ -149,3 +149,15 @@ def test_events_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     run = check("a == 1", "--events", str(tmp_path / "e.ndjson"))
     assert run.exit_code == 1
     assert "line 1: expected one JSON object" in run.stderr
+
+
+def test_a_warning_names_the_line_of_its_rule_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "detector: d\nrules:\n  fine: a == 1\n\n  doubtful:\n    condition: previous x != x\n", "utf-8"
+    )
+    found = CliRunner().invoke(main, ["check", str(path)])
+    assert found.exit_code == 0
+    assert found.stderr
+    lines = found.stderr.splitlines()
+    assert all(line.startswith(f"{path}, line 5: doubtful: warning: ") for line in lines)
