@@ -72,6 +72,7 @@ _MEASURED: Final[dict[str, tuple[str, Callable[[Measured], float]]]] = {
     "actions": ("Actions that these have yielded.", lambda it: it.actions),
     "ticks": ("Ticks that moved the clock of a detector.", lambda it: it.ticks),
     "firings_by_time": ("Firings of rules because time passed.", lambda it: it.firings_by_time),
+    "firings": ("Firings that the feeds of detectors have got.", lambda it: it.firings),
     "keys_evicted": ("Live keys that were evicted to keep a limit.", lambda it: it.keys_evicted),
     "shadow_firings": ("Firings of shadow rules.", lambda it: it.shadows.get(SHADOW, 0)),
 }

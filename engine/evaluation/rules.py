@@ -38,6 +38,8 @@ Labels = Mapping[str, Scalar]
 
 _ACTION_BYTES_MAX: Final = 128
 """The most bytes of an action besides its id and name. A priority has at most 19 digits."""
+_SUPPRESSED_BYTES_MAX: Final = 34
+"""The most bytes of `suppressed` in an action, a number of at most 19 digits."""
 _CHARACTER_BYTES_MAX: Final = 4
 """The most bytes of a character of a name, in UTF-8 and with the escapes of JSON."""
 
@@ -143,6 +145,8 @@ class Rule:
     such bound."""
     every_by: tuple[str, ...] | None = None
     """None: the keys of its condition."""
+    suppressed: int = 0
+    """How many actions were held back since the one before, where the rule fires; see `every_secs`."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
     _text_digest: bytes | None = field(default=None, init=False, repr=False, compare=False)
@@ -185,6 +189,7 @@ class Rule:
             "priority": self.priority,
             "notify": self.notify,
             **({"labels": dict(self.labels)} if self.labels else {}),
+            **({"suppressed": self.suppressed} if self.suppressed else {}),
         }
 
     def bytes_as_json(self) -> int:
@@ -208,7 +213,8 @@ class Rule:
         if self.shadow:
             return 0
         names = len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
-        return _ACTION_BYTES_MAX + names + self._labels_bytes
+        suppressed = _SUPPRESSED_BYTES_MAX if self.every_secs is not None else 0
+        return _ACTION_BYTES_MAX + names + self._labels_bytes + suppressed
 
     @property
     def _labels_bytes(self) -> int:

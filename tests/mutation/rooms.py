@@ -158,6 +158,11 @@ ROOMS: Final = {
             tests=("unit/evaluation/firings/test_*.py",),
         ),
         Room(
+            "timed",
+            "engine/evaluation/timed",
+            tests=("unit/evaluation/timed/test_*.py", "property/verdicts/test_timed_rules.py"),
+        ),
+        Room(
             "wire",
             "engine/evaluation/wire",
             tests=(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -25,6 +25,7 @@ from .results import (
     RelationPage,
     Relations,
     Rule,
+    RuleMembers,
     Rules,
     RulesChanged,
     ShownRule,
@@ -177,37 +178,16 @@ def add_rule(
     name: str,
     condition: str,
     *,
-    notify: bool = False,
-    shadow: bool = False,
     draft_of: str | None = None,
-    description: str = "",
-    labels: Mapping[str, Any] | None = None,
-    timed: bool = False,
-    every_secs: float = 0,
-    every_by: Sequence[str] | None = None,
+    **members: Unpack[RuleMembers],
 ) -> Call[Identified]:
     """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
 
-    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id. With
-    `every_secs`, a rule acts at most once in that time for the same values of `every_by`.
+    With `draft_of`, a shadow rule is compared with the rule of that id.
     """
-    document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
-    if shadow:
-        document["shadow"] = True
-    if draft_of is not None:
-        document["draftOf"] = draft_of
-    if description:
-        document["description"] = description
-    if labels:
-        document["labels"] = msgspec.Raw(object_json(labels, "labels"))
-    if timed:
-        document["timed"] = True
-    if every_secs:
-        document["every_secs"] = every_secs
-    if every_by is not None:
-        document["every_by"] = [*every_by]
-    body = msgspec.json.encode(document)
-    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
+    given = {member: value for member, value in members.items() if value or member == "every_by"}
+    asked = {"name": name, "condition": condition, "notify": False, "draftOf": draft_of, **given}
+    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), _rule(asked))
 
 
 def change_rule(
@@ -217,27 +197,26 @@ def change_rule(
     name: str | None = None,
     condition: str | None = None,
     enabled: bool | None = None,
-    notify: bool | None = None,
-    shadow: bool | None = None,
-    description: str | None = None,
-    labels: Mapping[str, Any] | None = None,
-    timed: bool | None = None,
-    every_secs: float | None = None,
-    every_by: Sequence[str] | None = None,
     keep_history: bool = False,
+    **members: Unpack[RuleMembers],
 ) -> Call[Rule]:
     """Change the members of a rule that are given; return the rule, and the messages about the change.
 
-    With `every_secs` 0, the rule acts whenever its condition is true, and has no `every_by`. With
-    `keep_history`, a different condition keeps the histories that it can.
+    With `keep_history`, a different condition keeps the histories that it can. With `every_secs` 0, the rule
+    has no `every_by` any more.
     """
-    asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
-    asked |= {"shadow": shadow, "description": description, "history": "keep" if keep_history else None}
-    asked |= {"timed": timed, "every_secs": every_secs, "every_by": every_by}
-    if labels is not None:
-        asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
-    body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
-    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
+    asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, **members}
+    asked["history"] = "keep" if keep_history else None
+    path = _path("detectors", detector_id, "rules", rule_id)
+    return Call("PATCH", path, _with_messages(Rule), _rule(asked))
+
+
+def _rule(members: Mapping[str, Any]) -> bytes:
+    """Return the JSON of the members of a rule that are not None."""
+    given = {member: value for member, value in members.items() if value is not None}
+    if "labels" in given:
+        given["labels"] = msgspec.Raw(object_json(given["labels"], "labels"))
+    return msgspec.json.encode(given)
 
 
 def put_rules(

@@ -81,6 +81,9 @@ class StateRule(Struct):
     enabled: bool
     since_event: int
     times_true: int
+    """How often it fired, without the actions that `every_secs` held back."""
+    held_back: int | UnsetType = UNSET
+    """How many those are, if there are any."""
     shadow: Literal[True] | UnsetType = UNSET
     evaluated_share: float | UnsetType = UNSET
     """The share of events for which it was evaluated."""

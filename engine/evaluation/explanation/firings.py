@@ -97,6 +97,7 @@ def _foreseen(
 ) -> Firings:
     """Return which rules would fire at an event that was read."""
     fired = detector.rule_set.decide(fields, sent, stamp_of(event.now_us, 0), event.entries.number)
+    fired = detector.at_most_once.acting(fired, fields, sent, stamp_of(event.now_us, 0), dry=True)
     acting = tuple([rule for rule in fired if not rule.shadow])
     try:
         nodes = tuple(_explained(detector, event, acting)) if explained else ()

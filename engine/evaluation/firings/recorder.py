@@ -1,8 +1,9 @@
-"""Records the firings of rules that notify, at each event at which one fires, before it is committed."""
+"""Decides which of the rules that fire act, and records those that notify, before an event is committed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.firing import Firing, Why
 from engine.evaluation.kernel.rule_set import RuleSet
@@ -31,17 +32,27 @@ Tell = Callable[[RuleSet, Sequence[Rule], Mapping[str, Any], Mapping[str, Any], 
 
 
 class Recorder:
-    """Appends the firings of a detector's rules to its feed."""
+    """Appends the actions of a detector's rules to its feed."""
 
     tell: ClassVar[Tell]
     """Explains what fires; see `explanation.firings.explain_feeds`."""
 
-    def __init__(self, feed: Feed, rule_set: RuleSet, versions: Versions, firings_max: int) -> None:
-        self.feed = feed
+    def __init__(
+        self,
+        feed: Feed,
+        rule_set: RuleSet,
+        versions: Versions,
+        firings_max: int,
+        at_most_once: AtMostOnce,
+    ) -> None:
+        self.feed, self._at_most_once = feed, at_most_once
         self._rule_set, self._versions, self._firings_max = rule_set, versions, firings_max
 
     def notes(self, rule: Rule) -> bool:
         """Return whether `note` is to be called for events at which a rule fires."""
+        return self._is_fed(rule) or self._at_most_once.concerns(rule)
+
+    def _is_fed(self, rule: Rule) -> bool:
         return rule.notify and not rule.shadow and self._firings_max > 0
 
     def note(
@@ -51,26 +62,39 @@ class Recorder:
 
         The event is decided and not committed. `base` is the stamp of its time, and `tick` its number.
         """
-        noted = [rule for rule in fired if self.notes(rule)]
-        if noted:
-            said = type(self).tell(self._rule_set, noted, fields, sent or {}, base + tick)
-            for rule, one in zip(noted, said, strict=True):
-                self._append(rule, one, time_of(base))
-        return fired
+        acting = self._at_most_once.note(fired, fields, sent or {}, base + tick)
+        fed = [rule for rule in acting if self._is_fed(rule)]
+        if fed:
+            said = type(self).tell(self._rule_set, fed, fields, sent or {}, base + tick)
+            for rule, told in zip(fed, said, strict=True):
+                self._append(rule, told, time_of(base))
+        return acting
 
-    def by_time(self, rule: Rule, keys: Mapping[str, Any], time_us: int) -> None:
-        """Take a rule that time alone makes true for the values of its keys, between two events."""
-        if self.notes(rule):
-            rule_set = self._rule_set
-            fields = {name: value for name, value in keys.items() if not name.startswith("$")}
-            sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
-            if rule_set.patterns.bounded:
-                rule_set.patterns.begin(fields, sent)
-            try:
-                [told] = type(self).tell(rule_set, [rule], fields, sent, stamp_of(time_us, EVENT))
-            finally:
-                rule_set.lookups.forget()
-            self._append(rule, told, time_us, timed=True)
+    def by_time(self, rule: Rule, keys: Mapping[str, Any], time_us: int, tick: int = 0) -> Rule | None:
+        """Take a rule that time alone makes true for the values of its keys; return it if it acts.
+
+        `tick` is the number of the event before.
+        """
+        fields = {name: value for name, value in keys.items() if not name.startswith("$")}
+        sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
+        acting = self._at_most_once.acting((rule,), fields, sent, stamp_of(time_us, tick))
+        for acts in acting:
+            if self._is_fed(acts):
+                self._append(acts, self._told_by_time(acts, fields, sent, time_us), time_us, timed=True)
+            return acts
+        return None
+
+    def _told_by_time(
+        self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any], time_us: int
+    ) -> Told:
+        rule_set = self._rule_set
+        if rule_set.patterns.bounded:
+            rule_set.patterns.begin(fields, sent)
+        try:
+            [told] = type(self).tell(rule_set, [rule], fields, sent, stamp_of(time_us, EVENT))
+        finally:
+            rule_set.lookups.forget()
+        return told
 
     def _append(self, rule: Rule, told: Told, time_us: int, *, timed: bool = False) -> None:
         why = Why(
@@ -87,6 +111,7 @@ class Recorder:
             keys=told.keys,
             found=told.found,
             labels=rule.labels,
+            suppressed=rule.suppressed,
             timed=timed,
             why=why,
         )

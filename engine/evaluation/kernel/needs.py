@@ -19,6 +19,12 @@ class Waiting(Protocol):
 
     path: Path | None
     soonest: int | None
+    shared_soonest: int | None
+    rest: list[int]
+
+    @property
+    def shares(self) -> bool:
+        """Whether there is something that slices share."""
 
     @property
     def shards(self) -> Any:
@@ -27,8 +33,11 @@ class Waiting(Protocol):
     def touch(self, key: Any, stamp: int, fields: Any, sent: Any) -> None:
         """See what an event has made of the slice of a key."""
 
+    def share(self, stamp: int, fields: Any, sent: Any) -> None:
+        """See what an event has made of what slices share."""
+
     def meet(self, stamp: int, fields: Any, sent: Any) -> None:
-        """See what an event has made of its slices."""
+        """See what an event has made of its slices, whatever their keys."""
 
 
 class Timing(Protocol):

@@ -96,6 +96,16 @@ class _Touching:
                 self.given.append((f"meet{number}", waiting.meet))
                 self.lines.append(f"meet{number}(base + tick, fields, vars)")
                 continue
+            if waiting.shares:
+                test = ""
+                if waiting.shared_soonest is not None:
+                    self.given += [
+                        (f"rest{number}", waiting.rest),
+                        (f"sooner{number}", waiting.shared_soonest),
+                    ]
+                    test = f"if rest{number}[0] > base + sooner{number}: "
+                self.given.append((f"share{number}", waiting.share))
+                self.lines.append(f"{test}share{number}(base + tick, fields, vars)")
             tests = [] if key == "()" else [f"{key} is not None"]
             if waiting.soonest is not None:
                 found = f"waiting{number}[hash({key}) % {SHARDS}].get({key}, NEVER_DUE)"
@@ -179,11 +189,8 @@ class Functions:
 
     @cached_property
     def takes_given(self) -> bool:
-        """Whether there is `observe_given`: the rules read few fields, and none is noted.
-
-        What is noted is read from the event itself.
-        """
-        return "NOTED" not in self._tools and len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
+        """Whether there is `observe_given`: the rules read few fields."""
+        return len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
 
     @cached_property
     def observe_given(self) -> Any:

@@ -136,9 +136,6 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
-    clears: ClassVar[bool] = False
-    """Whether an event may leave no entry where there was one."""
-
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
     """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (as they are),
     `integers` or `doubles`."""
@@ -306,11 +303,15 @@ class LookingBack(ABC, Generic[NodeT]):
         return False
 
     def soonest_us(self, node: NodeT) -> int | None:
-        """Return how long after an event time may turn what it wrote, at least.
-
-        0 if that depends on what was written before; None if time turns nothing.
-        """
+        """Return how long after an event time may turn what it wrote, at least; None if time never does."""
         return self.window_us(node)
+
+    def next_us(self, node: NodeT, entry: Any, now_us: int) -> int | None:
+        """Return the next time, from one on, just after which time may turn a node, whatever events come.
+
+        It may be too early: then it is asked for again.
+        """
+        return next((turn_us for turn_us in self.turns_us(node, entry) if turn_us >= now_us), None)
 
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return the times just after which time alone may turn a verdict or step a value, in order.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
@@ -45,6 +46,7 @@ class Saved(Protocol):
     behind_us: int | None
     timing: Timing
     feed: Feed
+    at_most_once: AtMostOnce
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""
@@ -79,8 +81,8 @@ class CapturedWatch(NamedTuple):
     """What waits for its time of one timed rule."""
 
     priority: int
-    rest_us: int
-    """When all its slices are looked at."""
+    rest: int
+    """The stamp of the time at which all its slices are looked at."""
     several: bool
     """Whether a key is a tuple of parts."""
     shards: list[dict[Hashable, Entry]]
@@ -105,6 +107,10 @@ class Captured:
     """The slices of timed rules that wait for their time."""
     feed: tuple[int, list[bytes]] = (0, [])
     """The number of the newest firing, and the firings that are kept."""
+    acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
+    """The entries of rules that act at most once in a time, by shard; see `slices`."""
+    last_acted: int = 0
+    """The order of the last firing of these rules."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -139,8 +145,10 @@ def capture(detector: Saved) -> Captured:
         relations=detector.stored.copy(),
         versions=detector.versions.dump(),
         waiting=[
-            CapturedWatch(priority, one.rest_us, not one.is_single, one.table.captured(), one.long.copy())
+            CapturedWatch(priority, one.rest[0], not one.is_single, one.table.captured(), one.long.copy())
             for priority, one in detector.timing.watches.items()
         ],
         feed=detector.feed.dump(),
+        acted=[*guard(detector.at_most_once)],
+        last_acted=detector.at_most_once.last,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
+from math import floor
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.births import Births, inside
@@ -15,10 +16,18 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader, Readers
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
+from engine.evaluation.stamps import time_of
 from engine.evaluation.times import FOREVER
 from engine.language.condition import Compare, Condition, Keyed, Predicate
 from engine.language.forms.table import facts_of
-from engine.language.nodes import Node
+from engine.language.nodes import Node, TermNode
+from engine.language.terms import Age
+
+MICROSECONDS: Final = 1_000_000
+"""Those of a second."""
+
+AGE_SECS_MAX: Final = 1_000_000_000
+"""Up to so many seconds, doubles tell microseconds apart."""
 
 STEPS_MAX: Final = 1_500
 """The most changes of the time of day that are looked at: those of the minutes of a day. A verdict that stays
@@ -28,7 +37,15 @@ longer is looked at again then."""
 class Part:
     """A part of a rule that remembers something of the slice that an event with the keys is in."""
 
-    def __init__(self, node: Node, births: Births, remembered: Remembered, keys: Sequence[str]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        births: Births,
+        remembered: Remembered,
+        keys: Sequence[str],
+        ages_us: Sequence[int] = (),
+    ) -> None:
+        """Take a part of a node, and the ages at which a comparison of its own turns."""
         self.slices: Slices = remembered.slices
         self._remembered, self._node, self._born = remembered, node, births.born
         self._operator = remembering(node)
@@ -41,8 +58,9 @@ class Part:
         self.soonest_us = 0 if self._turns_by_pane else self._operator.soonest_us(node)
         """How long after an event time may turn what it wrote, at least: 0 if that is not known, None if time
         never does."""
-        self.may_end = memory.clears or self._operator.only_next
-        """Whether an event may leave nothing remembered."""
+        self._ages_us = ages_us
+        if ages_us:
+            self.soonest_us = ages_us[0]
         self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
         """Whether an event may change what is remembered though its outcome is the usual one."""
 
@@ -58,10 +76,15 @@ class Part:
         if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
             return FOREVER, False
         lives = self._readers.until_us(entry, slice_[SEEN]) >= now_us
-        for turn_us in self._operator.turns_us(self._node, entry):
-            if turn_us >= now_us:
-                return min(turn_us + 1, self._pane_ends_us(entry, now_us)), lives
-        return self._pane_ends_us(entry, now_us), lives
+        next_us = self._pane_ends_us(entry, now_us)
+        turn_us = self._operator.next_us(self._node, entry, now_us)
+        if turn_us is not None and turn_us < next_us:
+            next_us = turn_us + 1
+        for age_us in self._ages_us:
+            us = time_of(entry) + age_us
+            if now_us < us < next_us:
+                next_us = us
+        return next_us, lives
 
     def _pane_ends_us(self, entry: Any, now_us: int) -> int:
         if not self._turns_by_pane or self._window_us is None:
@@ -75,9 +98,21 @@ def parts_under(
 ) -> Iterator[Part]:
     """Yield the parts of a condition that an event with only these keys can read, in order."""
     for node, within, path in _under(keys, condition, births, ()):
+        ages_us = _ages_us(node) if isinstance(node, Compare) else ()
         for part in parts_of(node):
             own = within.of(part, path)
-            yield Part(part, own, histories.of(part, path, own.birth), keys)
+            yield Part(part, own, histories.of(part, path, own.birth), keys, ages_us)
+
+
+def _ages_us(node: Compare) -> tuple[int, ...]:
+    """Return the ages, in order, from which on a comparison of an age with a number may be another."""
+    age, number = (node.left, node.right) if isinstance(node.left, Age) else (node.right, node.left)
+    if not isinstance(age, Age) or isinstance(number, str | bool | TermNode) or not 0 < number < AGE_SECS_MAX:
+        return ()
+    reached = floor(number * MICROSECONDS) - 1
+    while reached / MICROSECONDS < number:
+        reached += 1
+    return (reached, reached + 1)
 
 
 def _under(
@@ -117,7 +152,7 @@ def moving_in(keys: Sequence[str], condition: Condition) -> Moving:
         alone = not parts_of(node) and not moves and not set(keys) & set(facts_of(node))
         if steps:
             (stepping if alone else by_slice).append(node)
-        if moves:
+        if moves and not _ages_us(node):
             crosses_shared |= bool(parts_of(node)) and {keyed.key for keyed in around} < {*keys}
             for each in crossings(node):
                 under: Condition = each

@@ -8,7 +8,7 @@ from engine.evaluation.births import Births
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
-from engine.evaluation.stamps import LATEST, NUMBER_BITS, time_of
+from engine.evaluation.stamps import LATEST, time_of
 from engine.evaluation.timed.watch import Deciders, Watch
 
 _SPARE: Final = 4_096
@@ -128,12 +128,13 @@ class Timing:
         of_memory = self._of_memory
         if of_memory is None:
             of_memory = self._index()
-        met = dict.fromkeys(self._of_all)
+        met = [*self._of_all]
         for remembered in outcomes:
-            met.update(dict.fromkeys(of_memory.get(remembered, ())))
-        for slices in entered:
-            if slices.key is not None:
-                met.update(dict.fromkeys(self._of_slices.get(slices, ())))
+            met += of_memory.get(remembered, ())
+        if self._of_slices:
+            for slices in entered:
+                if slices.key is not None:
+                    met += self._of_slices.get(slices, ())
         for watch in met:
             watch.meet(stamp, fields, sent)
 
@@ -161,7 +162,7 @@ class Timing:
             due, priority, number, key = entry
             if priority < 0:
                 watch = self.watches.get(number)
-                if watch is not None and watch.rest_us << NUMBER_BITS == due:
+                if watch is not None and watch.rest[0] == due:
                     watch.look_at_all(due)
                 continue
             watch = self.watches.get(priority)
@@ -189,7 +190,7 @@ class Timing:
     def _waits(self, entry: tuple[int, int, int, Any]) -> bool:
         due, priority, number, key = entry
         if priority < 0:
-            return number in self.watches and self.watches[number].rest_us << NUMBER_BITS == due
+            return number in self.watches and self.watches[number].rest[0] == due
         return priority in self.watches and self.watches[priority].table.get(key) is entry
 
 

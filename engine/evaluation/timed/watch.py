@@ -10,7 +10,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import Slice, Slices
+from engine.evaluation.slices.slices import SHARDS, Slice, Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
 from engine.evaluation.timed.changes import (
     Part,
@@ -29,7 +29,10 @@ _MICROSECOND: Final = 1 << NUMBER_BITS
 SOONEST_MAX_US: Final = 1 << 61
 """After any event, this is before LATEST."""
 
-ENTRY_BYTES: Final = 280
+_LOOKS_MAX: Final = 200
+"""The most changes that are looked at to tell when a rule fires."""
+
+ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
 
 Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
@@ -66,27 +69,29 @@ class Watch:
         self.table = Table()
         self.long: dict[Hashable, tuple[Any, ...]] = {}
         """The values of keys of which a digest is kept, because they are long."""
-        self.rest_us = FOREVER
-        """When time may turn something that slices share: then all are looked at."""
+        self.rest = [LATEST]
+        """The stamp of the time at which something may turn that slices share: then all are looked at."""
         self._histories, self._deciders, self._add = histories, deciders, add
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
         self._moving = moving_in(self.names, rule.condition)
         self._split = [split_name(name) for name in self.names]
         self._own, self._shared = self._grouped()
-        self.path: Path | None = self._own[0][0].path if len(self._own) == 1 and not self._shared else None
-        """That of the slices whose keys the table has; None if the rule remembers something under others."""
+        is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
+        self.path: Path | None = self._own[0][0].path if is_one else None
+        """That of the slices whose keys the table has; None if it has those of several paths together."""
         self._key_names = self.names if self.path is None else [fact_of(step) for step in self.path]
         self.is_single = self.path is not None and len(self.path) == 1
-        soonest = [part.soonest_us for part in self.parts if part.soonest_us is not None]
-        may_end = bool(self.names) and any(part.may_end for part in self.parts)
-        self.is_still = not (
-            soonest or self._moving.stepping or self._moving.stepping_by_slice or self._moving.crossing
-        )
+        moving = self._moving
+        known = [part.soonest_us for part in self.parts if part.soonest_us is not None]
+        self.is_still = not (known or moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time never turns its verdict."""
-        exact = may_end or bool(self._moving.crossing) or 0 in soonest
-        self.soonest: int | None = None if exact else min([*soonest, SOONEST_MAX_US]) << NUMBER_BITS
+        own = [part for _, parts in self._own for part in parts]
+        shared = [part for _, parts in self._shared for part in parts]
+        self.soonest = None if moving.crossing else _soonest(own)
         """No event makes time turn a verdict sooner after it, as a difference of stamps; None if that is not
-        known, or if an event may end a slice: then each event of a slice is looked at."""
+        known: then each event of a slice is looked at."""
+        self.shared_soonest = None if moving.crosses_shared else _soonest(shared)
+        """The same of what an event changes that slices share."""
         self._decide: Decide | None = None
         self._crossing: Decide | None = None
         self._turn_us: tuple[int, int] = (0, 0)
@@ -129,7 +134,7 @@ class Watch:
         self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None
     ) -> None:
         """See what an event has made of the slice of a key."""
-        entry = self.table.get(key)
+        entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
         now_us = time_of(stamp)
@@ -149,9 +154,11 @@ class Watch:
         elif due < entry[0]:
             self._queue((due, *entry[1:]))
 
-    def meet(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
-        """See what an event has made of its slices, if they are under several paths."""
-        now_us, rest_us = time_of(stamp), self.rest_us
+    def share(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
+        """See what an event has made of what slices share."""
+        if self.shared_soonest is not None and self.rest[0] <= stamp + self.shared_soonest:
+            return
+        now_us, rest_us = time_of(stamp), FOREVER
         for slices, parts in self._shared:
             key = slices.key_at(fields, sent or _NOTHING)
             slice_ = None if key is None else slices.find(key)
@@ -163,16 +170,27 @@ class Watch:
                 for name, split in zip(self.names, self._split, strict=True)
             }
             rest_us = self._crossed_us(_event(values), now_us, rest_us)
-        if rest_us < self.rest_us:
+        if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
+
+    def meet(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
+        """See what an event has made of its slices, whatever their keys."""
+        if self._shared:
+            self.share(stamp, fields, sent)
         key = self.key_at(fields, sent or _NOTHING)
         if key is not None:
             self.touch(key, stamp, fields, sent)
 
+    @property
+    def shares(self) -> bool:
+        """Whether there is something that slices share."""
+        return bool(self._shared)
+
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
         """Return the key in the table of an event, if it has all keys of the rule."""
         if self.path is not None:
-            return self._own[0][0].key_at(fields, sent)
+            slices = self._own[0][0]
+            return slices.key_at(fields, sent) if slices.path else ()
         parts = [slice_key_of(value_of(split, fields, sent)) for split in self._split]
         return None if None in parts else tuple(map(part_of_key, parts))
 
@@ -221,15 +239,35 @@ class Watch:
             self.dropped(key)
         return keys
 
+    def fires_us(self, values: Mapping[str, Any], now_us: int) -> int | None:
+        """Return when the rule fires by time for values of its keys, after a time, if no event comes.
+
+        None if it does not, or not within some hundred changes.
+        """
+        event = _event(values)
+        key = self.key_at(*event)
+        if key is None or self.table.get(key) is None:
+            return None
+        decide = self._deciders.decider([self.rule.condition], self.births)
+        for _ in range(_LOOKS_MAX):
+            next_us, _ = self._ahead(key, event, now_us)
+            if next_us > LATEST_US:
+                return None
+            due = next_us << NUMBER_BITS
+            turns = decide(*event, due, 0) and not decide(*event, due - _MICROSECOND, 0)
+            if turns and self._ahead(key, event, next_us - 1)[1]:
+                return next_us
+            now_us = next_us
+        return None
+
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
-        self.rest_us = time_us
-        if time_us <= LATEST_US:
-            self._add((time_us << NUMBER_BITS, -1, self.rule.priority, None))
+        self.rest[0] = time_us << NUMBER_BITS
+        self._add((self.rest[0], -1, self.rule.priority, None))
 
     def look_at_all(self, due: int) -> None:
         """Have all slices looked at at a time."""
-        self.rest_us = FOREVER
+        self.rest[0] = LATEST
         for entry in [*self.table]:
             if entry[0] > due:
                 self._queue((due, *entry[1:]))
@@ -245,7 +283,8 @@ class Watch:
         """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
         best, lives = FOREVER, not self.names
         for slices, parts in (*self._own, *self._shared):
-            slice_: Slice = (slices.find(key) if self.path is not None else slices.at(*event)) or slices.blank
+            is_of_key = self.path is not None and slices.path == self.path
+            slice_: Slice = (slices.find(key) if is_of_key else slices.at(*event)) or slices.blank
             for part in parts:
                 us, matters = part.ahead(slice_, now_us)
                 best = min(best, us)
@@ -305,6 +344,11 @@ class Watch:
     def _is_long(self, key: Any) -> bool:
         """Return whether a key is, or has, the digest of a long text."""
         return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
+
+
+def _soonest(parts: Sequence[Part]) -> int | None:
+    known = [part.soonest_us for part in parts if part.soonest_us is not None]
+    return None if 0 in known else min([*known, SOONEST_MAX_US]) << NUMBER_BITS
 
 
 def _event(values: Mapping[str, Any]) -> Event:

@@ -16,7 +16,7 @@ from engine.runtime.contract.measurements.counters import (
     WITHOUT_ROOM,
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.requests.calls import Activated, Report
+from engine.runtime.contract.requests.calls import Activated, Ended, Report
 from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
@@ -64,6 +64,8 @@ class Activation:
         self._used_told_at_s = -float("inf")
         self._newest_firing = 0
         """The number of the newest firing that was told."""
+        self._last_firing = 0
+        """That of the newest one, durable or not."""
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
@@ -83,6 +85,11 @@ class Activation:
         """Report to the scheduler."""
         self._problem = changes.get("problem", self._problem)
         self._report(Report(self.epoch, **changes))
+
+    def tell_end(self, ended: Ended) -> None:
+        """Report that the activation is over. If it has ended regularly, all firings are durable."""
+        newest = self._newest_firing if ended.reason is not None else self._last_firing
+        self.tell(ended=ended, newest_firing=newest)
 
     @property
     def problem(self) -> str | None:
@@ -239,6 +246,7 @@ class Activation:
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
+        self._last_firing = reply.last_firing
         self._note_room(reply)
         self._note_missing(reply.missing)
         return reply

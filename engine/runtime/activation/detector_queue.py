@@ -226,7 +226,7 @@ class DetectorQueue:
                     made.set_result(False)
             hung = self._cancelled or self.activation.hung
             ended = Ended(self._lost_because, hung=hung) if self._ended is None or hung else self._ended
-            self.activation.tell(ended=ended)
+            self.activation.tell_end(ended)
 
     async def _step(self) -> None:
         """Do the next thing due."""

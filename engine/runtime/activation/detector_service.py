@@ -277,8 +277,7 @@ class DetectorService:
     def _over(self, epoch: int, port: DetectorThread, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
-        if (used := self._used.pop(epoch, None)) is not None:
-            self._tell(used)
+        self._used.pop(epoch, None)
         self._show_detectors()
         if ended.reason is not None and not ended.hung:
             self._discards.begin(_discard(port))
@@ -324,6 +323,7 @@ class DetectorService:
             self._measures.refused,
             self._measures.ticks,
             self._measures.firings_by_time,
+            self._measures.firings,
         )
 
     def _noted(self, note: Note) -> None:

@@ -154,5 +154,12 @@ def position(detector: Detector) -> Position:
 
 def counted(detector: Detector) -> Counted:
     """Return what has been counted of a detector, before a batch or after it."""
-    events = (detector.events_seen, detector.actions, detector.keys_evicted)
-    return *events, detector.shadows.tally.copy(), detector.ticks, detector.firings_by_time
+    return Counted(
+        detector.events_seen,
+        detector.actions,
+        detector.keys_evicted,
+        detector.shadows.tally.copy(),
+        detector.ticks,
+        detector.firings_by_time,
+        detector.feed.last,
+    )

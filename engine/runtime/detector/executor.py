@@ -186,6 +186,7 @@ class OperationExecutor:
             unsaved=active.unsaved,
             unsynced=store.unsynced,
             newest_firing=active.detector.feed.durable,
+            last_firing=active.detector.feed.last,
             no_room=why_full if any(one.kind not in READS for one in batch) else None,
         )
         if crash is not None and crash.lost:

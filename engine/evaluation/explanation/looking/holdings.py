@@ -291,6 +291,7 @@ class _Costs:
     def document(self, live: LiveRule) -> dict[str, Any]:
         """Return a rule with what it cost, as plain data."""
         time_share = self.time_share(live)
+        held_back = self._detector.at_most_once.held_back[live.rule.priority]
         return {
             "ruleId": live.rule.id,
             "name": live.rule.name,
@@ -299,6 +300,7 @@ class _Costs:
             "since_event": live.birth,
             **({"shadow": True} if live.rule.shadow else {}),
             "times_true": self._detector.verdicts.times_fired(live.rule.priority),
+            **({"held_back": held_back} if held_back else {}),
             **dict(self._evaluated(live)),
             **({} if time_share is None else {"time_share": time_share}),
         }

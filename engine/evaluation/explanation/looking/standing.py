@@ -23,6 +23,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import is_temporal, requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import Slices
+from engine.evaluation.times import milliseconds
 from engine.language.condition import Condition, Keyed, children
 from engine.language.diagnostics import Entry, Refusal, quoted
 
@@ -30,6 +31,7 @@ from engine.language.diagnostics import Entry, Refusal, quoted
 def standing(detector: Detector, rule_id: str, key: Mapping[str, Any]) -> dict[str, Any]:
     """Return the standing verdict of a rule for values of its keys, by name, as plain data.
 
+    Of a timed rule, it says when the rule fires by time if no event comes: `fires_ms`.
     Raises Refusal 1201 for the rule.
     """
     rule = detector.rule(rule_id)
@@ -39,6 +41,10 @@ def standing(detector: Detector, rule_id: str, key: Mapping[str, Any]) -> dict[s
     node = standing_node(detector, detector.live[rule_id], key)
     if detector.clock_us is None:
         node = _without_times(node)
+    elif (watch := detector.timing.watches.get(rule.priority)) is not None:
+        fires_us = watch.fires_us(key, detector.clock_us)
+        if fires_us is not None:
+            document["fires_ms"] = milliseconds(fires_us)
     return document | {"node": node_document(node)}
 
 

@@ -42,17 +42,29 @@ class Counting(Comparing[NodeT]):
     def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
         return some_counted(node.op, node.value, self.memory(node), triggers, path)
 
-    def soonest_us(self, node: NodeT) -> int | None:
-        # The number may fall when events leave that came before.
-        return None if self.window_us(node) is None else 0
+    def next_us(self, node: NodeT, entry: Any, now_us: int) -> int | None:
+        # With more events, the number may fall to the constant when any of those leaves that decide it now.
+        window_us = self.window_us(node)
+        if window_us is None:
+            return None
+        least = (now_us - window_us) << NUMBER_BITS
+        low, high = 1, node.value + 1
+        if (latest := self.nth_latest(entry, 1)) is None or latest < least:
+            return None
+        while low < high:
+            middle = (low + high + 1) // 2
+            stamp = self.nth_latest(entry, middle)
+            low, high = (middle, high) if stamp is not None and stamp >= least else (low, middle - 1)
+        oldest = self.nth_latest(entry, low)
+        assert oldest is not None, "it is inside the window"
+        return time_of(oldest) + window_us
 
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
-        """Return when the number falls to the constant, and below it; with one more event, and to none."""
+        """Return when the number falls to the constant, and below it."""
         window_us = self.window_us(node)
         if window_us is None:
             return []
-        numbers = (node.value + 1, node.value, node.value - 1, 1)
-        stamps = [self.nth_latest(entry, n) for n in numbers if n > 0]
+        stamps = [self.nth_latest(entry, n) for n in (node.value + 1, node.value) if n > 0]
         return [time_of(stamp) + window_us for stamp in stamps if stamp is not None]
 
     @abstractmethod

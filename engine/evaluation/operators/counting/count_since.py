@@ -20,7 +20,6 @@ class StampsSince(Stamps):
     The outcome is False where reset is true, else True where inner is, else None.
     """
 
-    clears = True
     reset: Condition
 
     @property

@@ -73,7 +73,6 @@ class Run(MemoryOfTruth):
     """
 
     splits = False
-    clears = True
     lasting = "outcome"
 
     @property

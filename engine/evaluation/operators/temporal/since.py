@@ -30,7 +30,6 @@ class Held(Memory):
     where right is true, False where both are false, and None where only left is true.
     """
 
-    clears = True
     left: Condition
     right: Condition
 
@@ -111,7 +110,6 @@ class HeldWitnesses(Witnesses):
     where only left is true.
     """
 
-    clears = True
     left: Condition
 
     @property

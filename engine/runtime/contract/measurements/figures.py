@@ -79,6 +79,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     """See `Measures.refused`."""
     ticks: int = 0
     firings_by_time: int = 0
+    firings: int = 0
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -171,6 +172,7 @@ class Measured(msgspec.Struct):
     refused: dict[int, int] = {}
     ticks: int = 0
     firings_by_time: int = 0
+    firings: int = 0
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

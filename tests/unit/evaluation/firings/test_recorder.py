@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine import Detector
@@ -101,9 +102,13 @@ def test_values_of_other_types_are_those_that_the_engine_reads() -> None:
         __slots__ = ()
 
     detector = Detector()
-    detector.add_rule("r", "per user (x == 1)", notify=True)
-    detector.evaluate_many([({"user": Text("ann"), "x": 1}, START_MS, None)])
-    assert [one["keys"] for one in firings(detector)] == [{"user": "ann"}]
+    condition = "per user.id (x == 1 and last(at) != 'now' and once within 1h x == 1)"
+    detector.add_rule("r", condition, notify=True)
+    for _ in range(2):
+        fields = {"user": {"id": Text("ann")}, "x": np.int64(1), "at": np.str_("then"), "unread": object()}
+        detector.evaluate_many([(fields, START_MS, None)])
+    [firing] = firings(detector)
+    assert (firing["keys"], firing["found"]) == ({"user.id": "ann"}, {"last(at)": "then"})
 
 
 def test_long_keys_are_cut_and_keys_that_are_none_are_absent() -> None:

@@ -7,6 +7,7 @@ import pytest
 from engine import Detector, Refusal
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run
+from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import timing
 from engine.language.limits import Limits
@@ -93,16 +94,6 @@ class TestFiring:
         fired = [(one.rule.priority, one.keys["host"]) for one in detector.tick(10 * MINUTE)]
         assert fired == [(1, "b"), (1, "a"), (2, "b"), (2, "a")]
 
-    @pytest.mark.parametrize(
-        "condition",
-        ["historically for 5s strong not a == 0", "not a == 0 since within [5s, 6s] a == 1"],
-    )
-    def test_a_slice_that_remembers_nothing_any_more_begins_anew(self, condition: str) -> None:
-        detector = timed(f"per k ({condition})")
-        for key, a in (("x", 1), ("y", 1), ("x", 0), ("x", 1)):
-            detector.evaluate({"k": key, "a": a}, 0)
-        assert [one[1] for one in told(detector, 5_500_000)] == ["y", "x"]
-
     def test_a_count_falls_when_what_came_before_the_last_look_leaves(self) -> None:
         detector = timed("per k (count(a == 1) within 10s <= 5)")
         for time_ms in (0, 1_000, 2_000, 3_000):
@@ -172,6 +163,15 @@ class TestFiring:
             detector.evaluate({"host": host, "beat": 1}, 0)
         assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
         assert detector.histories.bytes < 10_000
+
+    def test_a_standing_verdict_says_when_the_rule_fires(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        detector.evaluate({"host": "a", "beat": 1}, 1_000)
+        assert standing(detector, rule_id, {"host": "a"})["fires_ms"] == 301_000.001
+        assert "fires_ms" not in standing(detector, rule_id, {"host": "b"})
+        detector.tick(10 * MINUTE)
+        assert "fires_ms" not in standing(detector, rule_id, {"host": "a"})
 
     def test_saved_and_loaded(self) -> None:
         detector = timed(SILENT)

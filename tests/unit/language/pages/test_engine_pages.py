@@ -42,6 +42,7 @@ KINDS = {
     "same",
     "canonical",
     "trace",
+    "timed",
     "sh",
 }
 
@@ -179,6 +180,25 @@ def test_a_trace_has_the_verdicts_that_it_shows(trace: str) -> None:
         seconds, shown, verdict = re.fullmatch(r" *([0-9.]+)s +(\{.*\}) +(true|false)", event).groups()
         actions = detector.evaluate(json.loads(shown), round(float(seconds) * 1000))
         assert [len(actions), event] == [int(verdict == "true"), event]
+
+
+@pytest.mark.parametrize("trace", blocks("timed"))
+def test_a_timed_rule_fires_when_its_trace_shows_it(trace: str) -> None:
+    condition, *lines = trace.split("\n")
+    detector, fired, shown = Detector(), [], []
+    detector.add_rule(name="shown", condition=condition, timed=True)
+    detector.fired_by_time = fired
+    for line in lines:
+        seconds, what, told = re.fullmatch(r"([0-9.]+)s +(by time|tick|\{.*?\})(?: +(\S.*))?", line).groups()
+        time_us = round(float(seconds) * 1_000_000)
+        if what == "by time":
+            shown.append((time_us, json.loads(told)))
+        elif what == "tick":
+            fired += detector.tick(time_us)
+        else:
+            actions = detector.evaluate(json.loads(what), time_us / 1_000)
+            assert [len(actions), line] == [int(told == "true"), line]
+    assert [(one.time_us, one.keys) for one in fired] == shown
 
 
 @pytest.mark.parametrize("row", re.findall(r"^\| (.+) \| ([0-9]+)(?: bytes)? \|$", TEXT, re.MULTILINE))
