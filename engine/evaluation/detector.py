@@ -69,10 +69,8 @@ class Detector(RuleBook):
         """How many actions the events submitted since then have yielded."""
         self.refused: Counter[int] = Counter()
         """How many events of batches were refused, by code, until their reader clears it."""
-        self.ticks = 0
-        """How many ticks moved the clock since then."""
-        self.firings_by_time = 0
-        """How often rules fired because time passed."""
+        self.ticks = self.firings_by_time = 0
+        """How many ticks moved the clock since then, and how often rules fired because time passed."""
         self.behind_us: int | None = None
         """How far the clock was behind the server's when an event or a tick came last; None if that is not
         known. The owner of the detector keeps it here, and it is saved with the figures."""

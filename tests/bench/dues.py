@@ -1,4 +1,4 @@
-"""How callers fare while thousands of passive detectors are due at once: `python -m tests.bench.dues [N]`.
+"""How callers fare while thousands of detectors are due at once: `python -m tests.bench.dues [N [S]]`.
 
 All of the runtime is in one process, without Ray, so the callers share its processor with the work that they
 are compared beside. A detector of theirs is asked every 5 ms, before the others are due and while they are
@@ -25,7 +25,8 @@ DETECTORS: Final = 5_000
 QUIET_S: Final = 5.0
 PAUSE_S: Final = 0.005
 MADE_IN_S: Final = 0.05
-"""How long it takes at most to make a detector."""
+"""How long it takes at most to make a detector. Together, they take less than five minutes: a detector whose
+events are older than that counts as replayed."""
 
 
 async def event(backend: Backend, detector: str, timestamp_ms: float) -> None:
@@ -51,9 +52,9 @@ def shown(name: str, took_ms: list[float]) -> None:
     print(f"{name}: {len(took_ms)} answers, median {parts[49]:.2f} ms, 99 % {parts[98]:.2f} ms")
 
 
-async def measure(detectors: int) -> None:
+async def measure(detectors: int, made_in_s: float) -> None:
     """Make them, wait until they are due, and print."""
-    window_s = round(detectors * MADE_IN_S + QUIET_S + 5)
+    window_s = round(detectors * made_in_s + QUIET_S + 5)
     rule = operations.add_rule("silent", f"per host (not once within {window_s}s beat == 1)", timed=True)
     with tempfile.TemporaryDirectory() as folder:
         async with local_service(Path(folder), passivate_after_s=0.1, tick_s=1.0) as service:
@@ -80,4 +81,5 @@ async def measure(detectors: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else DETECTORS))
+    given = dict(enumerate(sys.argv))
+    asyncio.run(measure(int(given.get(1, DETECTORS)), float(given.get(2, MADE_IN_S))))

@@ -62,8 +62,8 @@ async def test_a_silent_host_is_told_once_without_any_event(
         await told(backend, detector)
         told_s = time.time() - heard_ms / 1_000 - SILENT_S
         print(f"told {told_s:.2f} s after it was due")
-        woken = (await backend.status()).counts[WOKEN]
-        assert woken == (passivate_after_s < 1)
+        # It may also be woken to find out when something is due.
+        assert ((await backend.status()).counts[WOKEN] > 0) is (passivate_after_s < 1)
         for _ in range(2):
             assert await firings(backend, detector) == [(1, heard_ms + SILENT_S * 1_000 + 0.001)]
             await asyncio.sleep(2)
