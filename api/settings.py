@@ -145,6 +145,12 @@ class Settings:
         least=0,
     )
 
+    tick_s: float = _setting(
+        1.0,
+        "Seconds within which a detector is ticked once something is due by the server's clock; 0 for never.",
+        least=0,
+    )
+
     max_connections: int = _setting(
         16_384,
         "The maximum number of connections of each front end. At the limit, a new connection evicts the "
@@ -332,6 +338,7 @@ class Settings:
             worker_cpus=0.0 if self.ray_address == "local" else self.worker_cpus,
             worker_memory_bytes=0 if self.ray_address == "local" else self.worker_memory_bytes,
             passivate_after_s=self.passivate_after_s,
+            tick_s=self.tick_s,
             journal_sync=self.journal_sync,
             snapshot_interval_s=self.snapshot_interval_s,
             snapshot_journal_bytes=self.snapshot_journal_bytes,

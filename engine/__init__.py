@@ -3,6 +3,7 @@
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused, Outcome
 from engine.evaluation.explanation.explaining import explain, explain_row
+from engine.evaluation.explanation.firings import explain_feeds
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.relations.builder import RelationBuilder
 from engine.evaluation.relations.rows import TupleRefused
@@ -15,6 +16,7 @@ from engine.language.text.printer import format  # noqa: A004 -- the inverse of 
 from engine.notebook import show_in_notebooks
 
 show_in_notebooks()
+explain_feeds()
 
 __all__ = [
     "BatchRefused",

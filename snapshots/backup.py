@@ -45,7 +45,7 @@ def _open_all(folder: Path, files: Files, opened: ExitStack) -> dict[str, IO[byt
             raise NothingUsable(f"{folder} holds no snapshot")
         # A segment tells what its writer has read of earlier ones, so those must be copied after it.
         names = [*reversed(found.segments.values()), *found.snapshots.values()]
-        names += [*found.claims.values(), *found.pages.values()]
+        names += [*found.claims.values(), *found.pages.values(), *found.dues.values()]
         names += [mark_name(*place, first) for place, first in found.marks.items()]
         sources: dict[str, IO[bytes]] = {}
         with ExitStack() as stack, suppress(FileNotFoundError):

@@ -18,6 +18,7 @@ from snapshots.format.snapshot_file import Snapshot, encode
 from snapshots.inspection import inspect_folder
 from snapshots.store import Store
 from snapshots.takeover.planner import list_and_plan
+from snapshots.write.due_marks import mark_folder
 
 _MARK = re.compile(re.escape(MARK))
 
@@ -105,7 +106,9 @@ def repair(kept: Kept, aside: Path, files: Files | None = None) -> Path:
     with storage_errors(f"{folder} cannot be repaired"):
         files.make_folder(aside)
         new = aside / f"{folder.name}.unfinished"
-        write_folder(new, kept.snapshot, kept.records, kept.pages, epoch=kept.epoch + 1, files=files)
+        content = (kept.snapshot, kept.records, kept.pages)
+        is_due = bool(listing(files.names(folder)).dues)
+        write_folder(new, *content, epoch=kept.epoch + 1, is_due=is_due, files=files)
         old = move_aside(folder, aside, files)
         try:
             files.rename(new, folder)
@@ -132,11 +135,12 @@ def write_folder(
     pages: Iterable[Path],
     *,
     epoch: int,
+    is_due: bool,
     files: Files,
 ) -> None:
     """Write a folder as an owner of this epoch leaves it that has released it; replace an unfinished one.
 
-    Raises StorageError, OSError.
+    `is_due` says whether something is or may be due in it. Raises StorageError, OSError.
     """
     shutil.rmtree(new, ignore_errors=True)
     files.make_folder(new)
@@ -160,6 +164,8 @@ def write_folder(
         store.release()
     finally:
         store.close()
+    if is_due:
+        mark_folder(new, files, epoch=epoch)
     files.sync_folder(new)
     refusal = inspect_folder(new, files).refusal
     if refusal is not None:

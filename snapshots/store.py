@@ -13,6 +13,7 @@ from snapshots.format.file_names import listing, page_name, snapshot_name
 from snapshots.format.segments import Segment
 from snapshots.takeover.claim import Claim, claim_folder
 from snapshots.takeover.recovered import Recovered, recovered
+from snapshots.write.due_marks import DueMarks
 from snapshots.write.journal import Journal
 from snapshots.write.retention import trim
 from snapshots.write.snapshot_writer import SnapshotWriter
@@ -74,6 +75,8 @@ class Store:
         self._snapshot_sequence = 0
         self.segments_read = 0
         """The number of segments that the recovery read, until a snapshot replaces them."""
+        self.dues: DueMarks | None = None
+        """The marks that say when something is due, from `recover` on."""
         self._saved_us: int | None = None
         """When this owner saved the newest snapshot; None if it did not."""
 
@@ -101,6 +104,7 @@ class Store:
         self._segments = plan.segments
         self._earlier = plan.earlier
         self._obsolete = frozenset(plan.obsolete)
+        self.dues = DueMarks(self.folder, claimed.epoch, claimed.dues, self._files)
         self.segments_read = self.segment_count - len(plan.earlier)
         # From here on `close` closes its file, too.
         self._journal = journal

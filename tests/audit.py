@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine import Detector
+from engine.evaluation.firings import at_most_once
 from engine.evaluation.kernel.indexing.analysis import Holding
 from engine.evaluation.kernel.indexing.families import Kin
 from engine.evaluation.kernel.indexing.members import Members
@@ -20,6 +21,7 @@ from engine.evaluation.operators.past_terms.last import LatestValue
 from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima
 from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import is_temporal, requirements_of, size_of
+from engine.evaluation.slices.bounds.keyed import Keyed
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import (
@@ -51,13 +53,22 @@ def audit(detector: Detector) -> None:
     _audit_rules(detector)
     _audit_index(detector)
     _audit_eviction(histories)
+    acted = detector.at_most_once
+    entries = Counter(int(key[0]) for key, _ in _by_key(acted))
+    assert +acted._entries == entries
+    assert (
+        entries.keys()
+        <= acted._plans.keys()
+        == {each.rule.priority for each in detector.live.values() if acted.concerns(each.rule)}
+    )
 
 
 def audit_sizes(histories: Histories) -> None:
     """Assert that the slices are counted and weighed as they are."""
     keyed = {path: slices for path, slices in histories.slices.items() if path}
-    assert histories.live == sum(map(len, keyed.values()))
-    assert histories.keyed_bytes == sum(
+    entries = [key for part in histories.besides for key, _ in _by_key(part)]
+    assert histories.live == sum(map(len, keyed.values())) + len(entries)
+    assert histories.keyed_bytes - sum(at_most_once.ENTRY_BYTES + key_bytes(key) for key in entries) == sum(
         SLICE_BYTES + key_bytes(key) + _bytes_of(slices, slice_)
         for slices in keyed.values()
         for key, slice_ in _by_key(slices)
@@ -66,7 +77,7 @@ def audit_sizes(histories: Histories) -> None:
     assert histories.unkeyed_bytes == (0 if unkeyed is None else _bytes_of(unkeyed, unkeyed.root))
 
 
-def _by_key(slices: Slices) -> Iterable[tuple[Any, Slice]]:
+def _by_key(slices: Keyed) -> Iterable[tuple[Any, Slice]]:
     for number, shard in enumerate(slices.shards):
         for key, slice_ in shard.items():
             assert hash(key) % len(slices.shards) == number
@@ -235,14 +246,15 @@ def _audit_eviction(histories: Histories) -> None:
     tracked = histories._eviction._tracked
     if not histories.tracking:
         assert not tracked
-        assert not any(slices.touched for slices in histories.slices.values())
+        assert not any(slices.touched for slices in (*histories.slices.values(), *histories.besides))
+    besides = {part.path: part for part in histories.besides}
     for path, of_path in tracked.items():
-        slices = histories.slices[path]
+        slices = besides[path] if path in besides else histories.slices[path]
         for key, slice_ in _by_key(slices):
             if hash(key) % len(slices.shards) < of_path._shards and key not in slices.touched:
                 number = slice_[NUMBER]
                 assert of_path._keys[number] == key
-                assert of_path._seen[number] == slice_[SEEN] & EVENT
+                assert of_path._seen[number] == slices.last_seen(slice_)
                 assert of_path._until_us[number] == slices.first_until_us(slice_)
         expected = [min(column) for column in (of_path._until_us, of_path._seen) if column]
         found = [first for first, _ in (of_path.first_to_expire(), of_path.longest_unseen())]

@@ -14,6 +14,7 @@ import re2
 from engine.language import condition as terms
 from engine.language.terms import is_past, terms_in
 from tests import reference_terms
+from tests.reference_at_most_once import held_back
 from tests.reference_panes import added, double, pane_numbers, window_us
 from tests.reference_values import address, among, equal, kind, lies_in, look_up, scalar
 
@@ -79,6 +80,14 @@ def sliced(history: Sequence[Event], key: str) -> list[Event]:
     return [event for event in history if equal(event[key], history[-1][key])]
 
 
+def strings_of(value: Any) -> list[str]:
+    """Give the strings in a value, at any depth."""
+    if kind(value) == "string":
+        return [value]
+    inside = value.values() if kind(value) == "object" else value if kind(value) == "array" else []
+    return [text for each in inside for text in strings_of(each)]
+
+
 ELEMENTS_MAX = 10_000
 """Past so many elements of an array, `some` is false."""
 
@@ -133,6 +142,11 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
                 rows = now.relation(networks.relation)
                 networks = tuple(row[0] for row in rows if len(row) == 1 and kind(row[0]) == "string")
             return found is not None and lies_in(found, networks)
+        case terms.Anywhere(inner):
+            strings = strings_of(now.fields)
+            return len(strings) <= ELEMENTS_MAX and any(
+                verdict(inner, [replace(now, fields={"it": text})], at_us) for text in strings
+            )
         case terms.Some(fact, inner):
             elements = now[fact] if kind(now[fact]) == "array" else []
             each = [e if kind(e) == "object" else {"it": e} for e in elements[: ELEMENTS_MAX + 1]]
@@ -269,6 +283,10 @@ class Rule:
     priority: int
     birth: int
     enabled: bool = True
+    every_secs: float | None = None
+    every_by: Sequence[str] | None = field(default=None, hash=False)
+    anew: int = 0
+    """How many events had been evaluated when its actions began anew."""
     kept: Mapping[Part, int] = field(default_factory=dict, hash=False)
     timed: bool = False
     timed_from: int = 0
@@ -285,6 +303,18 @@ class Rule:
             elif able:
                 kept[node, keys] = min(able)
         return replace(self, kept=kept)
+
+    def acts(self, events: Sequence[Event]) -> int | None:
+        """Return how many actions are held back before that at the last event, where the rule is true."""
+        if not self.every_secs:
+            return 0
+        ends = range(self.anew + 1, len(events) + 1)
+        fired = [events[end - 1] for end in ends if self.is_true(events[:end])]
+        return held_back(fired, self.condition, self.every_secs, self.every_by)
+
+    def asked(self) -> tuple[Any, ...]:
+        """Return what its actions depend on besides its condition."""
+        return self.enabled, self.every_secs, self.every_by
 
     def is_true(self, events: Sequence[Event]) -> bool:
         """Return whether the rule is true at the last of all events."""
@@ -350,8 +380,13 @@ class ReferenceDetector:
         )
 
     def change_rule(self, rule_id: str, history: str | None = None, **changes: Any) -> None:
+        if changes.get("every_secs") == 0:
+            changes = {**changes, "every_secs": None, "every_by": None}
         old, new = self.rules[rule_id], replace(self.rules[rule_id], **changes)
-        kept = equal(as_json(old.condition), as_json(new.condition)) and (old.enabled or not new.enabled)
+        same = equal(as_json(old.condition), as_json(new.condition))
+        if not same or old.asked() != new.asked():
+            new = replace(new, anew=len(self.events))
+        kept = same and (old.enabled or not new.enabled)
         begun = replace(new, birth=len(self.events), kept={})
         if history == "keep" and old.enabled and new.enabled:
             begun = begun.keeping(old)
@@ -375,7 +410,10 @@ class ReferenceDetector:
         return [max(times)] if times else []
 
     def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
-        """Give type, id, name, priority, notify of each action in order, or None for a refused event."""
+        """Give type, id, name, priority, notify of each action in order, or None for a refused event.
+
+        And how many actions were held back before, where some were.
+        """
         stamp_us = round(Fraction(repr(timestamp_ms)) * 1_000)
         clock_us = max([stamp_us, *self.clock_us])
         if clock_us - stamp_us > 300_000_000 or (self.now_us and stamp_us - self.now_us() > 60_000_000):
@@ -383,4 +421,9 @@ class ReferenceDetector:
         self.events.append(Event(clock_us, fields, sent or {}, dict(self.relations)))
         enabled = [(i, rule) for i, rule in self.rules.items() if rule.enabled]
         fired = [(i, r) for i, r in enabled if r.is_true(self.events)]
-        return [("notify" if r.notify else "match", i, r.name, r.priority, r.notify) for i, r in fired]
+        acting = [(i, r, r.acts(self.events)) for i, r in fired]
+        return [
+            ("notify" if r.notify else "match", i, r.name, r.priority, r.notify, *[held][: held > 0])
+            for i, r, held in acting
+            if held is not None
+        ]

@@ -1,60 +1,76 @@
-"""`rule-detector`: the group of its commands, one file for each."""
+"""`rule-detector`: the group of its commands."""
 
+from importlib import import_module
 from typing import Any, Final
 
 import click
 
-from api.cli.applying.command import apply
-from api.cli.applying.export import export
-from api.cli.check import check
-from api.cli.delivering.command import deliver
-from api.cli.explain import explain
 from api.cli.failures import CommandError
-from api.cli.inspection.command import inspect
-from api.cli.inspection.repair import repair
 from api.cli.printing.terminal import escaping_streams
-from api.cli.replaying.command import replay
-from api.cli.running.backup import backup, restore
-from api.cli.running.cluster import cluster
-from api.cli.running.demo import demo
-from api.cli.running.moving import drain, move, undrain
-from api.cli.running.retry import retry
-from api.cli.running.serve import serve
-from api.cli.running.token import token
-from api.cli.sigma.command import sigma
-from api.cli.testing.command import test
-from api.cli.things.detectors import detectors
-from api.cli.things.relations import relations
-from api.cli.things.rules import rules
-from api.cli.things.shadow import shadow
-from api.cli.things.state import state
-from api.cli.things.tokens import tokens
-from api.cli.trying.command import trial
 from engine.runtime.contract.build import build_version
 from rule_detector_client import ServiceError
 from snapshots.errors import StorageError
 
-COMMANDS = {
-    "Try it": (demo,),
-    "Rules and events": (check, trial, test, replay, explain, sigma),
-    "Detectors and rules of a running service": (
-        *(apply, export, detectors, rules, relations, shadow, tokens, state, deliver),
-    ),
-    "Run a service": (serve, token, cluster, move, drain, undrain, inspect, repair, retry, backup, restore),
+COMMANDS: Final[dict[str, dict[str, str]]] = {
+    "Try it": {"demo": "running.demo:demo"},
+    "Rules and events": {
+        "check": "check:check",
+        "try": "trying.command:trial",
+        "test": "testing.command:test",
+        "replay": "replaying.command:replay",
+        "explain": "explain:explain",
+        "sigma": "sigma.command:sigma",
+    },
+    "Detectors and rules of a running service": {
+        "apply": "applying.command:apply",
+        "export": "applying.export:export",
+        "detectors": "things.detectors:detectors",
+        "rules": "things.rules:rules",
+        "relations": "things.relations:relations",
+        "shadow": "things.shadow:shadow",
+        "tokens": "things.tokens:tokens",
+        "state": "things.state:state",
+        "deliver": "delivering.command:deliver",
+    },
+    "Run a service": {
+        "serve": "running.serve:serve",
+        "token": "running.token:token",
+        "cluster": "running.cluster:cluster",
+        "move": "running.moving:move",
+        "drain": "running.moving:drain",
+        "undrain": "running.moving:undrain",
+        "inspect": "inspection.command:inspect",
+        "repair": "inspection.repair:repair",
+        "retry": "running.retry:retry",
+        "backup": "running.backup:backup",
+        "restore": "running.backup:restore",
+    },
 }
-"""The commands by their headings in --help."""
+"""The commands by their headings in --help: module and function of each, which only its use imports."""
 
 _INTERRUPTED: Final = 130
 """The exit status that shells give a program that SIGINT ends."""
 
 
 class _Headed(click.Group):
-    """A group that lists its commands under headings."""
+    """A group that lists its commands under headings, and imports a command when it is asked for."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for heading, commands in COMMANDS.items():
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*(name for names in COMMANDS.values() for name in names), *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for places in COMMANDS.values():
+            if cmd_name in places:
+                module, _, function = places[cmd_name].partition(":")
+                command: click.Command = getattr(import_module(f"api.cli.{module}"), function)
+                return command
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, names in COMMANDS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(heading):
-                formatter.write_dl([(one.name or "", one.get_short_help_str(100)) for one in commands])
+                formatter.write_dl([(name, one.get_short_help_str(100)) for name, one in commands if one])
 
     def main(self, *args: Any, **given: Any) -> Any:
         """Run the program, and escape all that it prints, messages about wrong usage included."""
@@ -101,8 +117,3 @@ def main() -> None:
     A detector has rules and receives events; each reply names the rules that are true now. A rule can look
     back in time: "a payment within fifteen minutes of a new password, with no logout in between".
     """
-
-
-for _commands in COMMANDS.values():
-    for _command in _commands:
-        main.add_command(_command)

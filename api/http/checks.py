@@ -4,12 +4,14 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from api.http.body.inflating import GZIP, Inflating
 from api.http.body.reading import read_body, skip_body
 from api.http.request.head import (
     announced_length,
     authorization,
     check_headers,
     check_length,
+    content_encoding,
     idempotency_key,
 )
 from api.http.request.query import read_query
@@ -44,9 +46,14 @@ async def check_head() -> None:
     if operation is None or operation.body is None:
         check_headers(head, bytes_max=bytes_max, media_types=())
         return
+    if operation.takes_any_type:
+        found = {name: value for name, value in head.found.items() if name != b"content-type"}
+        head = head._replace(found=found, repeated=head.repeated - {b"content-type"})
     request.media_type = check_headers(
         head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.is_evaluation
     )
+    if content_encoding(head) == GZIP:
+        request.receive = Inflating(request.receive)
     if request.media_type == NDJSON and operation.is_evaluation and idempotency_key(head):
         # A stream is answered while it arrives, so there is no whole answer to repeat.
         raise RequestRefusal(1006, "Idempotency-Key: a stream takes none, since it has no single answer")
@@ -95,7 +102,8 @@ async def take_body() -> None:
     if operation is None or operation.body is None:
         await skip_body(request.receive, _bytes_max())
     else:
-        reservation = service.memory.reserve(announced_length(request.head), request.progress.end)
+        announced = None if isinstance(request.receive, Inflating) else announced_length(request.head)
+        reservation = service.memory.reserve(announced, request.progress.end)
         request.reservation = reservation
         _arguments()["body"] = await read_body(request.receive, _bytes_max(), reservation)
         if operation.is_evaluation:

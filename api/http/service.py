@@ -1,7 +1,7 @@
 """The Quart application: its requests, how they are handled, and the responses to errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar, cast
@@ -82,7 +82,7 @@ class _Connection(ASGIHTTPConnection):
             response = quart_response(error_response(error))
         try:
             if isinstance(response, _Streamed):
-                await response.stream.serve(receive, send, request.progress)
+                await response.stream.serve(request.receive, send, request.progress)
             else:
                 await self._send_response(cast("Any", send), response)
         finally:
@@ -169,10 +169,14 @@ class Service(quart.Quart):
 
     async def decode(self, body: bytes, type_: type[T]) -> T:
         """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""
-        decoding = partial(decode, body, type_, self.limits)
-        if len(body) <= DECODED_AT_ONCE_BYTES_MAX:
-            return decoding()
-        return await asyncio.get_running_loop().run_in_executor(self._decoders, decoding)
+        return await self.work(partial(decode, body, type_, self.limits), len(body))
+
+    async def work(self, work: Callable[[], T], bytes_: int) -> T:
+        """Do work on so many bytes, if they are many in a thread."""
+        if bytes_ <= DECODED_AT_ONCE_BYTES_MAX:
+            return work()
+        done: T = await asyncio.get_running_loop().run_in_executor(self._decoders, work)
+        return done
 
 
 service = cast("Service", quart.current_app)

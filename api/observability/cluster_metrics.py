@@ -70,6 +70,9 @@ _MEASURED: Final[dict[str, tuple[str, Callable[[Measured], float]]]] = {
     "worker_cpu_seconds": ("CPU time of the workers.", lambda it: it.cpu_s),
     "events": ("Events that detectors have evaluated.", lambda it: it.events),
     "actions": ("Actions that these have yielded.", lambda it: it.actions),
+    "ticks": ("Ticks that moved the clock of a detector.", lambda it: it.ticks),
+    "firings_by_time": ("Firings of rules because time passed.", lambda it: it.firings_by_time),
+    "firings": ("Firings that the feeds of detectors have got.", lambda it: it.firings),
     "keys_evicted": ("Live keys that were evicted to keep a limit.", lambda it: it.keys_evicted),
     "shadow_firings": ("Firings of shadow rules.", lambda it: it.shadows.get(SHADOW, 0)),
 }

@@ -82,6 +82,7 @@ MESSAGE_CODES: Final[dict[int, str]] = {
     2006: "A condition is valid, but probably not what was meant; the message says what to write.",
     2007: "`timestamp_ms` is probably not in milliseconds: the detector's first event is before 1980 or "
     "after 2100.",
+    2008: "Some actions of a tick had no room in the response.",
 }
 """Every code of `messages`."""
 

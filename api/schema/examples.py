@@ -50,6 +50,16 @@ ACTION: Final = {
     "priority": 1,
     "notify": False,
 }
+ACTION_BY_TIME: Final = {
+    "type": "notify",
+    "ruleId": RULE_ID,
+    "name": "no heartbeat within five minutes",
+    "priority": 1,
+    "notify": True,
+    "keys": {"host": "web-1"},
+    "time_ms": 1_709_545_260_000.001,
+    "timed": True,
+}
 EXPLAINED: Final = {
     "ruleId": RULE_ID,
     "name": "a failed login within ten minutes",
@@ -132,6 +142,7 @@ STATE: Final[dict[str, Any]] = {
             {"name": "blocked", "tuples": 2, "arity": 1, "changed_ms": 1_700_000_000_000, "bytes": 2_410}
         ],
     },
+    "feed": {"newest": 1_204, "kept": 1_204, "max": 10_000, "bytes": 301_000},
     "samples": 0,
     "journal": {"record": 812, "bytes": 91_204, "segments": 1, "synced": True},
     "snapshot": {"record": 640},

@@ -46,6 +46,9 @@ class Operation:
     is_upload: bool = False
     """Whether the view reads the body itself, while it arrives."""
 
+    takes_any_type: bool = False
+    """Whether the body is judged by itself, whatever its Content-Type says."""
+
     says_more: bool = False
     """Whether it needs no token, but answers more to a caller with one."""
 
@@ -69,7 +72,7 @@ class Operation:
     @property
     def is_batch(self) -> bool:
         """Whether the body has many events or rules."""
-        return self.route.endswith("/batch") or self.method == "PUT"
+        return self.route.endswith(("/batch", "/ingest")) or self.method == "PUT"
 
     @property
     def is_open(self) -> bool:

@@ -13,6 +13,7 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
@@ -55,15 +56,26 @@ class Detector(RuleBook):
         new_id: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(limits, new_id)
+        self.at_most_once: AtMostOnce = AtMostOnce(self.histories, self.shadows.comparisons)
+        """What rules with `every_secs` remember of their actions."""
         self.feed = Feed(limits)
         """The firings of rules that notify."""
-        self.recorder = self.rule_set.recording = Recorder(self.feed, self.versions, limits.firings_max)
+        self.recorder = self.rule_set.recording = Recorder(
+            self.feed, self.rule_set, self.versions, limits.firings_max, self.at_most_once
+        )
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.actions = 0
         """How many actions the events submitted since then have yielded."""
         self.refused: Counter[int] = Counter()
         """How many events of batches were refused, by code, until their reader clears it."""
+        self.ticks = 0
+        """How many ticks moved the clock since then."""
+        self.firings_by_time = 0
+        """How often rules fired because time passed."""
+        self.behind_us: int | None = None
+        """How far the clock was behind the server's when an event or a tick came last; None if that is not
+        known. The owner of the detector keeps it here, and it is saved with the figures."""
         self.observers: list[Observer] = []
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
@@ -172,7 +184,7 @@ class Detector(RuleBook):
         self.time_of(time_us, time_us)
         before, self.fired_by_time = self.fired_by_time, []
         try:
-            self.timing.pass_time(stamp_of(time_us, 0))
+            self.timing.pass_time(stamp_of(time_us, 0), self.events_seen)
             self.clock_us = time_us
             return self.fired_by_time
         finally:
@@ -184,11 +196,14 @@ class Detector(RuleBook):
         """When a rule may fire by time next, in microseconds; None if none will, unless an event comes."""
         return self.timing.next_due_us
 
-    def _fire_by_time(self, fired: FiredByTime) -> None:
-        self.verdicts.note_by_time(fired.time_us, fired.rule.priority)
-        self.recorder.by_time(*fired)
-        if self.fired_by_time is not None and not fired.rule.shadow:
-            self.fired_by_time.append(fired)
+    def _fire_by_time(self, fired: FiredByTime, tick: int) -> None:
+        acting = self.recorder.by_time(*fired, tick)
+        if acting is None:
+            return
+        self.firings_by_time += 1
+        self.verdicts.note_by_time(fired.time_us, acting.priority)
+        if self.fired_by_time is not None and not acting.shadow:
+            self.fired_by_time.append(fired._replace(rule=acting))
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
@@ -228,10 +243,9 @@ class Detector(RuleBook):
             self.actions += self.verdicts.note(seen_before + 1, fired[first:])
             if self.shadows:
                 for place, number in enumerate(range(seen_before + 1, self.events_seen + 1), first):
-                    if fired[place]:
-                        firings = len(fired[place])
-                        fired[place] = self.shadows.acting(fired[place], number, events[place - start])
-                        self.actions -= firings - len(fired[place])
+                    firings = len(fired[place])
+                    fired[place] = self._acting(fired[place], events[place - start], number)
+                    self.actions -= firings - len(fired[place])
         if self.rule_set.may_warn:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
@@ -261,9 +275,8 @@ class Detector(RuleBook):
         messages.sort(key=lambda entry: entry.code)
         if fired:
             self.verdicts.note(self.events_seen, (fired,))
-            if self.shadows:
-                fired = self.shadows.acting(fired, self.events_seen, (fields, timestamp_ms, sent))
-            self.actions += len(fired)
+        fired = self._acting(fired, (fields, timestamp_ms, sent))
+        self.actions += len(fired)
         return Outcome(fired, messages)
 
     def _observe(
@@ -286,9 +299,13 @@ class Detector(RuleBook):
                 _log.exception("examples of differences are explained no more")
                 self.sampler = None
 
-    def _acting(self, fired: Fired, event: Event) -> Fired:
-        """Of the rules that fired at the last event, return those that yield actions."""
-        return self.shadows.acting(fired, self.events_seen, event) if fired and self.shadows else fired
+    def _acting(self, fired: Fired, event: Event, number: int | None = None) -> Fired:
+        """Of the rules that fired at an event, the last one if it has no number, return those that act."""
+        number = self.events_seen if number is None else number
+        held_back = self.at_most_once.held_at.pop(number, ()) if self.at_most_once.held_at else ()
+        if self.shadows and (fired or held_back):
+            return self.shadows.acting(fired, number, event, held_back)
+        return fired
 
     def _evaluate(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
@@ -377,6 +394,7 @@ class Detector(RuleBook):
             copied.install(live.rule, live.births)
         copied.settle_rules(indexed=self.rule_set.indexed)
         copied.histories.copy_from(self.histories, events)
+        copied.at_most_once.copy_from(self.at_most_once, events)
         return copied
 
     def live_at(self, now_us: Callable[[], int]) -> None:

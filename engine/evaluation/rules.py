@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -37,6 +38,8 @@ Labels = Mapping[str, Scalar]
 
 _ACTION_BYTES_MAX: Final = 128
 """The most bytes of an action besides its id and name. A priority has at most 19 digits."""
+_SUPPRESSED_BYTES_MAX: Final = 34
+"""The most bytes of `suppressed` in an action, a number of at most 19 digits."""
 _CHARACTER_BYTES_MAX: Final = 4
 """The most bytes of a character of a name, in UTF-8 and with the escapes of JSON."""
 
@@ -106,6 +109,10 @@ def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limit
     return condition_from_document(condition_to_document(condition), limits)
 
 
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 def source_of(given: object, read: Condition) -> str | None:
     """Return the text of a condition that a rule stores beside its meaning; see `Rule.source`."""
     return given if isinstance(given, str) and given != canonical(read) else None
@@ -138,8 +145,11 @@ class Rule:
     such bound."""
     every_by: tuple[str, ...] | None = None
     """None: the keys of its condition."""
+    suppressed: int = 0
+    """How many actions were held back since the one before, where the rule fires; see `every_secs`."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
+    _text_digest: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         """Hash the id alone: rules are looked up at many events, and their conditions may be large."""
@@ -159,6 +169,17 @@ class Rule:
         """The names by whose values the rule acts at most once in `every_secs`."""
         return keys_of(self.condition) if self.every_by is None else self.every_by
 
+    def is_written(self, text: str) -> bool:
+        """Whether a text is the condition as it was written.
+
+        The digest of the canonical text is kept, since to write it takes long, and to keep it takes memory.
+        """
+        if self.source is not None:
+            return text == self.source
+        if self._text_digest is None:
+            object.__setattr__(self, "_text_digest", _digest(canonical(self.condition)))
+        return _digest(text) == self._text_digest
+
     def action(self) -> dict[str, Any]:
         """Return the action that the rule yields when its condition is true."""
         return {
@@ -168,6 +189,7 @@ class Rule:
             "priority": self.priority,
             "notify": self.notify,
             **({"labels": dict(self.labels)} if self.labels else {}),
+            **({"suppressed": self.suppressed} if self.suppressed else {}),
         }
 
     def bytes_as_json(self) -> int:
@@ -191,7 +213,8 @@ class Rule:
         if self.shadow:
             return 0
         names = len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
-        return _ACTION_BYTES_MAX + names + self._labels_bytes
+        suppressed = _SUPPRESSED_BYTES_MAX if self.every_secs is not None else 0
+        return _ACTION_BYTES_MAX + names + self._labels_bytes + suppressed
 
     @property
     def _labels_bytes(self) -> int:

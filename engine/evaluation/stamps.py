@@ -12,6 +12,9 @@ NUMBER_BITS: Final = 40
 EVENT: Final = (1 << NUMBER_BITS) - 1
 """The bits of the number."""
 
+WITHIN_BITS: Final = 23
+"""The bits below the number of an event in the order in which slices, and what is like them, are seen."""
+
 MILLISECOND: Final = 1_000 << NUMBER_BITS
 
 EARLIEST_US: Final = -8_640_000_000_000_000_000

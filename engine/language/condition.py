@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from engine.language.microseconds import microseconds
 from engine.language.nodes import ConditionNode
@@ -95,6 +95,24 @@ class Some(ConditionNode):
 
     fact: str
     inner: "Condition"
+
+
+STRINGS: Final = "\udfff.strings"
+"""The fact that is an array of all strings of an event. No name of a caller has half a surrogate pair."""
+
+
+class Anywhere(Some):
+    """Inner is true for some string of the event, at any depth; in it, `it` is the string."""
+
+    __slots__ = ()
+    __match_args__ = ("inner",)
+
+    def __init__(self, inner: "Condition") -> None:
+        super().__init__(STRINGS, inner)
+
+    def __repr__(self) -> str:
+        """Show what it is made of."""
+        return f"Anywhere(inner={self.inner!r})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,6 +336,7 @@ Condition: TypeAlias = (
     | InNetwork
     | Compare
     | Some
+    | Anywhere
     | All
     | Any
     | Not

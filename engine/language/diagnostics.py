@@ -3,6 +3,7 @@
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 UNREADABLE = 1300
@@ -66,11 +67,13 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._line_starts = [0]
-        start = text.find("\n") + 1
-        while start:
-            self._line_starts.append(start)
-            start = text.find("\n", start) + 1
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        while start := self.text.find("\n", starts[-1]) + 1:
+            starts.append(start)
+        return starts
 
     def position(self, offset: int) -> Position:
         """Return the position of the character at `offset`. The end of the text counts as a character."""

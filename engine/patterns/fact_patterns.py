@@ -19,11 +19,17 @@ TRIED_EACH_MAX: Final = 3
 
 _CHARACTER_BYTES_MAX: Final = 4
 
+KEPT_CHARS_MAX: Final = 1_000
+"""What was found in longer texts is not kept: they seldom come again."""
+KEPT_TEXTS_MAX: Final = 250
+"""For how many texts of a fact it is kept what was found in them, some hundred bytes for each."""
+
 
 class FactPatterns:
     """Tries each pattern at most once on a text, or not at all if a search for all patterns excludes it.
 
-    Texts are recognized by identity, because all rules see the same object during an event.
+    Texts are recognized by identity, because all rules see the same object during an event. What was found in
+    short ones is kept for later events, too.
     """
 
     def __init__(self, limits: PatternLimits) -> None:
@@ -44,6 +50,8 @@ class FactPatterns:
         self._verdicts: dict[str, bool] = {}
         self._possible: dict[str, bool] | None = None
         """The patterns that may match the text, each with whether it surely does, after a search for all."""
+        self._kept: dict[str, tuple[dict[str, bool], dict[str, bool], int]] = {}
+        """The same, the verdicts and the size, for texts that were searched before: values come again."""
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -149,12 +157,22 @@ class FactPatterns:
                 self._possible = {}
             else:
                 self._possible, self._size = dict(self._sets.candidates(encoded)), len(encoded)
+                if len(text) <= KEPT_CHARS_MAX:
+                    if len(self._kept) >= KEPT_TEXTS_MAX:
+                        self._kept.clear()
+                    self._kept[text] = self._possible, self._verdicts, self._size
         return self._possible
 
     def _switch_to(self, text: str | None) -> None:
+        """Go on to another text. Without one, the patterns have changed."""
         self._text = text
-        self._verdicts.clear()
-        self._possible = None
+        if text is None:
+            self._kept.clear()
+        known = None if text is None else self._kept.get(text)
+        if known is None:
+            self._possible, self._verdicts = None, {}
+        else:
+            self._possible, self._verdicts, self._size = known
 
 
 def _encoded(text: str) -> bytes | None:

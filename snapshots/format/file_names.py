@@ -10,6 +10,9 @@ from typing import Final
 CLAIM_NUMBER: Final = 0
 """The file with this number, before an epoch's first segment, is the epoch's claim. It is always empty."""
 
+DUE: Final = "due-"
+"""The beginning of the name of a mark that something is due."""
+
 FIRST_NUMBER: Final = 1
 """The number of an epoch's first segment."""
 
@@ -17,6 +20,7 @@ _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
 _SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
 _PAGE: Final = re.compile(r"page-([0-9]{20})\.rdp")
 _MARK: Final = re.compile(r"mark-([0-9]{20})-([0-9]{6,})-([0-9]{20})\.rdm")
+_DUE: Final = re.compile(DUE + r"([0-9]{20})-([0-9]{20})\.rdt")
 _SET_ASIDE: Final = re.compile(
     r"(snapshot-[0-9]{20}\.rds|page-[0-9]{20}\.rdp|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?"
 )
@@ -38,6 +42,8 @@ class Listing:
     """The marks of segments that were written to: the first record of each, by epoch and number."""
     pages: dict[int, str] = field(default_factory=dict)
     """The pages, by the last record that each covers, in order."""
+    dues: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The marks that something is due, by the epoch of each one's writer and the time."""
     unfinished: dict[str, int] = field(default_factory=dict)
     """The epoch of each one's writer."""
     set_aside: frozenset[str] = frozenset()
@@ -51,6 +57,15 @@ class Listing:
         return max([0, *self.claims, *(epoch for epoch, _ in (*self.segments, *self.marks))])
 
     @property
+    def due_us(self) -> int | None:
+        """When something is due, in microseconds since 1970; 0 if that is not known, None if nothing is."""
+        if not self.dues:
+            return None
+        latest = max(epoch for epoch, _ in self.dues)
+        # A later owner may have died, and not have said when.
+        return 0 if self.epoch > latest else min(time_us for epoch, time_us in self.dues if epoch == latest)
+
+    @property
     def ever_had_a_snapshot(self) -> bool:
         """Whether a snapshot is there, or was before it was found damaged."""
         return bool(self.snapshots or self.damaged_snapshots)
@@ -58,7 +73,7 @@ class Listing:
 
 def listing(names: Iterable[str]) -> Listing:
     """Sort the names of a folder by what they say."""
-    kinds: dict[str, list[str]] = {".rds": [], ".rdj": [], ".rdp": [], ".rdm": []}
+    kinds: dict[str, list[str]] = {".rds": [], ".rdj": [], ".rdp": [], ".rdm": [], ".rdt": []}
     others: list[str] = []
     for name in sorted(names):
         kinds.get(name[-4:], others).append(name)
@@ -75,6 +90,7 @@ def listing(names: Iterable[str]) -> Listing:
             if (numbers := _numbers(_MARK, name))
         },
         {sequence: name for name in kinds[".rdp"] for sequence in _numbers(_PAGE, name)},
+        {(numbers[0], numbers[1]): name for name in kinds[".rdt"] if (numbers := _numbers(_DUE, name))},
         {name: int(found[1]) for name in others if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in others if _SET_ASIDE.fullmatch(name)),
         frozenset(int(found[1]) for name in others if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),
@@ -107,6 +123,11 @@ def segment_name(epoch: int, number: int) -> str:
 def mark_name(epoch: int, number: int, first: int) -> str:
     """Name the mark which says that an epoch's segment was written to, from this record on."""
     return f"mark-{epoch:020d}-{number:06d}-{first:020d}.rdm"
+
+
+def due_name(epoch: int, due_us: int) -> str:
+    """Name the mark of an epoch's owner that something is due at a time; 0 says that it may be due now."""
+    return f"{DUE}{epoch:020d}-{due_us:020d}.rdt"
 
 
 def unfinished_name(name: str, epoch: int) -> str:

@@ -79,6 +79,8 @@ class Claimed:
     damage: tuple[Damage, ...]
     released: bool
     """Whether the last owner that wrote gave the folder up, with everything on the disk."""
+    dues: tuple[str, ...]
+    """The marks that something is due."""
 
 
 def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) -> Claimed:
@@ -114,7 +116,8 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) 
             with storage_errors(f"{plan.unsynced.path} cannot be written again and synced"):
                 files.write_again(plan.unsynced.path, begin, records)
         unless_claimed.pop_all()
-        return Claimed(epoch, claim, segment, plan, damage, released)
+        dues = tuple((untouched or names).dues.values())
+        return Claimed(epoch, claim, segment, plan, damage, released, dues)
 
 
 def _make_claim(

@@ -82,8 +82,9 @@ def evaluated(detector: Detector, step: Submit) -> list[Action] | None:
 def in_order(action: dict[str, Any]) -> Action:
     """Give the members of an action, and be sure that there are no others."""
     members = ("type", "ruleId", "name", "priority", "notify")
-    assert set(action) == set(members)
-    return tuple(action[name] for name in members)
+    held_back = ("suppressed",) if "suppressed" in action else ()
+    assert set(action) == {*members, *held_back}
+    return tuple(action[name] for name in (*members, *held_back))
 
 
 def run(script: Iterable[Step | RelationStep]) -> Pair:

@@ -1,5 +1,6 @@
 """Judges an explanation by the reference: verdicts, witnesses, and times for which verdicts stay."""
 
+import json
 import math
 import random
 import re
@@ -35,7 +36,7 @@ from engine.language.terms import (
 )
 from engine.language.text.printer import format_term
 from tests import reference_terms
-from tests.reference import Event, sliced, verdict
+from tests.reference import Event, sliced, strings_of, verdict
 from tests.reference_panes import window_us
 from tests.reference_values import scalar
 
@@ -77,6 +78,10 @@ def judge_node(
             yield from judge_node(node.nodes[1], condition.where, outer, drawn)
             yield from judge_node(node.nodes[0], condition.inner, history, drawn)
             return
+    if isinstance(condition, terms.Anywhere):
+        assert not node.nodes
+        judge_string(node, history[-1])
+        return
     if isinstance(condition, terms.Some):
         assert not node.nodes
         judge_element(node, history[-1])
@@ -124,6 +129,16 @@ def judge_element(node: Node, event: Event) -> None:
             sent, fields = (some, {}) if fact.startswith("$") else ({}, some)
             cut = replace(event, fields={**event.fields, **fields}, vars={**event.vars, **sent})
             assert verdict(node.condition, [cut]) is meets, (node, count)
+
+
+def judge_string(node: Node, event: Event) -> None:
+    """The string that is named is one of the event, and meets the condition."""
+    named = re.fullmatch(r"the string (\".*) meets it", node.note or "", re.DOTALL)
+    assert (named is not None) is node.verdict
+    if named is not None and named[1].endswith('"'):
+        text = json.loads(named[1])
+        assert text in strings_of(event.fields)
+        assert verdict(node.condition, [replace(event, fields={"only": text})])
 
 
 def judge_until(node: Node, history: Sequence[Event], drawn: random.Random) -> None:
@@ -385,7 +400,8 @@ class Possible:
 def names_of(predicate: Condition) -> Iterable[str]:
     """Give the names that a predicate looks up."""
     if isinstance(predicate, terms.Some):
-        yield predicate.fact
+        if not isinstance(predicate, terms.Anywhere):
+            yield predicate.fact
         yield from (name for name in names_of(predicate.inner) if name.startswith("$"))
         return
     for part, _ in walk(predicate):

@@ -12,6 +12,7 @@ from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link_client import LinkClient
+from snapshots.clock import wall_clock_us
 from snapshots.files import Files
 from tests.local_runtime.connections import Before, no_fault
 from tests.local_runtime.workers import LocalWorker
@@ -100,6 +101,8 @@ class LocalActors:
         """Whether Ray starts workers."""
         self.room.set()
         self.make: Callable[..., OperationExecutor] = OperationExecutor
+        self.now_us: Callable[[], int] = wall_clock_us
+        """The server's clock, for workers that are started from now on."""
         self.term: Callable[[], int] = lambda: 0
         """The term of the directory."""
 
@@ -117,7 +120,9 @@ class LocalActors:
         if self.refuse:
             raise ActorDied("no process can be started")
         make = partial(self.make, self._settings, files=self._files)
-        handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings, node)
+        if self.now_us is not wall_clock_us:
+            make = partial(make, now_us=self.now_us)
+        handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings, node, self.now_us)
         handle.before = self.before
         handle.term = lambda: self.term()  # noqa: PLW0108 -- a test sets it later
         self.started.append(handle)

@@ -21,6 +21,7 @@ from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
 from engine.runtime.transport.server_connection import ServerConnection
+from snapshots.clock import wall_clock_us
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
 from tests.local_runtime.actors import LocalActors, LocalNodes
@@ -32,11 +33,17 @@ class LocalService:
     """A Backend with all that it stands on, connected as processes are, within reach of a test."""
 
     def __init__(
-        self, settings: RuntimeSettings, *, files: Files | None = None, nodes: LocalNodes | None = None
+        self,
+        settings: RuntimeSettings,
+        *,
+        files: Files | None = None,
+        nodes: LocalNodes | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         self.settings = settings
         self.nodes = nodes
         self.actors = LocalActors(settings, files=files, nodes=nodes)
+        self.actors.now_us = now_us
         self.directories = LocalCatalogues(settings, files=files)
         self.begin()
         asks = SchedulerClient(settings, self._connect, end=self._end)
@@ -44,7 +51,8 @@ class LocalService:
 
     def begin(self) -> None:
         """Begin a scheduler, to which the next connection of the backend is."""
-        self.scheduler = Scheduler(self.settings, self.actors, self.directories.client(), nodes=self.nodes)
+        client, now_us = self.directories.client(), self.actors.now_us
+        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=self.nodes, now_us=now_us)
         self.actors.term = lambda: self.scheduler.catalogue.term
         self._served = SchedulerService(
             self.scheduler,
@@ -71,7 +79,12 @@ class LocalService:
 
 @asynccontextmanager
 async def local_service(
-    folder: Path, *, files: Files | None = None, nodes: LocalNodes | None = None, **settings: Any
+    folder: Path,
+    *,
+    files: Files | None = None,
+    nodes: LocalNodes | None = None,
+    now_us: Callable[[], int] = wall_clock_us,
+    **settings: Any,
 ) -> AsyncIterator[LocalService]:
     """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
     # Its workers are in this process, which after thousands of tests may hold more than one worker should.
@@ -79,7 +92,7 @@ async def local_service(
     chosen = dataclasses.replace(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
     )
-    service = LocalService(chosen, files=files, nodes=nodes)
+    service = LocalService(chosen, files=files, nodes=nodes, now_us=now_us)
     await service.backend.start()
     try:
         yield service

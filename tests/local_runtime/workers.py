@@ -17,6 +17,7 @@ from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
+from snapshots.clock import wall_clock_us
 from tests.local_runtime.connections import Before, Mortal, Pipe, no_fault, run
 
 T = TypeVar("T")
@@ -65,6 +66,10 @@ class LocalDetector:
     def figures(self) -> DetectorFigures | None:
         return self._actor.figures()
 
+    @property
+    def due_us(self) -> int | None:
+        return self._actor.due_us
+
     async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
         assert not self._under_way, "one call at a time"
         self._under_way = True
@@ -78,7 +83,12 @@ class LocalWorker(Mortal):
     """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
     def __init__(
-        self, name: str, make: Callable[..., OperationExecutor], settings: RuntimeSettings, node: str = "n"
+        self,
+        name: str,
+        make: Callable[..., OperationExecutor],
+        settings: RuntimeSettings,
+        node: str = "n",
+        now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         super().__init__()
         self.name = name
@@ -88,7 +98,8 @@ class LocalWorker(Mortal):
         """One for each activation, those that are over included."""
         self.address = Address(name, b"", node=node)
         self.node = node
-        self.service = DetectorService(settings, self._hosting, self.measures, Node(node, "127.0.0.1"))
+        place = Node(node, "127.0.0.1")
+        self.service = DetectorService(settings, self._hosting, self.measures, place, now_us=now_us)
         self.reported: Callable[[Report], None] = lambda _: None
         self.silent = False
         """Whether it answers no beat, as a stopped process."""

@@ -104,7 +104,7 @@ def test_importing_it_starts_neither_ray_nor_the_front_end(module: str) -> None:
 
 
 def test_checking_conditions_needs_no_ray() -> None:
-    code = "import sys, api.cli; print(*sys.modules)"
+    code = "import sys, api.cli; api.cli.main.get_command(None, 'check'); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -27,8 +27,11 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.re
 def options(command: click.Command) -> set[str]:
     """The options of a command and of its subcommands."""
     own = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
-    nested = command.commands.values() if isinstance(command, click.Group) else ()
-    return own.union(*map(options, nested))
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        nested = [command.get_command(context, name) for name in command.list_commands(context)]
+        own |= {name for each in nested if each for name in options(each)}
+    return own
 
 
 def anchors(page: Path) -> set[str]:

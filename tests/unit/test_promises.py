@@ -109,8 +109,11 @@ def refuted_members(text: str) -> Iterator[str]:
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that words begin with, and its other words."""
     command: click.Command = main
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        command, words = command.commands[words[0]], words[1:]
+    while isinstance(command, click.Group) and words:
+        nested = command.get_command(click.Context(command), words[0])
+        if nested is None:
+            break
+        command, words = nested, words[1:]
     return command, words
 
 

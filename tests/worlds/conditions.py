@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from engine.language.condition import (
     All,
     Any,
+    Anywhere,
     Avg,
     Condition,
     Count,
@@ -199,13 +200,19 @@ somes = st.recursive(
     of_elements,
     lambda inner: st.one_of(
         st.builds(Some, names, inner),
+        st.builds(Anywhere, inner),
         st.builds(Not, inner),
         st.builds(All, st.lists(inner, min_size=1, max_size=2).map(tuple)),
     ),
     max_leaves=3,
 )
 predicates = st.one_of(
-    leaves(), nearly_comparisons(), of_elements, alternatives, st.builds(Some, names, somes)
+    leaves(),
+    nearly_comparisons(),
+    of_elements,
+    alternatives,
+    st.builds(Some, names, somes),
+    st.builds(Anywhere, somes),
 )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.language.condition import (
     All,
     Any,
+    Anywhere,
     Avg,
     Condition,
     Count,
@@ -210,7 +211,9 @@ class World:
                 listed = tuple(choose(NETWORKS) for _ in choose(UP_TO_3))
                 return InNetwork(choose(names), listed if choose(BITS) else NetworksOf(choose(("r", "s"))))
             case "some":
-                return Some(choose(("list", "list", "a", "$v")), self.about_element())
+                name = choose(("list", "list", "a", "$v", "anywhere"))
+                inner = self.about_element()
+                return Anywhere(inner) if name == "anywhere" else Some(name, inner)
             case _:
                 args = [FactArg(choose(names)) if choose(BITS) else choose(SCALARS) for _ in choose(UP_TO_2)]
                 return InRelation(choose(("r", "s")), tuple(args))

@@ -23,6 +23,8 @@ from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.reading import read_rules_file
 from rule_detector_client import Client, Rule, ServiceError, calls
 
+_ASKED_BY_NAME_MAX: Final = 20
+"""The most rules that are asked for one by one. If more change, all rules are listed."""
 _BEGINS_ANEW: Final = 2005
 """The code of messages that the difference makes superfluous."""
 
@@ -126,15 +128,16 @@ class _Plan:
                 tuples = self._wanted.relations[relation.name]
                 self._client.send(calls.put_relation(self._id, relation.name, tuples))
         if self.difference.has_rules:
-            self._client.send(calls.put_rules(self._id, self._changing(), prune=self._prune))
+            # What is not removed need not be named.
+            prune = bool(self.difference.removed)
+            bodies = self._bodies if prune else self._changing()
+            self._client.send(calls.put_rules(self._id, bodies, prune=prune))
         for relation in self.difference.relations:
             if relation.is_removed:
                 self._client.send(calls.delete_relation(self._id, relation.name))
 
     def _changing(self) -> list[dict[str, Any]]:
-        """Return the rules to send: those that change, or all if the others are removed."""
-        if self._prune:
-            return self._bodies
+        """Return the rules that change."""
         names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
         return [body for body in self._bodies if body["name"] in names]
 
@@ -181,21 +184,32 @@ class _Plan:
         return changed_relations(wanted, stored, prune=self._prune)
 
     def _changed(self, detector_id: str, names: Sequence[str]) -> list[ChangedRule]:
-        """Return how the rules of these names differ. All rules are listed, unless there are no names."""
+        """Return how the rules of these names differ."""
         stored: dict[str, Rule] = {}
-        of_ids: dict[str, str] = {}
         after = 0
-        while names and (page := self._client.send(calls.rules_page(detector_id, after))):
-            stored |= {rule.name: rule for rule in page}
-            of_ids |= {rule.id: rule.name for rule in page}
-            after = page[-1].priority
+        if len(names) <= _ASKED_BY_NAME_MAX:
+            for name in names:
+                [stored[name]] = self._client.send(calls.rules_page(detector_id, name=name))
+        else:
+            while page := self._client.send(calls.rules_page(detector_id, after)):
+                stored |= {rule.name: rule for rule in page}
+                after = page[-1].priority
         rules = self._wanted.rules
         return [
             changed_rule(
-                name, rules[name], stored[name], of_ids.get(stored[name].draft_of or ""), keeps=self._keep_all
+                name,
+                rules[name],
+                stored[name],
+                self._draft_of(detector_id, stored[name]),
+                keeps=self._keep_all,
             )
             for name in names
         ]
+
+    def _draft_of(self, detector_id: str, rule: Rule) -> str | None:
+        """Return the name of the rule that a rule is a draft of."""
+        of = rule.draft_of
+        return None if of is None else self._client.send(calls.get_rule(detector_id, of)).name
 
 
 def _detector_id(client: Client, wanted: str) -> str | None:

@@ -2,9 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,6 +12,9 @@ from api.cli.failures import CommandError, warn
 from api.cli.options.service_options import asynchronous_service_options
 from api.secret_files import SecretFileError, read_secret, readable_by_others
 from rule_detector_client import AsyncClient
+
+if TYPE_CHECKING:
+    from api.cli.delivering.deliveries import Deliveries
 
 _TEMPLATES: Final = ("generic", "slack", "cloudevents")
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
@@ -144,7 +147,7 @@ def deliver(
             warn,
             detectors or None,
         )
-        asyncio.run(_until_signalled(deliveries.run))
+        asyncio.run(_until_signalled(deliveries))
     except (TargetError, TemplateError) as error:
         raise click.UsageError(str(error)) from None
     except PlacesError as error:
@@ -153,8 +156,9 @@ def deliver(
         raise CommandError(f"{error.filename or target}: {(error.strerror or str(error)).lower()}") from None
 
 
-async def _until_signalled(run: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+async def _until_signalled(deliveries: "Deliveries") -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.set)
-    await run(stop)
+    async with deliveries.client:
+        await deliveries.run(stop)

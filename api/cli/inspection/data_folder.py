@@ -177,6 +177,8 @@ class _Reader:
             rules_enabled=sum(rule.enabled for rule in rules),
             relations=len(detector.stored),
             relation_tuples=sum(map(len, detector.stored.values())),
+            firings=len(detector.feed),
+            newest_firing=detector.feed.last,
             version_bytes=detector.versions.bytes,
             diverged=diverged,
             rules=[

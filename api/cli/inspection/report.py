@@ -98,6 +98,9 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     relations: int = 0
     relation_tuples: int = 0
     """In all relations together."""
+    firings: int = 0
+    """How many its feed keeps."""
+    newest_firing: int = 0
     version_bytes: int = 0
     """About what the earlier versions of all rules take."""
     diverged: str | None = None
@@ -183,6 +186,8 @@ def _detector_lines(detector: DetectorReport) -> Iterator[str]:
         yield _row("versions", f"{size(held.version_bytes)} of earlier ones")
     if held.relations:
         yield _row("relations", f"{held.relations}, with {counted(held.relation_tuples, 'tuple')}")
+    if held.newest_firing:
+        yield _row("feed", f"{counted(held.firings, 'firing')}, the newest is number {held.newest_firing}")
     last = "" if held.clock_us is None else f", the clock at {iso(held.clock_us)}"
     yield _row("events", f"{held.events_seen} seen{last}")
     keys, nodes = counted(held.live_keys, "live key"), counted(held.temporal_nodes, "temporal node")

@@ -25,8 +25,15 @@ class Firing:
     priority: int
     first: RecordedEvent
     count: int = 0
+    held_back: int = 0
+    """How many actions were held back before those that came; see `every_secs`."""
     by_key: dict[str, "Firing"] = field(default_factory=dict)
     """The firings for each key, which names them, if results tell for whom rules fire."""
+
+    @property
+    def counts(self) -> str:
+        """How often it fired, and how many actions were held back, as text."""
+        return f"{self.count} ({self.held_back} held back)" if self.held_back else str(self.count)
 
 
 @dataclass(slots=True)
@@ -60,6 +67,7 @@ class FiringsReport:
                 if self.on_first is not None:
                     self.on_first(firing)
             firing.count += 1
+            firing.held_back += action.suppressed
             if action.keys is not None:
                 key = keys_text(action.keys)
                 if key in firing.by_key or len(firing.by_key) < KEYS_MAX:
@@ -100,10 +108,10 @@ class FiringsReport:
     def rows(self, rules: Iterable[Rule]) -> list[tuple[str, str, str, str]]:
         """Return for each rule its name, its count, and time and place of its first firing.
 
-        Shadow rules never act, so `shadow` stands in place of their count.
+        Shadow rules never act, so `shadow` stands in place of their count. What was held back is told beside.
         """
         return [
-            (rule.name, str(firing.count), iso(firing.first.time_us), _short_place(firing.first))
+            (rule.name, firing.counts, iso(firing.first.time_us), _short_place(firing.first))
             if (firing := self.firings.get(rule.id))
             else (rule.name, "shadow" if rule.shadow else "0", "", "")
             for rule in rules
@@ -117,7 +125,7 @@ class FiringsReport:
             keys = sorted(firing.by_key.values(), key=lambda each: -each.count) if firing else []
             for each in keys[:KEYS_SHOWN]:
                 yield row[0], each.name, str(each.count), iso(each.first.time_us), _short_place(each.first)
-            left = int(row[1]) - sum(each.count for each in keys[:KEYS_SHOWN]) if firing else 0
+            left = firing.count - sum(each.count for each in keys[:KEYS_SHOWN]) if firing else 0
             if not keys:
                 yield row[0], "", *row[1:]
             elif left:

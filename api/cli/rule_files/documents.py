@@ -22,6 +22,9 @@ _HINTS: Final = {
     "expected '<document start>'": "; expected one mapping `name: condition`",
 }
 _TAG: Final = "tag:yaml.org,2002:"
+_PLAIN_CHARS_MAX: Final = 20
+_PLAIN_MAX: Final = 1_000
+"""How many values of plain texts are kept."""
 _PARSERS: Final[list[Any]] = [*([yaml.CSafeLoader] if yaml.__with_libyaml__ else []), yaml.SafeLoader]
 """libyaml is five times faster. PyYAML's own parser says better what is wrong, and where."""
 
@@ -133,6 +136,8 @@ class _Tree:
         self._events = events
         self._places = places
         self._scalars: Any = yaml.SafeLoader("")
+        self._plain: dict[str, Any] = {}
+        """The values of short plain texts so far: the names of members, above all."""
 
     def document(self) -> Any:
         """Return the value of the only document, None if there is none."""
@@ -197,8 +202,17 @@ class _Tree:
         if tag is None or tag == "!":
             if event.style or tag:
                 return text
-            tag = self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
-        kind = tag.removeprefix(_TAG) if tag else ""
+            if text not in self._plain:
+                value = self._tagged(self._scalars.resolve(yaml.ScalarNode, text, event.implicit), event)
+                if len(text) > _PLAIN_CHARS_MAX or len(self._plain) >= _PLAIN_MAX:
+                    return value
+                self._plain[text] = value
+            return self._plain[text]
+        return self._tagged(tag, event)
+
+    def _tagged(self, tag: str, event: Any) -> Any:
+        text: str = event.value
+        kind = tag.removeprefix(_TAG)
         if kind in ("str", "timestamp", "merge", "value") or (kind in ("int", "float") and ":" in text):
             return text
         if kind not in ("null", "bool", "int", "float"):

@@ -37,7 +37,8 @@ Examples:
     "keyword_fields",
     metavar="FIELD",
     multiple=True,
-    help="A field in which rules without fields search for their keywords. Can be repeated.",
+    help="A field in which rules without fields search for their keywords, instead of in all strings of an "
+    "event. Can be repeated.",
 )
 @click.option("--strict", is_flag=True, help="Fail, and write nothing, if a rule has to be left out.")
 def sigma(

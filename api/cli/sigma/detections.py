@@ -14,7 +14,8 @@ from sigma.conditions import (
 from sigma.rule import SigmaRule
 
 from api.cli.sigma.values import LeftOut, alternatives, keyword
-from engine.language.condition import All, Any, Condition, InNetwork, Leaf, Not
+from engine.evaluation.facts.look_up import ELEMENT
+from engine.language.condition import All, Any, Anywhere, Condition, InNetwork, Leaf, Not
 from engine.language.text.printer import comparison_text
 
 _SHAPE: Final = re.compile(r"((?:\(\?[si]+\)\^?)?).*?(?<!\\)(?:\\\\)*(\$?)", re.DOTALL)
@@ -45,7 +46,7 @@ def _alternatives(parsed: object, keyword_fields: Sequence[str]) -> list[Conditi
             return alternatives(field, value)
         case ConditionValueExpression(value):
             if not keyword_fields:
-                raise LeftOut("it searches the whole event for keywords; name the fields with --keywords")
+                return [Anywhere(any_of(keyword(ELEMENT, value)))]
             return [one for field in keyword_fields for one in keyword(field, value)]
         case None:
             raise LeftOut("the pipeline removed its detection")
@@ -88,6 +89,8 @@ def _form(condition: Condition) -> object:
             return fact, shape and shape.groups()
         case InNetwork(fact):
             return fact, InNetwork
+        case Anywhere():
+            return Anywhere
         case _:
             return condition
 
@@ -101,5 +104,7 @@ def _joined(group: Iterable[Condition]) -> Condition:
         case (InNetwork(fact), *_) as leaves:
             networks = tuple(network for leaf in leaves for network in leaf.networks)  # type: ignore[union-attr]
             return InNetwork(fact, networks)
+        case (Anywhere(), *_) as several:
+            return Anywhere(any_of(each.inner for each in several))  # type: ignore[union-attr]
         case members:
             return Any(members)

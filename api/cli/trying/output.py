@@ -39,8 +39,9 @@ def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool)
         mark = f"{_MARKS[firing.version]} " if compared else ""
         key = f"  {keys_text(firing.key)}" if firing.key else ""
         rule = on_one_line(firing.rule)
+        held = f"  ({firing.suppressed} held back)" if firing.suppressed else ""
         place = "by time" if firing.timed else short_place(firing)
-        write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {place}")
+        write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {place}{held}")
         if shown[name] == shown_max:
             write(f"  `{rule}`: further firings are only counted (--show)")
 
@@ -54,6 +55,8 @@ def json_output(write: Callable[[str], None]) -> Take:
         row = as_row(firing)
         if firing.found is not None:
             row["found"] = dict(firing.found)
+        if firing.suppressed:
+            row["suppressed"] = firing.suppressed
         times = {"time_ms": row["time_us"] / 1_000, "time": iso(row.pop("time_us"))}
         more = {"timed": True} if firing.timed else {"event": firing.event.fields}
         write(json.dumps(row | times | more, ensure_ascii=False, allow_nan=False))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from api.cli.counted import counted
 from api.cli.failures import CommandError
@@ -50,6 +51,8 @@ class Firing:
     event: RecordedEvent
     found: Mapping[str, Any] | None = None
     """What its counting conditions and its terms found, if that was asked for."""
+    suppressed: int = 0
+    """How many actions were held back since the one before; see `every_secs`."""
     version: str = NEW
     """Which version of the rules fired, if two are compared: NEW, OLD or BOTH."""
     timed: bool = False
@@ -106,8 +109,12 @@ class _Rules:
             self.detector.install_relation(name, relation)
         self.keys: dict[str, list[str]] = {}
         for one in conditions:
+            every_by = None if one.members.every_by is UNSET else one.members.every_by
+            every_secs = one.members.every_secs or None
             timed = may_be_timed and bool(one.members.timed)
-            self.detector.add_rule(one.name, one.condition, timed=timed)
+            self.detector.add_rule(
+                one.name, one.condition, timed=timed, every_secs=every_secs, every_by=every_by
+            )
             if timed:
                 self.detector.fired_by_time = self.by_time = list[FiredByTime]()
             steps = dict.fromkeys(step for _, path in walk(one.condition) for step in path)
@@ -200,14 +207,14 @@ class Trial:
             for event, fired in zip(batch, self._detailed_fired(batch), strict=True):
                 self._note_by_time(event)
                 for rule, (_, found) in fired:
-                    self._note(Firing(rule.name, self._key(self._new, rule.name, event), event, found))
+                    self._note(self._firing(rule, event, found))
             return
         new = self._fired(self._new, batch)
         if self._old is None:
             self._note_by_time(batch[0])
             for event, rules in zip(batch, new, strict=True):
                 for rule in rules:
-                    self._note(Firing(rule.name, self._key(self._new, rule.name, event), event))
+                    self._note(self._firing(rule, event))
         else:
             for event, rules, before in zip(batch, new, self._fired(self._old, batch), strict=True):
                 if rules or before:
@@ -221,13 +228,16 @@ class Trial:
         if self._new.by_time:
             self._new.by_time.clear()
 
+    def _firing(self, rule: Rule, event: RecordedEvent, found: Mapping[str, Any] | None = None) -> Firing:
+        return Firing(rule.name, self._key(self._new, rule.name, event), event, found, rule.suppressed)
+
     def _compare(self, event: RecordedEvent, new: set[str], old: set[str]) -> None:
         for name in self.tallies:
             if name in new or name in old:
                 version = BOTH if name in new and name in old else NEW if name in new else OLD
                 rules = self._old if version is OLD else self._new
                 assert rules is not None
-                self._note(Firing(name, self._key(rules, name, event), event, None, version))
+                self._note(Firing(name, self._key(rules, name, event), event, version=version))
 
     def _key(self, rules: _Rules, name: str, event: RecordedEvent) -> dict[str, Any]:
         return rules.key(name, event.fields, self._variables or {})

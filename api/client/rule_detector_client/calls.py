@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from .json_values import event_json, object_json
+from .json_values import event_body, object_json, time_json
 from .results import (
     BatchResults,
     Comparison,
@@ -25,6 +25,7 @@ from .results import (
     RelationPage,
     Relations,
     Rule,
+    RuleMembers,
     Rules,
     RulesChanged,
     ShownRule,
@@ -154,10 +155,11 @@ def list_rules(detector_id: str) -> Call[list[Rule]]:
     return Call("GET", _path("detectors", detector_id, "rules"), _listed(Rules))
 
 
-def rules_page(detector_id: str, after: int = 0, limit: int = PAGE) -> Call[list[Rule]]:
-    """Return a page of the rules after a priority. It is empty only after the last rule."""
-    page = f"?limit={limit}" + (f"&after={after}" if after else "")
-    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(Rules))
+def rules_page(detector_id: str, after: int = 0, limit: int = PAGE, name: str = "") -> Call[list[Rule]]:
+    """Return a page of the rules after a priority, or of those of a name. It is empty only after the last."""
+    asked = {"limit": limit, "after": after, "name": name}
+    page = urlencode({member: value for member, value in asked.items() if value})
+    return Call("GET", _path("detectors", detector_id, "rules") + f"?{page}", _listed(Rules))
 
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
@@ -176,37 +178,16 @@ def add_rule(
     name: str,
     condition: str,
     *,
-    notify: bool = False,
-    shadow: bool = False,
     draft_of: str | None = None,
-    description: str = "",
-    labels: Mapping[str, Any] | None = None,
-    timed: bool = False,
-    every_secs: float = 0,
-    every_by: Sequence[str] | None = None,
+    **members: Unpack[RuleMembers],
 ) -> Call[Identified]:
     """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
 
-    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id. With
-    `every_secs`, a rule acts at most once in that time for the same values of `every_by`.
+    With `draft_of`, a shadow rule is compared with the rule of that id.
     """
-    document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
-    if shadow:
-        document["shadow"] = True
-    if draft_of is not None:
-        document["draftOf"] = draft_of
-    if description:
-        document["description"] = description
-    if labels:
-        document["labels"] = msgspec.Raw(object_json(labels, "labels"))
-    if timed:
-        document["timed"] = True
-    if every_secs:
-        document["every_secs"] = every_secs
-    if every_by is not None:
-        document["every_by"] = [*every_by]
-    body = msgspec.json.encode(document)
-    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), body)
+    given = {member: value for member, value in members.items() if value or member == "every_by"}
+    asked = {"name": name, "condition": condition, "notify": False, "draftOf": draft_of, **given}
+    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), _rule(asked))
 
 
 def change_rule(
@@ -216,27 +197,26 @@ def change_rule(
     name: str | None = None,
     condition: str | None = None,
     enabled: bool | None = None,
-    notify: bool | None = None,
-    shadow: bool | None = None,
-    description: str | None = None,
-    labels: Mapping[str, Any] | None = None,
-    timed: bool | None = None,
-    every_secs: float | None = None,
-    every_by: Sequence[str] | None = None,
     keep_history: bool = False,
+    **members: Unpack[RuleMembers],
 ) -> Call[Rule]:
     """Change the members of a rule that are given; return the rule, and the messages about the change.
 
-    With `every_secs` 0, the rule acts whenever its condition is true, and has no `every_by`. With
-    `keep_history`, a different condition keeps the histories that it can.
+    With `keep_history`, a different condition keeps the histories that it can. With `every_secs` 0, the rule
+    has no `every_by` any more.
     """
-    asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
-    asked |= {"shadow": shadow, "description": description, "history": "keep" if keep_history else None}
-    asked |= {"timed": timed, "every_secs": every_secs, "every_by": every_by}
-    if labels is not None:
-        asked["labels"] = msgspec.Raw(object_json(labels, "labels"))
-    body = msgspec.json.encode({member: value for member, value in asked.items() if value is not None})
-    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _with_messages(Rule), body)
+    asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, **members}
+    asked["history"] = "keep" if keep_history else None
+    path = _path("detectors", detector_id, "rules", rule_id)
+    return Call("PATCH", path, _with_messages(Rule), _rule(asked))
+
+
+def _rule(members: Mapping[str, Any]) -> bytes:
+    """Return the JSON of the members of a rule that are not None."""
+    given = {member: value for member, value in members.items() if value is not None}
+    if "labels" in given:
+        given["labels"] = msgspec.Raw(object_json(given["labels"], "labels"))
+    return msgspec.json.encode(given)
 
 
 def put_rules(
@@ -357,7 +337,7 @@ def evaluate(
 ) -> Call[EventResult]:
     """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys`, `found` to actions."""
     path = _path("detectors", detector_id, "evaluate") + "?details=true" * details
-    body = _event_body(fields, timestamp_ms, variables)
+    body = event_body(fields, timestamp_ms, variables)
     return Call("POST", path, _with_messages(EventResult), body, key)
 
 
@@ -376,6 +356,12 @@ def evaluate_batch(
     return Call("POST", path, _listed(BatchResults), body, key)
 
 
+def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventResult]:
+    """Move the clock without an event; the actions are those of timed rules that fire because of it."""
+    body = b"{%b}" % time_json(timestamp_ms)
+    return Call("POST", _path("detectors", detector_id, "tick"), _with_messages(EventResult), body, key)
+
+
 def explain(
     detector_id: str,
     fields: Mapping[str, Any] | msgspec.Raw,
@@ -385,7 +371,7 @@ def explain(
     rule_id: str | None = None,
 ) -> Call[list[ExplainedRule]]:
     """Explain what an event would do, for all rules or for one; nothing is recorded."""
-    body = _event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
+    body = event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
     return Call("POST", _path("detectors", detector_id, "explain"), _listed(ExplainedRules), body)
 
 
@@ -393,18 +379,6 @@ def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
     """Return what a detector holds, or what the query asks for, as the service gives it."""
     path = _path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
     return Call("GET", path, lambda envelope: dict(json.loads(bytes(envelope.result))))
-
-
-def _event_body(
-    fields: Mapping[str, Any] | msgspec.Raw,
-    timestamp_ms: float,
-    variables: Mapping[str, Any] | None,
-    more: Mapping[str, Any] | None = None,
-) -> bytes:
-    members: dict[str, Any] = {"event": msgspec.Raw(event_json(fields, timestamp_ms))}
-    if variables is not None:
-        members["context"] = {"vars": msgspec.Raw(object_json(variables, "vars"))}
-    return msgspec.json.encode({**members, **(more or {})})
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:

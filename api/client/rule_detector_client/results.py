@@ -1,6 +1,7 @@
 """The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -119,6 +120,21 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     messages: list[Entry] = []
 
 
+class RuleMembers(TypedDict, total=False):
+    """What a rule may have besides its name and its condition. None is as if it were left out."""
+
+    notify: bool | None
+    shadow: bool | None
+    """Whether it yields no action."""
+    description: str | None
+    labels: Mapping[str, Any] | None
+    timed: bool | None
+    """Whether it also fires when time alone makes its condition true."""
+    every_secs: float | None
+    """It acts at most once in this time, unless it is 0, for the same values of `every_by`."""
+    every_by: Sequence[str] | None
+
+
 class ShownRule(Rule, frozen=True, kw_only=True):
     """A rule with its condition as text: the canonical one, and as it was written."""
 
@@ -213,10 +229,16 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int
     notify: bool
     labels: dict[str, Any] = {}
+    suppressed: int = 0
+    """How many actions for the same values were held back since the one before."""
     keys: dict[str, Any] | None = None
     """The values of the rule's keys, if details were asked for."""
     found: dict[str, Any] | None = None
     """What its counting members and terms found, if details were asked for."""
+    time_ms: float | None = msgspec.field(default=None, name="time_ms")
+    """When it fired, if it fired because time passed."""
+    timed: bool = False
+    """Whether it fired because time passed."""
 
 
 class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):

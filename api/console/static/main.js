@@ -5,6 +5,7 @@ import { call, session, signedIn, signIn, signOut } from "./shared/service.js";
 import { clusterView } from "./views/cluster.js";
 import { detectorsView } from "./views/detectors.js";
 import { eventView } from "./views/event.js";
+import { firingsView } from "./views/firings.js";
 import { relationsView } from "./views/relations.js";
 import { rulesView } from "./views/rules/rules.js";
 import { stateView } from "./views/state.js";
@@ -14,6 +15,7 @@ const VIEWS = {
   rules: ["Rules", rulesView],
   relations: ["Relations", relationsView],
   event: ["Try an event", eventView],
+  firings: ["Firings", firingsView],
   state: ["State", stateView],
   timeline: ["Timeline", timelineView],
 };

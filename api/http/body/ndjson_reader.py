@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from api.http.body.memory import BodyMemory
+from api.schema.envelope import RequestRefusal
 from api.server.asgi import CallerGone, Message, Receive
 from engine.evaluation.wire.decoding import BLANKS
 from engine.language.diagnostics import Entry, Refusal
@@ -64,8 +65,12 @@ class NdjsonReader:
         """Read until the connection ends, then raise CallerGone."""
         while True:
             await self._room.wait()
-            # No local variable: the traceback of an error would keep the message alive.
-            self._take_message(await self._receive())
+            try:
+                # No local variable: the traceback of an error would keep the message alive.
+                self._take_message(await self._receive())
+            except RequestRefusal as refusal:
+                # The body is not what its encoding says.
+                self.lose(refusal)
 
     async def take(self) -> list[bytes | None]:
         """Wait for a line, then give all that have arrived, at most a batch; none at the end of the body.

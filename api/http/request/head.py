@@ -16,6 +16,7 @@ _WANTED: Final = frozenset(
 _NONE: Final[frozenset[bytes]] = frozenset()
 _HEADER_OVERHEAD_BYTES: Final = 4
 """A colon, a space, a carriage return and a line feed."""
+_ENCODINGS: Final = frozenset({b"gzip", b"identity"})
 _LENGTH_DIGITS_MAX: Final = 18
 _KEY: Final = re.compile(rb"[!-~]{1,255}")
 _SEGMENTS_MAX: Final = 16
@@ -126,13 +127,13 @@ def check_headers(
         defects.append("Content-Length: expected a number of bytes")
     if b"content-type" in head.repeated:
         defects.append("Content-Type: expected once, came more than once")
-    encoding = found.get(b"content-encoding", b"identity")
-    if encoding.strip().lower() != b"identity":
-        defects.append("Content-Encoding: encoded bodies are not accepted")
     if takes_key:
         defects += _defects_of_key(head)
     if defects:
         raise RequestRefusal(1006, *defects)
+    if (encoding := content_encoding(head)) not in _ENCODINGS or b"content-encoding" in head.repeated:
+        shown = encoding.decode("latin-1")[:80]
+        raise RequestRefusal(1002, f"expected the Content-Encoding `gzip`, or none, got `{shown}`")
     sent = found.get(b"content-type")
     if sent is None or sent in media_types:
         return sent or media_types[0]
@@ -142,6 +143,11 @@ def check_headers(
         shown = media_type.decode("latin-1")[:80]
         raise RequestRefusal(1002, f"expected the Content-Type {taken}, got `{shown}`")
     return media_type
+
+
+def content_encoding(head: Head) -> bytes:
+    """Return the encoding of the body, in lower case; `identity` if there is none."""
+    return head.found.get(b"content-encoding", b"identity").strip().lower()
 
 
 def media_type_of(content_type: bytes) -> bytes:

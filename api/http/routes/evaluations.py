@@ -4,22 +4,26 @@ The detector itself decodes the bodies. Nearly all evaluations take the fast pat
 """
 
 from functools import partial
+from time import time_ns
+from typing import Any
 
 from api.http.body.ndjson_stream import NdjsonStream
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
+from api.http.handling.ingest import evaluate as evaluate_records
+from api.http.handling.ingest import ingested, take_in
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
 from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered, success
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
 from api.schema.messages.state import State, StateQuery
-from engine.evaluation.wire.decoding import BatchBody, EvaluateBody
+from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.runtime.contract.requests import operations
@@ -77,6 +81,45 @@ async def evaluate_batch(
     else:
         operation = operations.evaluate_batch(body, idempotency_key(request.head), form)
     return await service.call(detectorId, operation._replace(details=query.details == "true"))
+
+
+@blueprint.post("/api/detectors/<detectorId>/ingest")
+@describe(
+    summary="Evaluate plain records",
+    text="Takes what log shippers send, whatever the Content-Type says of it: a JSON object, an array of "
+    "objects, or an object a line. Each is the fields of an event. The records of a body are evaluated in "
+    "the order of their times. Those that are refused are counted, and the others evaluated; if all are, the "
+    "answer is the first refusal, so that a shipper keeps what it could not deliver.",
+    query=messages.IngestQuery,
+    body=dict[str, Any] | list[dict[str, Any]],
+    body_example=[examples.EVENT["fields"]],
+    result=messages.Ingested,
+    own_codes=(1400, 1402),
+    result_example={"accepted": 1, "refused": 0, "fired": 1, "errors": []},
+    takes_any_type=True,
+)
+async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> Response:
+    now_us = time_ns() // 1_000
+    intake = await service.work(partial(take_in, body, given(query.time), now_us, service.limits), len(body))
+    results = await evaluate_records(intake.records, partial(service.backend.call, detectorId))
+    count = partial(ingested, intake, results, with_results=query.actions == "true")
+    return success(await service.work(count, len(body)))
+
+
+@blueprint.post("/api/detectors/<detectorId>/tick")
+@describe(
+    summary="Let time pass without an event",
+    text="Moves the detector's clock to `timestamp_ms`, and gives the actions of the timed rules that fire "
+    "because of it, in order of time. A time that is not after the clock changes nothing. The service "
+    "itself ticks each detector when something is due (`--tick-s`).",
+    body=TickBody,
+    body_example={"timestamp_ms": examples.EVENT["timestamp_ms"]},
+    result=messages.ActionsByTime,
+    own_codes=(1402,),
+    result_example={"actions": [examples.ACTION_BY_TIME]},
+)
+async def tick(detectorId: str, body: bytes) -> Response:
+    return await service.call(detectorId, operations.tick(body, idempotency_key(request.head)))
 
 
 @blueprint.post("/api/detectors/<detectorId>/explain")

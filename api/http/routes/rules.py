@@ -32,7 +32,8 @@ _CONDITION: Final = (1300, 1301, 1302, 1303)
     summary="List the rules of a detector",
     text="By priority, the lowest number first. With `limit` or `after`, only a page: continue after the "
     "priority of its last rule, until a page is empty. With `source=true`, it is a page, too, and each "
-    "rule has its condition as text. Without them, a list of more than 64 MiB is refused with 1400.",
+    "rule has its condition as text; with `name`, it is a page of the rules of that name. Without them, a "
+    "list of more than 64 MiB is refused with 1400.",
     query=messages.RulesQuery,
     result=messages.Rules,
     own_codes=(1006, 1400, 1401),
@@ -43,8 +44,8 @@ async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
     if query == messages.RulesQuery():
         return await service.call(detectorId, operations.rules())
     after, most = given(query.after) or 0, given(query.limit) or PAGE_MAX
-    source = query.source == "true"
-    return await service.call(detectorId, operations.rules(after, most, source=source))
+    source, name = query.source == "true", given(query.name)
+    return await service.call(detectorId, operations.rules(after, most, source=source, name=name))
 
 
 @blueprint.post("/api/detectors/<detectorId>/rules")

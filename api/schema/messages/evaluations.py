@@ -33,6 +33,20 @@ class EvaluateQuery(BatchQuery):
     """`true` adds `node` to each action: the explanation of its rule."""
 
 
+class IngestQuery(Struct):
+    """Where the time of a record is, and whether the answer has the actions."""
+
+    time: (
+        Annotated[str, Meta(min_length=1, max_length=255, extra={"expected": "the name of a field"})]
+        | UnsetType
+    ) = UNSET
+    """The field with the time of a record: ISO 8601, or a number of seconds, milliseconds, microseconds or
+    nanoseconds since 1970, told apart by size. By default, a record's time is that of its arrival.
+    """
+    actions: YesOrNo | UnsetType = UNSET
+    """`true` adds `results`, with the actions of each record, in the order of the body."""
+
+
 class Action(Struct):
     """The action of a rule whose condition is true; `type` is `notify` if the rule's `notify` is true."""
 
@@ -43,6 +57,8 @@ class Action(Struct):
     notify: bool
     labels: Labels | UnsetType = UNSET
     """Those of the rule, if it has any."""
+    suppressed: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    """How many actions for the same values were held back since the one before; see `every_secs`."""
     keys: dict[str, Any] | UnsetType = UNSET
     """The values of the rule's keys, with `details=true`; long ones are cut."""
     found: dict[str, Any] | UnsetType = UNSET
@@ -57,6 +73,22 @@ class Actions(Struct):
     actions: list[Action]
 
 
+class ActionByTime(Action, kw_only=True):
+    """The action of a rule that fired because time passed."""
+
+    keys: dict[str, Any]
+    """The values of the rule's keys; long ones are cut."""
+    time_ms: float
+    """When it fired, by the detector's clock."""
+    timed: Literal[True]
+
+
+class ActionsByTime(Struct):
+    """The actions of a tick, in order of time and priority."""
+
+    actions: list[ActionByTime]
+
+
 class EventResult(Struct):
     """The result of one event of a batch. A refused event has no actions, and `errors` say why."""
 
@@ -69,6 +101,27 @@ class BatchResults(Struct):
     """The results of a batch, one for each event in order."""
 
     results: list[EventResult]
+
+
+class RefusedRecord(Struct, kw_only=True):
+    """A record that was refused; `index` counts the records of the body from 0."""
+
+    index: int = 0
+    code: int
+    message: str
+
+
+class Ingested(Struct):
+    """What became of the records of a body."""
+
+    accepted: int
+    refused: int
+    fired: int
+    """How many actions there were."""
+    errors: list[RefusedRecord]
+    """The first 20 refusals."""
+    results: list[EventResult] | UnsetType = UNSET
+    """With `actions=true`: the result of each record, in the order of the body."""
 
 
 class FiringsQuery(Struct):

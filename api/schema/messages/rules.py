@@ -152,6 +152,8 @@ class RulesQuery(Struct):
     """Only rules after this priority, that of the last rule on the previous page."""
     source: YesOrNo | UnsetType = UNSET
     """Whether each rule of the page has its condition as text, too: `text` and `source`."""
+    name: Annotated[str, Meta(min_length=1, extra={"expected": "a name"})] | UnsetType = UNSET
+    """Only rules of this name."""
 
 
 class RuleChange(Struct, forbid_unknown_fields=True):

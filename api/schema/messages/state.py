@@ -81,6 +81,9 @@ class StateRule(Struct):
     enabled: bool
     since_event: int
     times_true: int
+    """How often it fired, without the actions that `every_secs` held back."""
+    held_back: int | UnsetType = UNSET
+    """How many those are, if there are any."""
     shadow: Literal[True] | UnsetType = UNSET
     evaluated_share: float | UnsetType = UNSET
     """The share of events for which it was evaluated."""
@@ -111,6 +114,8 @@ class State(Struct):
     bytes: dict[str, int] | UnsetType = UNSET
     relations: dict[str, Any] | UnsetType = UNSET
     """The stored relations, the first ones with tuples, arity and bytes. They count apart from keys."""
+    feed: dict[str, int] | UnsetType = UNSET
+    """The number of the newest firing in the feed, and how many are kept."""
     samples: int | UnsetType = UNSET
     """At how many events the time of indexed rules was measured."""
     counted_since: CountedSince | UnsetType = UNSET

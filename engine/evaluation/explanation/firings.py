@@ -1,20 +1,27 @@
 """The rules that fire at an event, explained: when it is evaluated, or in a dry run."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import NODES_MAX, Reading, reading, reading_at, time_at
-from engine.evaluation.explanation.found import plan_of
+from engine.evaluation.explanation.found import Plan, plan_of
 from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.past import Entries
+from engine.evaluation.explanation.predicates import Predicates
 from engine.evaluation.facts.values import key_of
+from engine.evaluation.firings.recorder import Recorder, Told
+from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
-from engine.evaluation.stamps import stamp_of
+from engine.evaluation.stamps import EVENT, stamp_of, time_of
 from engine.language.diagnostics import Entry, Refusal
 
 _log = logging.getLogger(__name__)
+
+_ENTRIES_TOLD_MAX: Final = 10_000
+"""The most times, values and sums that are read for the feed at one event."""
 
 
 class Details(NamedTuple):
@@ -90,6 +97,7 @@ def _foreseen(
 ) -> Firings:
     """Return which rules would fire at an event that was read."""
     fired = detector.rule_set.decide(fields, sent, stamp_of(event.now_us, 0), event.entries.number)
+    fired = detector.at_most_once.acting(fired, fields, sent, stamp_of(event.now_us, 0), dry=True)
     acting = tuple([rule for rule in fired if not rule.shadow])
     try:
         nodes = tuple(_explained(detector, event, acting)) if explained else ()
@@ -100,16 +108,51 @@ def _foreseen(
     return Firings(acting, event.messages, nodes, details)
 
 
+def told(
+    rule_set: RuleSet, fired: Sequence[Rule], fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int
+) -> list[Told]:
+    """Return what the feed tells of rules that fire at an event, which is decided and not committed."""
+    now_us, number = time_of(stamp), stamp & EVENT
+    # The patterns have begun with this event.
+    predicates = Predicates(fields, sent, rule_set, now_us)
+    event = Reading(now_us, (), predicates, Entries(number, fields, sent, _ENTRIES_TOLD_MAX), rule_set)
+    found: list[Told] = []
+    left = NODES_MAX
+    for rule in fired:
+        plan = plan_of(event, rule.priority)
+        left -= plan.size
+        one = Told(plan.text, _keys(event, plan), {}, {})
+        if left >= 0 or not found:
+            try:
+                one = Told(plan.text, one.keys, plan.found(event), plan.witnesses(event))
+            except Refusal:
+                # It remembers too much to be read at each event at which it fires.
+                left = 0
+            except Exception:  # noqa: BLE001 -- the event can be evaluated
+                _log.exception("what fires could not be explained in the feed")
+        found.append(one)
+    return found
+
+
+def explain_feeds() -> None:
+    """Have the feeds of all detectors explain what fires. Feeds are below explanations."""
+    Recorder.tell = staticmethod(told)
+
+
+def _keys(event: Reading, plan: Plan) -> dict[str, Any]:
+    names = [name for name in plan.keys if key_of(event.predicates.value(name)) is not None]
+    shown = event.predicates.shown(names)
+    return {name: shown[name].value for name in names}
+
+
 def _detailed(event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
     """Yield the keys of each rule, and what it found as long as the rules are small enough together."""
     left = NODES_MAX
     for place, rule in enumerate(fired):
         plan = plan_of(event, rule.priority)
         left -= plan.size
-        names = [name for name in plan.keys if key_of(event.predicates.value(name)) is not None]
-        shown = event.predicates.shown(names)
         found = plan.found(event) if left >= 0 or not place else {}
-        yield Details({name: shown[name].value for name in names}, found)
+        yield Details(_keys(event, plan), found)
 
 
 def _explained(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""What a rule finds at an event: the values of its keys, and those of its counting members and terms.
+"""What a rule finds at an event: its keys, the values of its counting members and terms, and witnesses.
 
 How to find it is worked out once for each rule. To look up what belongs to a condition takes longer than the
 rest, since conditions are compared by all that is in them.
@@ -33,6 +33,12 @@ _FINDING: Final = (
 )
 """Members that compare what they find."""
 
+_TEXT_CHARS_MAX: Final = 200
+"""The text of what looks back is cut after so many characters."""
+
+_CONDITION_CHARS_MAX: Final = 500
+"""The same for a whole condition."""
+
 _Truth = Callable[[Reading], bool]
 """Gives the truth of a condition at an event."""
 
@@ -44,8 +50,23 @@ class Plan(NamedTuple):
     """The rule for which this was worked out."""
     size: int
     """The number of nodes of its condition."""
+    text: str
+    """That of its condition, cut where it is long."""
     keys: tuple[str, ...]
     members: tuple["_Member", ...]
+    """Its counting members and comparisons of terms."""
+    looking_back: tuple["_Member", ...]
+    """Its other members that look back."""
+
+    def witnesses(self, event: Reading) -> dict[str, int]:
+        """Return the times of the events that make what looks back true, by its texts, in microseconds."""
+        value = event.predicates.value
+        return {
+            member.texts[0]: witness_us
+            for member in self.looking_back
+            if all(key_of(value(key)) is not None for key in member.keys)
+            if (witness_us := member.witness_us(event)) is not None
+        }
 
     def found(self, event: Reading) -> dict[str, Any]:
         """Return what the counting members and the terms find at an event, by their texts."""
@@ -60,7 +81,7 @@ class Plan(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A counting member, or a comparison of terms."""
+    """A member that looks back, or a comparison of terms."""
 
     node: Condition
     keys: tuple[str, ...]
@@ -72,25 +93,14 @@ class _Member(NamedTuple):
     """The parts of it with a memory, each with whether the event itself does not count, and its birth."""
     code: VerdictCode
     operator: Operator[Any] | None
-    """That of a counting member."""
+    """That of a member that looks back."""
     truths: tuple[_Truth, ...]
     """Those of the conditions in it."""
 
     def found(self, event: Reading) -> Iterator[tuple[str, Any]]:
         """Yield what it finds, each with its text. What is missing, or no JSON has, is left out."""
         value = event.predicates.value
-        pasts = [
-            Past(
-                memory=one.memory,
-                code=code,
-                before=event.entries.of(one),
-                values=(*map(value, code.facts), *code.constants),
-                looks_before=looks_before,
-                born=born,
-            )
-            for code, one, looks_before, born in self.parts
-        ]
-        truths = tuple([truth(event) for truth in self.truths])
+        pasts, truths = self._read(event)
         now_us = event.now_us
         values: Sequence[Any]
         if self.operator is None:
@@ -106,6 +116,33 @@ class _Member(NamedTuple):
             if one is not None and not (type(one) is float and not isfinite(one)):
                 yield text, one
 
+    def witness_us(self, event: Reading) -> int | None:
+        """Return the time of the event that makes it true; None if it is not true, or no single one does."""
+        [past], truths = self._read(event)
+        read, now_us, code = past.at(truths), event.now_us, self.code
+        values = (*map(event.predicates.value, code.facts), *code.constants)
+        if not code.verdict([read], now_us << NUMBER_BITS, values):
+            return None
+        _, entry, *_ = past.after(truths, stamp_of(now_us, event.entries.number))
+        assert self.operator is not None, "it looks back"
+        return self.operator.witness_us(self.node, Settled(entry, past.born, now_us, read[0], verdict=True))
+
+    def _read(self, event: Reading) -> tuple[list[Past], tuple[bool, ...]]:
+        """Return what its parts remember, and the truths of the conditions in it."""
+        value = event.predicates.value
+        pasts = [
+            Past(
+                memory=one.memory,
+                code=code,
+                before=event.entries.of(one),
+                values=(*map(value, code.facts), *code.constants),
+                looks_before=looks_before,
+                born=born,
+            )
+            for code, one, looks_before, born in self.parts
+        ]
+        return pasts, tuple([truth(event) for truth in self.truths])
+
 
 def plan_of(event: Reading, priority: int) -> Plan:
     """Return how to find what an enabled rule finds. It is kept until the rule changes."""
@@ -113,8 +150,11 @@ def plan_of(event: Reading, priority: int) -> Plan:
     plan: Plan | None = plans.get(priority)
     if plan is None or plan.enabled is not enabled:
         condition = enabled.rule.condition
-        members = tuple(_members(event, enabled, (condition, enabled.site.births, ()), ()))
-        plan = Plan(enabled, requirements_of(condition).size, keys_of(condition), members)
+        members = [*_members(event, enabled, (condition, enabled.site.births, ()), ())]
+        finding = tuple([one for one in members if isinstance(one.node, _FINDING)])
+        others = tuple([one for one in members if not isinstance(one.node, _FINDING)])
+        text = _cut(format_condition(condition), _CONDITION_CHARS_MAX)
+        plan = Plan(enabled, requirements_of(condition).size, text, keys_of(condition), finding, others)
         plans[priority] = plan
     return plan
 
@@ -122,7 +162,7 @@ def plan_of(event: Reading, priority: int) -> Plan:
 def _members(
     event: Reading, enabled: EnabledRule, placed: tuple[Condition, Births, Path], keys: tuple[str, ...]
 ) -> Iterator[_Member]:
-    """Yield the members that find something, in the order of the condition."""
+    """Yield the members that find something or look back, in the order of the condition."""
     condition, births, path = placed
     if isinstance(condition, language.Keyed):
         longer = births.step(condition, path)
@@ -132,7 +172,7 @@ def _members(
             yield from _members(event, enabled, (condition.where, around, path), keys)
         return
     children = [*inside(condition, births, path)]
-    if isinstance(condition, _FINDING):
+    if isinstance(condition, _FINDING) or operator_of(condition) is not None:
         yield _Member(
             node=condition,
             keys=keys,
@@ -159,8 +199,14 @@ def _parts(
 def _texts(condition: Any) -> tuple[str, ...]:
     if isinstance(condition, language.Compare):
         return tuple(map(format_term, found_in(condition)))
+    if type(condition) not in _FINDING:
+        return (_cut(format_condition(condition), _TEXT_CHARS_MAX),)
     # Its text before the comparison.
     return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else f"{text[:chars_max]}…"
 
 
 def _truth(event: Reading, enabled: EnabledRule, condition: Condition, births: Births, path: Path) -> _Truth:

@@ -93,6 +93,8 @@ class Predicates:
                 return [*dict.fromkeys(facts_of(predicate))]
             case language.Leaf(fact) | language.InNetwork(fact):
                 return [fact]
+            case language.Anywhere(inner):
+                return [*dict.fromkeys(_variables(inner))]
             case language.Some(fact, inner):
                 return [fact, *dict.fromkeys(_variables(inner))]
             case language.Ref(fact, _, reference):
@@ -124,6 +126,8 @@ class Predicates:
                 if isinstance(networks, language.NetworksOf) and self._is_nowhere(networks.relation):
                     notes.append(_no_relation(networks.relation))
                 return notes
+            case language.Anywhere():
+                return self._about_strings(predicate)
             case language.Some(fact):
                 return self._about_elements(predicate, self.value(fact))
             case language.InRelation(relation, _):
@@ -156,6 +160,16 @@ class Predicates:
             number for number, each in enumerate(array) if self.replaced({some.fact: [each]}).truth(some)
         )
         return [f"`{some.fact}[{first}]` meets it: {_element(array[first])}"]
+
+    def _about_strings(self, anywhere: language.Anywhere) -> list[str]:
+        """Say which string meets the condition, or why none can."""
+        strings = self.value(language.STRINGS)
+        if len(strings) > ELEMENTS_MAX:
+            return [f"the event has {len(strings)} strings, more than are looked at"]
+        if not self.truth(anywhere):
+            return [f"none of the event's {len(strings)} strings meets it"]
+        found = next(each for each in strings if self.replaced({language.STRINGS: [each]}).truth(anywhere))
+        return [f"the string {_element(found)} meets it"]
 
 
 def _variables(node: Condition) -> Iterator[str]:

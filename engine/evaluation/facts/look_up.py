@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from engine.language.condition import STRINGS
+
 Look: TypeAlias = Callable[[Any], Any]
 """Gives the value that a name has in fields or vars, or None if it is missing."""
 
@@ -26,6 +28,9 @@ ELEMENTS_MAX: Final = 10_000
 
 OF_ELEMENTS: Final = "\ud800"
 """Stands between the names of an array and of a fact of its elements. No name has half a surrogate pair."""
+
+_SHOWN: Final = "the strings of the event"
+"""What messages call the fact STRINGS."""
 
 ELEMENT: Final = "it"
 """The name of an element that is no object."""
@@ -47,7 +52,7 @@ def split_name(name: str) -> Name:
     of_vars = name.startswith("$")
     whole = name[1:] if of_vars else name
     steps = tuple(whole.split(".")) if "." in whole else ()
-    return Name(of_vars, whole, steps, _look(whole, steps))
+    return Name(of_vars, whole, steps, strings_in if name == STRINGS else _look(whole, steps))
 
 
 def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
@@ -66,6 +71,22 @@ def split_elements(fact: str) -> tuple[str, str]:
     return array, name
 
 
+def strings_in(values: Any) -> list[str]:
+    """Return the strings in a value, at any depth, in their order; the names of members do not count."""
+    found: list[str] = []
+    pending = [values]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is str:
+            found.append(value)
+        elif kind is dict:
+            pending += reversed(value.values())
+        elif kind is list:
+            pending += reversed(value)
+    return found
+
+
 def fields_of_element(element: Any) -> Mapping[str, Any]:
     """Return the values in which names are looked up in an element of an array."""
     return element if type(element) is dict else {ELEMENT: element}
@@ -73,7 +94,7 @@ def fields_of_element(element: Any) -> Mapping[str, Any]:
 
 def fact_shown(fact: str) -> str:
     """Return a fact as messages show it: `files[].name` for one of the elements of `files`."""
-    return fact.replace(OF_ELEMENTS, "[].")
+    return fact.replace(STRINGS, _SHOWN).replace(OF_ELEMENTS, "[].")
 
 
 def field_names(name: str) -> tuple[str, ...]:

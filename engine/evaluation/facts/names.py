@@ -11,6 +11,7 @@ from engine.evaluation.facts.look_up import (
     split_elements,
     split_name,
 )
+from engine.language.condition import STRINGS
 
 T = TypeVar("T")
 
@@ -105,13 +106,13 @@ class Names(Generic[T]):
         self._root: _Branch[T] = _Branch()
         """The items of `_dotted` again, in a tree by the steps of their names."""
         self._far: dict[str, tuple[Name, T]] = {}
-        """The items of names with so many steps that they are looked up one by one."""
+        """The items of names that are looked up one by one."""
 
     def add(self, name: Name, item: T) -> None:
         """Add a name, or replace its item."""
         if not name.steps:
             self._plain[name.whole] = item
-        elif len(name.steps) > RUNS_PARTS_MAX:
+        elif _is_far(name):
             self._far[name.whole] = name, item
         else:
             self._dotted[name.whole] = item
@@ -134,7 +135,7 @@ class Names(Generic[T]):
         if not steps:
             del self._plain[name.whole]
             return
-        if len(steps) > RUNS_PARTS_MAX:
+        if _is_far(name):
             del self._far[name.whole]
             return
         del self._dotted[name.whole]
@@ -165,6 +166,11 @@ class Names(Generic[T]):
             if value is not None:
                 found.append((item, value))
         return found
+
+
+def _is_far(name: Name) -> bool:
+    """Whether a name has too many steps for the tree, or leads to all strings."""
+    return len(name.steps) > RUNS_PARTS_MAX or name.whole == STRINGS
 
 
 _NONE: Final[frozenset[Any]] = frozenset()

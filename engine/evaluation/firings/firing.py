@@ -16,6 +16,10 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     version: int
     """The version that the rule had."""
+    condition: str
+    """The text of its condition, cut where it is long."""
+    witnesses_ms: Mapping[str, float] = {}
+    """The times of the events that made what looks back true, by its texts."""
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WIRE_NAMES):
@@ -37,6 +41,11 @@ class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rena
     timed: bool = False
     """Whether time alone made the rule true."""
     why: Why
+
+    def in_short(self) -> "Firing":
+        """Return the firing without what its rule found, and without witnesses."""
+        why = Why(version=self.why.version, condition=self.why.condition)
+        return msgspec.structs.replace(self, found={}, why=why)
 
     def as_json(self) -> bytes:
         """Return the firing as callers get it."""

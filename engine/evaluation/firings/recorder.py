@@ -1,37 +1,58 @@
-"""Records the firings of rules that notify, at each event at which one fires, before it is committed."""
+"""Decides which of the rules that fire act, and records those that notify, before an event is committed."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
-from engine.evaluation.facts.look_up import Name, split_name, value_of
-from engine.evaluation.facts.shown import shown
-from engine.evaluation.facts.values import key_of
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.firing import Firing, Why
-from engine.evaluation.requirements import keys_of
+from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rule_book.changes.versions import UNKNOWN, Versions
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.stamps import time_of
+from engine.evaluation.stamps import EVENT, stamp_of, time_of
 from engine.evaluation.times import milliseconds
 
+FIRING_BYTES_MAX: Final = 16 * 1024
+"""A larger firing has neither what its rule found nor witnesses."""
 
-class _Plan(NamedTuple):
-    """What is worked out once for a rule."""
 
-    rule: Rule
-    keys: tuple[tuple[str, Name], ...]
+class Told(NamedTuple):
+    """What the feed tells of a rule that fires at an event."""
+
+    condition: str
+    """The text of its condition, cut where it is long."""
+    keys: Mapping[str, Any]
+    found: Mapping[str, Any]
+    witnesses_us: Mapping[str, int]
+    """The times of the events that made what looks back true, by its texts."""
+
+
+Tell = Callable[[RuleSet, Sequence[Rule], Mapping[str, Any], Mapping[str, Any], int], list[Told]]
+"""Gives what to tell of rules that fire at an event: its fields and vars, and its stamp."""
 
 
 class Recorder:
-    """Appends the firings of a detector's rules to its feed."""
+    """Appends the actions of a detector's rules to its feed."""
 
-    def __init__(self, feed: Feed, versions: Versions, firings_max: int) -> None:
-        self.feed = feed
-        self._versions, self._firings_max = versions, firings_max
-        self._plans: dict[int, _Plan] = {}
+    tell: ClassVar[Tell]
+    """Explains what fires; see `explanation.firings.explain_feeds`."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        rule_set: RuleSet,
+        versions: Versions,
+        firings_max: int,
+        at_most_once: AtMostOnce,
+    ) -> None:
+        self.feed, self._at_most_once = feed, at_most_once
+        self._rule_set, self._versions, self._firings_max = rule_set, versions, firings_max
 
     def notes(self, rule: Rule) -> bool:
         """Return whether `note` is to be called for events at which a rule fires."""
+        return self._is_fed(rule) or self._at_most_once.concerns(rule)
+
+    def _is_fed(self, rule: Rule) -> bool:
         return rule.notify and not rule.shadow and self._firings_max > 0
 
     def note(
@@ -41,45 +62,60 @@ class Recorder:
 
         The event is decided and not committed. `base` is the stamp of its time, and `tick` its number.
         """
-        del tick
-        time_us = time_of(base)
-        for rule in fired:
-            if self.notes(rule):
-                self._append(rule, self._keys(rule, fields, sent or {}), time_us)
-        return fired
+        acting = self._at_most_once.note(fired, fields, sent or {}, base + tick)
+        fed = [rule for rule in acting if self._is_fed(rule)]
+        if fed:
+            said = type(self).tell(self._rule_set, fed, fields, sent or {}, base + tick)
+            for rule, told in zip(fed, said, strict=True):
+                self._append(rule, told, time_of(base))
+        return acting
 
-    def by_time(self, rule: Rule, keys: Mapping[str, Any], time_us: int) -> None:
-        """Take a rule that time alone makes true for the values of its keys."""
-        if self.notes(rule):
-            cut = {name: shown(value).value for name, value in keys.items()}
-            self._append(rule, cut, time_us, timed=True)
+    def by_time(self, rule: Rule, keys: Mapping[str, Any], time_us: int, tick: int = 0) -> Rule | None:
+        """Take a rule that time alone makes true for the values of its keys; return it if it acts.
 
-    def _append(self, rule: Rule, keys: Mapping[str, Any], time_us: int, *, timed: bool = False) -> None:
+        `tick` is the number of the event before.
+        """
+        fields = {name: value for name, value in keys.items() if not name.startswith("$")}
+        sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
+        acting = self._at_most_once.acting((rule,), fields, sent, stamp_of(time_us, tick))
+        for acts in acting:
+            if self._is_fed(acts):
+                self._append(acts, self._told_by_time(acts, fields, sent, time_us), time_us, timed=True)
+            return acts
+        return None
+
+    def _told_by_time(
+        self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any], time_us: int
+    ) -> Told:
+        rule_set = self._rule_set
+        if rule_set.patterns.bounded:
+            rule_set.patterns.begin(fields, sent)
+        try:
+            [told] = type(self).tell(rule_set, [rule], fields, sent, stamp_of(time_us, EVENT))
+        finally:
+            rule_set.lookups.forget()
+        return told
+
+    def _append(self, rule: Rule, told: Told, time_us: int, *, timed: bool = False) -> None:
+        why = Why(
+            version=self._versions.present.get(rule.priority, UNKNOWN).number,
+            condition=told.condition,
+            witnesses_ms={text: milliseconds(one_us) for text, one_us in told.witnesses_us.items()},
+        )
         firing = Firing(
             seq=self.feed.last + 1,
             time_ms=milliseconds(time_us),
             rule_id=rule.id,
             name=rule.name,
             priority=rule.priority,
-            keys=keys,
+            keys=told.keys,
+            found=told.found,
             labels=rule.labels,
+            suppressed=rule.suppressed,
             timed=timed,
-            why=Why(version=self._versions.present.get(rule.priority, UNKNOWN).number),
+            why=why,
         )
-        self.feed.append(firing.as_json())
-
-    def _keys(self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
-        for name, split in self._plan_of(rule).keys:
-            value = value_of(split, fields, sent)
-            if key_of(value) is not None:
-                found[name] = shown(value).value
-        return found
-
-    def _plan_of(self, rule: Rule) -> _Plan:
-        plan = self._plans.get(rule.priority)
-        if plan is None or plan.rule is not rule:
-            names = keys_of(rule.condition)
-            plan = _Plan(rule, tuple([(name, split_name(name)) for name in names]))
-            self._plans[rule.priority] = plan
-        return plan
+        encoded = firing.as_json()
+        if len(encoded) > FIRING_BYTES_MAX:
+            encoded = firing.in_short().as_json()
+        self.feed.append(encoded)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.facts.look_up import field_names
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
 from engine.evaluation.kernel.costs import estimate_of
@@ -281,7 +282,8 @@ class RuleSet(Needs):
         """Return the names of the fields that may hold what the rules read."""
         if self._fields_read is None:
             uses = Uses([(rule.condition, site) for rule, site, _ in self._enabled.values()])
-            self._fields_read = uses.fields
+            acting = [name for rule, *_ in self._enabled.values() for name in rule.every_by or ()]
+            self._fields_read = uses.fields.union(*map(field_names, acting))
         return self._fields_read
 
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:

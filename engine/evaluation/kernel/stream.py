@@ -88,7 +88,7 @@ class _Touching:
         """Those before it is decided."""
         if timing is None or not timing.watches:
             return
-        self.due = ["if base >= timing.due: timing.pass_time(base)"]
+        self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
         self.given = [("timing", timing), ("NEVER_DUE", (LATEST,))]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
@@ -189,11 +189,8 @@ class Functions:
 
     @cached_property
     def takes_given(self) -> bool:
-        """Whether there is `observe_given`: the rules read few fields, and none is noted.
-
-        What is noted is read from the event itself.
-        """
-        return "NOTED" not in self._tools and len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
+        """Whether there is `observe_given`: the rules read few fields."""
+        return len(self._given_code.uses.fields) <= FIELDS_TAKEN_MAX
 
     @cached_property
     def observe_given(self) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
@@ -42,8 +43,10 @@ class Saved(Protocol):
     stored: dict[str, StoredRelation]
     limits: Limits
     versions: Versions
+    behind_us: int | None
     timing: Timing
     feed: Feed
+    at_most_once: AtMostOnce
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""
@@ -104,6 +107,10 @@ class Captured:
     """The slices of timed rules that wait for their time."""
     feed: tuple[int, list[bytes]] = (0, [])
     """The number of the newest firing, and the firings that are kept."""
+    acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
+    """The entries of rules that act at most once in a time, by shard; see `slices`."""
+    last_acted: int = 0
+    """The order of the last firing of these rules."""
     figures: Figures | None = None
     """What was counted and measured; only snapshots have it."""
 
@@ -142,4 +149,6 @@ def capture(detector: Saved) -> Captured:
             for priority, one in detector.timing.watches.items()
         ],
         feed=detector.feed.dump(),
+        acted=[*guard(detector.at_most_once)],
+        last_acted=detector.at_most_once.last,
     )

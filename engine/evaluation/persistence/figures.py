@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.paths import Path
 from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
@@ -23,6 +24,8 @@ class Counted(Protocol):
     histories: Histories
     verdicts: Verdicts
     rule_set: RuleSet
+    at_most_once: AtMostOnce
+    behind_us: int | None
 
 
 class MemoryTime(NamedTuple):
@@ -40,6 +43,8 @@ class Figures:
 
     since: CountedSince
     fired: Mapping[int, int]
+    held_back: Mapping[int, int]
+    """How many actions of each rule were held back."""
     samples: int
     """The number of events at which the other figures were measured."""
     ran: Mapping[int, int]
@@ -48,6 +53,8 @@ class Figures:
     """The time that a rule took at them, without its memories."""
     memory_ns: list[MemoryTime]
     """The time that the updates of memories took at them."""
+    behind_us: int | None = None
+    """How far the clock was behind the server's when an event or a tick came last; None if not known."""
 
 
 def figures_of(detector: Counted) -> Figures:
@@ -56,6 +63,7 @@ def figures_of(detector: Counted) -> Figures:
     return Figures(
         detector.verdicts.since,
         detector.verdicts.counts(),
+        dict(detector.at_most_once.held_back),
         samples.events,
         # Memories have negative numbers, which differ between activations.
         {member: times for member, times in samples.ran.items() if member > 0},
@@ -65,12 +73,15 @@ def figures_of(detector: Counted) -> Figures:
             for name, remembered in (detector.histories.memories.items() if memory_ns else ())
             if remembered in memory_ns
         ],
+        detector.behind_us,
     )
 
 
 def restore_figures(detector: Counted, figures: Figures) -> None:
     """Have a detector that was just loaded count on from the figures."""
     detector.verdicts.restore(figures.since, figures.fired)
+    detector.at_most_once.held_back.update(figures.held_back)
+    detector.behind_us = figures.behind_us
     memory_ns: Any = defaultdict(float)
     for node, path, birth, time_ns in figures.memory_ns:
         # Nodes of one memory had several before version 11, and some of these had no rule any more.

@@ -5,11 +5,21 @@ copy for the capture. The packing thread has the other slices copied. Whoever is
 comes before its change, and a copy that the thread makes later is discarded. So neither waits for the other.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, MutableMapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Protocol
 from weakref import ref
 
-from engine.evaluation.slices.slices import MORE, Slice, Slices
+from engine.evaluation.slices.slices import MORE, Remembered, Slice
+
+
+class Guarded(Protocol):
+    """What is captured: slices in shards."""
+
+    shards: list[MutableMapping[Hashable, Slice]]
+
+    @property
+    def memories(self) -> Mapping[int, Remembered]:
+        """What they have places for."""
 
 
 class Kept(dict[Hashable, Slice | None]):
@@ -29,7 +39,7 @@ class Guard(MutableMapping[Hashable, Slice]):
 
     __slots__ = ("_captures", "_number", "_records", "_shard", "_shards")
 
-    def __init__(self, slices: Slices, number: int) -> None:
+    def __init__(self, slices: Guarded, number: int) -> None:
         self._shards, self._number = slices.shards, number
         self._shard = slices.shards[number]
         self._captures: tuple[ref[Kept], ...] = ()
@@ -98,7 +108,7 @@ class Guard(MutableMapping[Hashable, Slice]):
         return len(self._shard)
 
 
-def guard(slices: Slices) -> list[tuple[Guard, Kept]]:
+def guard(slices: Guarded) -> list[tuple[Guard, Kept]]:
     """Put guards in place of the shards that have slices, and return what they keep from now on."""
     guards, records = [], records_of(slices)
     for number, shard in enumerate(slices.shards):
@@ -122,6 +132,6 @@ def copy_of(slice_: Slice, records: Iterable[int]) -> Slice:
     return copied
 
 
-def records_of(slices: Slices) -> list[int]:
+def records_of(slices: Guarded) -> list[int]:
     """Return the places of lists that have records."""
     return [place for place, one in slices.memories.items() if one.has_place and one.memory.is_record]

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from engine.evaluation.firings.at_most_once import FREE_US, HELD_BACK
 from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch
 from engine.evaluation.persistence.columns import (
     EntryColumns,
@@ -76,7 +77,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         "acting": acting,
         "kept": kept,
     }
-    has_more = (has_relations, bool(newest), waits, captured.figures is not None)
+    has_more = (has_relations, bool(newest), waits, bool(captured.last_acted), captured.figures is not None)
     optional = (*map(bool, of_rules.values()), *has_more)
     yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
     for name, mark in captured.marks.items():
@@ -102,6 +103,13 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield pack.pack_array_header(len(firings))
         for first in range(0, len(firings), _FIRINGS):
             yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
+    if captured.last_acted:
+        yield pack.pack("acted") + pack.pack_array_header(2) + pack.pack(captured.last_acted)
+        yield pack.pack_array_header(len(captured.acted))
+        for number in range(len(captured.acted)):
+            kept_entries = yield from _completed(captured.acted, number)
+            yield b""
+            yield from _acted(kept_entries)
     yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
     for slices in captured.slices:
         yield from _slices(slices)
@@ -233,11 +241,21 @@ def _times_us(entries: Sequence[Entry]) -> list[int]:
     return [FOREVER if due == LATEST else due >> NUMBER_BITS for due, *_ in entries]
 
 
+def _acted(kept: list[tuple[Any, Slice]]) -> Iterator[bytes]:
+    """Yield the entries of a shard by column."""
+    yield packer().pack_array_header(4)
+    yield from keys([key for key, _ in kept], several=True)
+    for place in (SEEN, FREE_US, HELD_BACK):
+        yield from numbers([entry[place] for _, entry in kept])
+
+
 def _figures(figures: Figures) -> Iterator[bytes]:
     pack = packer()
-    yield pack.pack_map_header(5)
+    yield pack.pack_map_header(7)
+    yield pack.pack("behind_us") + pack.pack(figures.behind_us)
     yield pack.pack("since") + pack.pack([*figures.since])
     yield pack.pack("fired") + pack.pack(_entries(figures.fired))
+    yield pack.pack("held_back") + pack.pack(_entries(figures.held_back))
     yield pack.pack("ran") + pack.pack([figures.samples, *_entries(figures.ran)])
     times = array("d", figures.rule_ns.values())
     yield pack.pack("rule_ns") + pack.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])

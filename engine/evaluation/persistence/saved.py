@@ -22,6 +22,11 @@
     comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
               until which the draft may differ because it has seen less (nil: it has not), how often both
               fired, only the rule, only the draft]
+    acted:    the order of the last firing of a rule with every_secs, and [keys, orders of the last firings,
+              times in µs from which their rules may act again, numbers of actions that were held back] for
+              each shard of entries; see `firings/at_most_once.py`. A key is the rule's priority and the
+              values of the names, nil where one is missing; an array or object is as a long text. Absent
+              before the first
     feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
               first
     relations: the stored relations; see `relations/saving.py`. Absent if there are none
@@ -38,9 +43,11 @@
         portions: [keys, numbers of the slices' first events, when each is looked at (FOREVER: never), the
               values of keys of which only a digest is known, by place]
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
-              of rules, and how often these fired; ran: the number of sampled events, priorities, and at how
-              many of the events these were evaluated; rule_ns: priorities, and the time that these took;
-              memory_ns: [a node, path, birth, time that the memory took]. Only in snapshots
+              of rules, and how often these fired; held_back: priorities, and how many actions were held back;
+              ran: the number of sampled events, priorities, and at how many of the events these were
+              evaluated; rule_ns: priorities, and the time that these took; memory_ns: [a node, path, birth,
+              time that the memory took]; behind_us: how far the clock was behind the server's at the last
+              event or tick (nil: not known). Only in snapshots
 
 `columns.py` says what columns are, and the memories of operators, which they have.
 """
@@ -119,6 +126,11 @@ def load(detector: Saved, document: Any, version: int) -> None:
         }
         detector.install(rule, Births(birth, _born(birth, born_us), kept))
     detector.versions.restore(*document.get("versions", ((), ())))
+    detector.at_most_once.last, acted = document.get("acted", (0, ()))
+    for portion in acted:
+        keys, *columns = portion
+        for entry in zip(keys_unpacked(keys, several=True), *map(numbers_unpacked, columns), strict=True):
+            detector.at_most_once.restore(*entry)
     detector.feed.restore(*document.get("feed", (0, ())))
     for priority, *compared in document.get("comparisons", ()):
         detector.shadows.comparison(ids[priority]).restore(*compared)
@@ -150,7 +162,9 @@ def load_figures(detector: Saved, document: Any) -> None:
         for node, path, birth, time_ns in stored["memory_ns"]
     ]
     since = CountedSince(*stored["since"])
-    figures = Figures(since, _entries(stored["fired"]), samples, _entries(ran), dict(rule_ns), memory_ns)
+    behind_us = stored.get("behind_us")
+    fired, held_back = _entries(stored["fired"]), _entries(stored.get("held_back", (b"", b"")))
+    figures = Figures(since, fired, held_back, samples, _entries(ran), dict(rule_ns), memory_ns, behind_us)
     restore_figures(detector, figures)
 
 

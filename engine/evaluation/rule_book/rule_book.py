@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from engine.evaluation.births import Births
 from engine.evaluation.kernel.rule_set import RuleSet
@@ -41,8 +41,23 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 
+class Actions(Protocol):
+    """What is remembered of the actions of rules; see `firings.at_most_once`."""
+
+    def put(self, before: Rule | None, rule: Rule) -> None:
+        """Take a rule that was added or changed."""
+
+    def remove(self, priority: int) -> None:
+        """Forget a rule that is removed."""
+
+    def settle(self) -> None:
+        """End a change of rules."""
+
+
 class RuleBook(RelationBook):
     """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
+
+    at_most_once: Actions
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
         self.limits = limits
@@ -236,6 +251,7 @@ class RuleBook(RelationBook):
         if self._meanings is not None:
             self._meanings.remove(live.rule)
         self.versions.forget(live.rule.priority)
+        self.at_most_once.remove(live.rule.priority)
         self.shadows.remove(live.rule)
         self.verdicts.forget(live.rule.priority)
         self.timing.remove(live.rule.priority)
@@ -280,6 +296,8 @@ class RuleBook(RelationBook):
             self._meanings.add(rule)
         for before, after in ((live.rule, rule), (draft.rule, other)):
             self.versions.put(before, after, self.change)
+            self.at_most_once.put(before, after)
+        self.at_most_once.settle()
         self.rule_set.exchange(rule, other)
         self.live[rule.id] = replace(draft, rule=rule)
         self.live[other.id] = replace(live, rule=other)
@@ -314,6 +332,7 @@ class RuleBook(RelationBook):
                 self._meanings.remove(before.rule)
             self._meanings.add(rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
+        self.at_most_once.put(None if before is None else before.rule, rule)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
@@ -333,6 +352,7 @@ class RuleBook(RelationBook):
 
         Rules that were just loaded are `indexed` if they were saved so.
         """
+        self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -269,19 +269,25 @@ class Shadows:
             self._forget(rule.draft_of)
             del self._drafts[rule.draft_of]
 
-    def acting(self, fired: Fired, number: int, event: Event) -> Fired:
-        """Of the rules that fired, return those that yield actions; count the event for drafts."""
+    def acting(self, fired: Fired, number: int, event: Event, held_back: Sequence[Rule] = ()) -> Fired:
+        """Of the rules that fired, return those that yield actions; count the event for drafts.
+
+        Comparisons take those that are `held_back` as fired: drafts are compared by their conditions.
+        """
         tally = self.tally
         if not self._sides:
             acting = tuple([rule for rule in fired if not rule.shadow])
             tally[SHADOW] += len(fired) - len(acting)
             return acting
-        together = tuple(map(_PRIORITY, fired))
-        sorted_out = self._sorted_out.get(together) or self._sort_out(together, fired)
-        tally[SHADOW] += len(fired) - len(sorted_out.acting)
+        true = tuple(sorted((*fired, *held_back), key=_PRIORITY)) if held_back else fired
+        together = tuple(map(_PRIORITY, true))
+        sorted_out = self._sorted_out.get(together) or self._sort_out(together, true)
+        tally[SHADOW] += len(true) - len(sorted_out.acting)
         for comparison, kind in sorted_out.compared:
             tally[kind] += 1
             comparison.note(kind, number, event)
+        if held_back or any(rule.suppressed for rule in fired):
+            return tuple([rule for rule in fired if not rule.shadow])
         return sorted_out.acting
 
     def _sort_out(self, together: tuple[int, ...], fired: Fired) -> "_SortedOut":

@@ -31,20 +31,25 @@ class Verdicts:
     """
 
     def __init__(self) -> None:
-        self.checksum = 0
-        self._by_time = 0
+        self._at_events = self._by_time = 0
         """That of what fired by time. It stands apart, since events of a batch may be noted later."""
         self._together: dict[bytes, int] = {}
         """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
         self.since = CountedSince()
 
+    @property
+    def checksum(self) -> int:
+        """The checksum since the last `take`."""
+        by_time = self._by_time
+        return zlib.crc32(pack("<I", by_time), self._at_events) if by_time else self._at_events
+
     def note(self, first: int, fired: Sequence[Fired]) -> int:
         """Add the rules that fired at successive events, and return how many did.
 
         `first` is the number of the first event.
         """
-        checksum, together, firings = self.checksum, self._together, 0
+        checksum, together, firings = self._at_events, self._together, 0
         packed_of: dict[int, bytes] = {}
         for number, rules in enumerate(fired, first):
             if rules:
@@ -56,7 +61,7 @@ class Verdicts:
                     packed = packed_of[id(rules)] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
                 together[packed] = together.get(packed, 0) + 1
                 checksum = zlib.crc32(packed, (checksum ^ number) & 0xFFFFFFFF)
-        self.checksum = checksum
+        self._at_events = checksum
         if len(together) > _COUNTED_AT_ONCE:
             self._count()
         return firings
@@ -94,7 +99,6 @@ class Verdicts:
 
     def take(self) -> int:
         """Return the checksum, and start a new one."""
-        checksum, self.checksum = self.checksum, 0
-        if self._by_time:
-            checksum, self._by_time = zlib.crc32(pack("<I", self._by_time), checksum), 0
+        checksum = self.checksum
+        self._at_events = self._by_time = 0
         return checksum

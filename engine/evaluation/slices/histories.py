@@ -9,6 +9,7 @@ from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
 from engine.evaluation.slices.bounds.expiry import Expiry
+from engine.evaluation.slices.bounds.keyed import Keyed
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import time_of
@@ -40,6 +41,8 @@ class Histories:
         self.slices: dict[Path, Slices] = {}
         self.memories: dict[MemoryName, Remembered] = {}
         """All memories that rules read."""
+        self.besides: list[Keyed] = []
+        """What counts towards the bounds besides slices."""
         self.keyed_bytes = self.unkeyed_bytes = 0
         """The estimated sizes of the slices with keys, and of that without."""
         self.live = 0
@@ -59,6 +62,15 @@ class Histories:
                 expiry.drop_some(now_us)
         self.due = False
         return self._eviction.hold(now_us)
+
+    def bound(self, part: Keyed) -> None:
+        """Have entries that are no slices count towards the bounds, too."""
+        self.besides.append(part)
+        self._expiries[part.path] = Expiry(part)
+
+    def renew(self) -> None:
+        """Track all anew, if a bound is near: call this where something is dropped that no event dropped."""
+        self._eviction.renew()
 
     def copy_from(self, other: "Histories", events: Sequence[Event]) -> None:
         """Copy the slices of some events from histories that have the same memories."""
@@ -84,7 +96,8 @@ class Histories:
         """The estimated size of all slices."""
         return self.keyed_bytes + self.unkeyed_bytes
 
-    def _weigh(self, more_bytes: int, more_slices: int = 0) -> None:
+    def weigh(self, more_bytes: int, more_slices: int = 0) -> None:
+        """Count more bytes, and more slices with keys."""
         self.keyed_bytes += more_bytes
         self.live += more_slices
         if self.keyed_bytes > self.bytes_max or self.live > self.live_max:
@@ -106,7 +119,7 @@ class Histories:
         name = _name_of_node(node, path, birth)
         if name not in self.memories:
             if path not in self.slices:
-                self.slices[path] = Slices(path, self._weigh if path else self._weigh_unkeyed)
+                self.slices[path] = Slices(path, self.weigh if path else self._weigh_unkeyed)
                 if path:
                     self._expiries[path] = Expiry(self.slices[path])
             self.memories[name] = self.slices[path].remember(name.memory, node, time_of(born))

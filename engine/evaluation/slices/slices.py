@@ -17,7 +17,7 @@ from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.readers import Readers
-from engine.evaluation.stamps import NEVER, UNSET, time_of
+from engine.evaluation.stamps import EVENT, NEVER, UNSET, WITHIN_BITS, time_of
 from engine.evaluation.times import NEVER as PAST
 from engine.language.nodes import Node
 
@@ -182,10 +182,8 @@ class Slices:
 
     def _has_many(self, now_us: int) -> bool:
         """Return whether more than EXTENDED_MAX slices can still matter."""
-        if len(self) <= EXTENDED_MAX:
-            return False
         living = (slice_ for slice_ in self._all() if self.until_us(slice_) >= now_us)
-        return next(islice(living, EXTENDED_MAX, None), None) is not None
+        return len(self) > EXTENDED_MAX and next(islice(living, EXTENDED_MAX, None), None) is not None
 
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
         """Give all memories the places that they had in lists of some width, before there are slices."""
@@ -255,15 +253,15 @@ class Slices:
 
     def until_us(self, slice_: Slice) -> int:
         """Return the last time at which a slice can matter."""
-        seen = slice_[SEEN]
-        return max([PAST, *(remembered.until_us(entry, seen) for remembered, entry in self.held_in(slice_))])
+        return max([PAST, *(one.until_us(entry, slice_[SEEN]) for one, entry in self.held_in(slice_))])
+
+    def last_seen(self, slice_: Slice) -> int:
+        """Return the order of a slice's last event among those of all."""
+        return (slice_[SEEN] & EVENT) << WITHIN_BITS  # type: ignore[no-any-return]
 
     def first_until_us(self, slice_: Slice) -> int:
         """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
-        seen = slice_[SEEN]
-        until_us = [
-            (remembered, remembered.until_us(entry, seen)) for remembered, entry in self.held_in(slice_)
-        ]
+        until_us = [(one, one.until_us(entry, slice_[SEEN])) for one, entry in self.held_in(slice_)]
         whole_us = max([PAST, *(one for _, one in until_us)])
         # Entries that are kept by exception are dropped only with their slice.
         return min([whole_us, *(one for remembered, one in until_us if not remembered.by_exception)])

@@ -1,7 +1,7 @@
 """Decodes the events of callers: in the body of an evaluation, and as lines."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,7 @@ from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
+from engine.language.microseconds import microseconds
 
 PORTION_BYTES: Final = 1 << 16
 """About the size of the portions of longer bodies, if their events are of one size."""
@@ -52,6 +53,19 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
 
+class TickBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The time to which a tick moves the clock, in milliseconds since 1970, precise to a microsecond."""
+
+    timestamp_ms: int | float
+
+
+def decode_tick(body: bytes, limits: Limits) -> int:
+    """Return the time of a tick in microseconds. Raises Refusal 1000, or 1001 with every violation."""
+    decoded = decode(body, TickBody, limits)
+    check_times([decoded], lambda _: "")
+    return microseconds(decoded.timestamp_ms, 1_000)
+
+
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
     decoded = decode(body, EvaluateBody, limits)
@@ -68,7 +82,7 @@ def decode_event(body: bytes, limits: Limits) -> EventBody:
     return decoded
 
 
-def check_times(events: list[EventBody], place: Callable[[int], str]) -> None:
+def check_times(events: Sequence[EventBody | TickBody], place: Callable[[int], str]) -> None:
     """Raise Refusal 1001 with every timestamp out of range; `place` gives what precedes its name."""
     wild = [
         Entry(1001, f"{place(index)}timestamp_ms: expected a number from -8.64e15 to 8.64e15")

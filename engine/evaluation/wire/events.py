@@ -10,7 +10,13 @@ from engine.evaluation.facts.values import Event
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import without_collector
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
-from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
+from engine.evaluation.wire.results import (
+    encode_actions,
+    encode_entries,
+    encode_firings,
+    no_room,
+    results_within,
+)
 from engine.language.diagnostics import Entry, Refusal
 
 _DROPPED_TOGETHER: Final = 100
@@ -41,6 +47,15 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
     finally:
         detector.forget_lookups()
     return Done(b'{"actions":' + encode_actions(outcome.fired) + b"}", encode_entries(outcome.messages))
+
+
+def tick(detector: Detector, time_us: int) -> Done:
+    """Move a detector's clock, and give the answer. Raises Refusal 1402."""
+    most = detector.limits.answer_bytes_max
+    actions, without_room = encode_firings(detector.tick(time_us), most)
+    said = f"{without_room} actions had no room in the response, whose limit is {most} bytes"
+    messages = [Entry(2008, said)] if without_room else []
+    return Done(b'{"actions":' + actions + b"}", encode_entries(messages))
 
 
 def evaluate_batch_body(

@@ -5,17 +5,20 @@ every message is given. So every evaluated event gets its result, and no more is
 is answered.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import Outcomes
 from engine.evaluation.explanation.firings import Firings, evaluate_explained
+from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event
 from engine.evaluation.rules import Fired
+from engine.evaluation.timed.timing import FiredByTime
+from engine.evaluation.times import milliseconds
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 
@@ -50,6 +53,25 @@ def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
 def encode_actions(fired: Fired) -> bytes:
     """Return the actions of the rules that fired as a JSON array."""
     return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
+
+
+def encode_firings(firings: Iterable[FiredByTime], bytes_max: int) -> tuple[bytes, int]:
+    """Return what fired by time as a JSON array of actions within a bound, and how many had no room."""
+    actions: list[bytes] = []
+    left, without_room = bytes_max, 0
+    for firing in firings:
+        members: dict[str, Any] = {
+            "keys": {name: shown(value).value for name, value in firing.keys.items()},
+            "time_ms": milliseconds(firing.time_us),
+            "timed": True,
+        }
+        action = firing.rule.action_json()[:-1] + b"," + json_bytes(members)[1:]
+        left -= len(action) + 1
+        if left < 0:
+            without_room += 1
+        else:
+            actions.append(action)
+    return b"[" + b",".join(actions) + b"]", without_room
 
 
 def detailed_actions(firings: Firings) -> list[bytes]:

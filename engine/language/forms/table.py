@@ -116,7 +116,7 @@ def facts_of(node: Node) -> list[str]:
 
     The facts of terms include those of other events, as in `prev(x)`.
     """
-    facts: list[str] = []
+    facts: list[str] = [language.STRINGS] if isinstance(node, language.Anywhere) else []
     for field, content in form_of(node).fields.items():
         value = getattr(node, field)
         if content is Content.NAME:
@@ -167,6 +167,15 @@ enter(
             is_addition=True,
             text="The fact is an array with an element for which inner is true. Inner looks names up in the "
             "element if that is an object; the name `it` is the value of any other element.",
+        ),
+        Form(
+            make=language.Anywhere,
+            name="anywhere",
+            fields=INNER,
+            is_bare=True,
+            is_addition=True,
+            text="Some string of the event meets the condition inside, in which the name `it` is the string. "
+            "Strings in arrays and nested objects count, names of fields do not.",
         ),
         Form(
             make=language.Compare,

@@ -70,6 +70,12 @@ class _Checker:
                 yield from self._in_relation(node, f"{prefix}in_relation")
             case language.InNetwork():
                 yield from self._in_network(node, f"{prefix}in_network")
+            case language.Anywhere(inner):
+                # Nothing is known about the strings of an event.
+                outer, self._sample = self._sample, None
+                yield from self.warnings(inner, f"{prefix}anywhere")
+                self._sample = outer
+                return
             case language.Some():
                 yield from self._some(node, f"{prefix}some")
                 return

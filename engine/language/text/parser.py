@@ -36,7 +36,7 @@ from engine.language.validation.document import condition_from_document, conditi
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
 
-_PREFIXES = {"NOT", "PER", "ALL", "ANY", "SOME"}
+_PREFIXES = {"NOT", "PER", "ALL", "ANY", "SOME", "ANYWHERE"}
 """The terminals that, like prefixes and calls over conditions, open a condition around another."""
 _CONNECTIVES = {"AND", "OR"}
 """The terminals that, like infixes, stand between two conditions."""

@@ -75,6 +75,8 @@ def _written(condition: Condition) -> tuple[int, str]:
             return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
         case language.InNetwork(fact, networks):
             return _PREFIX, f"{name_text(fact)} in network {_networks(networks)}"
+        case language.Anywhere(inner):
+            return _PREFIX, f"anywhere ({_text(inner, _OR)})"
         case language.Some(fact, inner):
             return _PREFIX, f"some {name_text(fact)} ({_text(inner, _OR)})"
         case language.Any(members) if (found := alternatives_of(members)) is not None:

@@ -256,6 +256,10 @@ class Transformer(lark.Transformer[Any, Any]):
         """`some x (a)`."""
         return _form("some", fact=fact, inner=inner)
 
+    def anywhere(self, _: Token, inner: SpannedObject) -> SpannedObject:
+        """`anywhere (a)`."""
+        return _condition("anywhere", inner)
+
     def operator(self, *tokens: Token) -> str:
         """`==`, `not in` and so on."""
         return _OPERATOR_NAMES[" ".join(tokens)]

@@ -1,9 +1,18 @@
 """Validates a whole document as a condition, and reports every violation with its place."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from engine.language.condition import Condition, FactArg, Keyed, NetworksOf, Scalar, ScaledFact, Some
+from engine.language.condition import (
+    Anywhere,
+    Condition,
+    FactArg,
+    Keyed,
+    NetworksOf,
+    Scalar,
+    ScaledFact,
+    Some,
+)
 from engine.language.diagnostics import ConditionError, Source, did_you_mean, json_type
 from engine.language.forms.form import Content, Form
 from engine.language.forms.shapes import SCALED_FACT
@@ -40,6 +49,13 @@ def validated(
     return condition
 
 
+_ABOUT_ONE: Final[dict[type, str]] = {
+    Some: "`some` about the elements of one",
+    Anywhere: "`anywhere` about the strings of one",
+}
+"""What conditions about parts of an event ask about."""
+
+
 class _Validator:
     """Validates the conditions and terms of one document."""
 
@@ -68,8 +84,8 @@ class _Validator:
             Content.EARLIER: values.earlier,
             Content.NETWORKS: self._networks,
         }
-        self._arrays = 0
-        """How many `some` are around what is validated."""
+        self._around: list[type] = []
+        """The `some` and `anywhere` around what is validated."""
 
     def condition(self, value: object, location: Location) -> Condition | Invalid:
         """Validate the condition at a location."""
@@ -105,12 +121,15 @@ class _Validator:
         if form is None:
             return self._report(location, f"unknown member{did_you_mean(name, forms)}")
         is_past_one_element = form.make is Keyed or form.shape is not None or is_past(form.make)
-        if self._arrays and is_past_one_element:
-            self._report(location, f"`{name}` asks about other events, but `some` about the elements of one")
-        self._arrays += form.make is Some
+        if self._around and is_past_one_element:
+            said = _ABOUT_ONE[self._around[-1]]
+            self._report(location, f"`{name}` asks about other events, but {said}")
+        if form.make in _ABOUT_ONE:
+            self._around.append(form.make)
         made = self._content(form, value, location)
-        self._arrays -= form.make is Some
-        return Invalid.REPORTED if self._arrays and is_past_one_element else made
+        if form.make in _ABOUT_ONE:
+            self._around.pop()
+        return Invalid.REPORTED if self._around and is_past_one_element else made
 
     def _content(self, form: Form, value: object, location: Location) -> Any:
         make: Callable[..., Any] = form.make

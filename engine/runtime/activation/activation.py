@@ -16,8 +16,8 @@ from engine.runtime.contract.measurements.counters import (
     WITHOUT_ROOM,
 )
 from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.requests.calls import Activated, Report
-from engine.runtime.contract.requests.operations import LONG, Operation
+from engine.runtime.contract.requests.calls import Activated, Ended, Report
+from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
@@ -64,6 +64,8 @@ class Activation:
         self._used_told_at_s = -float("inf")
         self._newest_firing = 0
         """The number of the newest firing that was told."""
+        self._last_firing = 0
+        """That of the newest one, durable or not."""
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
@@ -84,6 +86,11 @@ class Activation:
         self._problem = changes.get("problem", self._problem)
         self._report(Report(self.epoch, **changes))
 
+    def tell_end(self, ended: Ended) -> None:
+        """Report that the activation is over. If it has ended regularly, all firings are durable."""
+        newest = self._newest_firing if ended.reason is not None else self._last_firing
+        self.tell(ended=ended, newest_firing=newest)
+
     @property
     def problem(self) -> str | None:
         """The problem that there is; empty if it is over, None if there was none."""
@@ -97,6 +104,11 @@ class Activation:
     def figures(self) -> DetectorFigures | None:
         """Return what the detector holds, even while a call is under way; None if that is unknown."""
         return self._port.figures()
+
+    @property
+    def due_us(self) -> int | None:
+        """When the detector has to be ticked by the service; None if never. Read it between two calls."""
+        return self._port.due_us
 
     @property
     def cpu_s(self) -> float:
@@ -116,13 +128,13 @@ class Activation:
         if self.schedule.read_only:
             return None
         reply = self._port.handle_at_once(batch)
-        return None if reply is None else self._note_reply(reply)
+        return None if reply is None else self._note_reply(batch, reply)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
         is_long = any(operation.kind in LONG for operation in batch)
         hung_s = self._settings.activation_hung_s if is_long else None
-        return self._note_reply(await self._call(self._port.handle(batch), hung_s))
+        return self._note_reply(batch, await self._call(self._port.handle(batch), hung_s))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
@@ -221,16 +233,20 @@ class Activation:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _note_reply(self, reply: Reply) -> Reply:
+    def _note_reply(self, batch: Sequence[Operation], reply: Reply) -> Reply:
         """Note what a batch means for the detector; return its reply."""
         now_s = self._loop.time()
-        self.schedule.note_batch(reply, now_s)
-        if now_s >= self._used_told_at_s + _USED_TOLD_S or reply.newest_firing > self._newest_firing:
+        # Nobody waits for the service's own ticks, so the detector can rest as if there were none.
+        is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
+        self.schedule.note_batch(reply, now_s, is_used=is_used)
+        is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S
+        if is_told or reply.newest_firing > self._newest_firing:
             self._used_told_at_s, self._newest_firing = now_s, reply.newest_firing
-            self.tell(used=True, newest_firing=reply.newest_firing)
+            self.tell(used=is_used, newest_firing=reply.newest_firing)
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
+        self._last_firing = reply.last_firing
         self._note_room(reply)
         self._note_missing(reply.missing)
         return reply

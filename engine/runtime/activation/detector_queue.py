@@ -16,7 +16,7 @@ from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
-from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.server_connection import MOVED, Outcome
@@ -68,6 +68,8 @@ class DetectorQueue:
         """The exception that a batch has raised in `_serve_soon`; the task ends because of it."""
         self._due: asyncio.TimerHandle | None = None
         """Wakes the idle task when something is due, or earlier."""
+        self._ticking = False
+        """Whether a tick of the service waits or is under way."""
         self._deleted = False
         self._closing = False
         self._shut_down = False
@@ -113,6 +115,21 @@ class DetectorQueue:
             # Not at once: batches of other front ends may arrive in the same turn of the loop.
             self._loop.call_soon(self._serve_soon)
         return submission
+
+    def tick_if_due(self, now_us: int) -> None:
+        """Have the detector ticked after what waits, if something is due. One tick at a time waits."""
+        due_us = self.activation.due_us
+        if due_us is not None and due_us <= now_us and not self._ticking:
+            self._ticking = True
+            self.submit([Operation(TICK_DUE, b"")], self._ticked)
+
+    def _ticked(self, outcome: Outcome) -> None:
+        self._ticking = False
+        if isinstance(outcome, Reply) and outcome.crash is not None:
+            # No front end reports it.
+            fields = {"detector": self.detector_id, "operation": TICK_DUE}
+            message = "a tick of the detector %s failed: %s"
+            _log.error(message, self.detector_id, outcome.crash.detail, extra={"fields": fields})
 
     def figures(self) -> DetectorFigures:
         """Return what waits, and what the detector holds as far as that is known."""
@@ -209,7 +226,7 @@ class DetectorQueue:
                     made.set_result(False)
             hung = self._cancelled or self.activation.hung
             ended = Ended(self._lost_because, hung=hung) if self._ended is None or hung else self._ended
-            self.activation.tell(ended=ended)
+            self.activation.tell_end(ended)
 
     async def _step(self) -> None:
         """Do the next thing due."""
@@ -259,9 +276,10 @@ class DetectorQueue:
 
     async def _passivate(self) -> None:
         journal = not self._closing and self.activation.schedule.has_journal
+        due_us = self.activation.due_us
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
-            self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal)
+            self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal, due_us=due_us)
         elif self._closing:
             self._lose(outcome)
 

@@ -27,6 +27,7 @@ from engine.runtime.process.usage import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import Batch, Note
 from engine.runtime.transport.server_connection import MOVED, Outcome, ServerConnection
+from snapshots.clock import wall_clock_us
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class DetectorService:
         measures: Measures,
         node: Node = Node(),  # noqa: B008 -- it is immutable
         *,
+        now_us: Callable[[], int] = wall_clock_us,
         abandoned: Callable[[], object] = lambda: None,
         show: Callable[[list[str]], object] = lambda _: None,
     ) -> None:
@@ -76,6 +78,7 @@ class DetectorService:
         self._make_port = make_port
         self._measures = measures
         self._node = node
+        self._now_us = now_us
         self._abandoned = abandoned
         self._show = show
         self._lag = LoopLag()
@@ -97,6 +100,8 @@ class DetectorService:
         self._meter = RateMeter()
         self._measuring = False
         """Whether the rates of the detectors are measured regularly: as long as there are any."""
+        self._ticking = False
+        """The same for what is due by time."""
         self._used: dict[int, bytes] = {}
         """The reports that detectors are in use, by the epochs of their activations, until they are sent."""
 
@@ -173,11 +178,11 @@ class DetectorService:
             report = partial(self._report, epoch, port)
             queue = DetectorQueue(detector_id, epoch, port, self._settings, report, room_wanted=room_wanted)
             self._activating[epoch] = queue
-            queue.activated = asyncio.create_task(self._begin(queue))
+            queue.activated = asyncio.create_task(self._begin(queue, at_once=room_wanted))
         # It goes on without the scheduler, whose successor adopts the detector.
         return await asyncio.shield(queue.activated)
 
-    async def _begin(self, queue: DetectorQueue) -> Activated:
+    async def _begin(self, queue: DetectorQueue, *, at_once: bool) -> Activated:
         try:
             activated = await queue.activation.activate()
         finally:
@@ -189,7 +194,22 @@ class DetectorService:
             self._look()
         if not self._measuring:
             self._measure()
+        if self._settings.tick_s and at_once:
+            # It may have been activated for that, and is to leave as soon as it can.
+            queue.tick_if_due(self._now_us())
+        if self._settings.tick_s and not self._ticking:
+            self._tick()
         return activated
+
+    def _tick(self) -> None:
+        """Have the detectors ticked for which something is due, and look again."""
+        self._ticking = bool(self.queues)
+        if not self._ticking:
+            return
+        now_us = self._now_us()
+        for queue in self.queues.values():
+            queue.tick_if_due(now_us)
+        asyncio.get_running_loop().call_later(self._settings.tick_s, self._tick)
 
     def _measure(self) -> None:
         """Measure how busy the detectors are, and do so again."""
@@ -257,8 +277,7 @@ class DetectorService:
     def _over(self, epoch: int, port: DetectorThread, ended: Ended) -> None:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
-        if (used := self._used.pop(epoch, None)) is not None:
-            self._tell(used)
+        self._used.pop(epoch, None)
         self._show_detectors()
         if ended.reason is not None and not ended.hung:
             self._discards.begin(_discard(port))
@@ -302,6 +321,9 @@ class DetectorService:
             self._measures.events,
             self._measures.actions,
             self._measures.refused,
+            self._measures.ticks,
+            self._measures.firings_by_time,
+            self._measures.firings,
         )
 
     def _noted(self, note: Note) -> None:

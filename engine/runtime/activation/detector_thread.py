@@ -138,6 +138,11 @@ class DetectorThread:
         """Drop the detector without saving it."""
         await self._threads.calls.call(partial(self._dropping, self._actor.discard))
 
+    @property
+    def due_us(self) -> int | None:
+        """When the active detector has to be ticked by the service; None if never, or if it is read-only."""
+        return self._actor.due_us
+
     def figures(self) -> DetectorFigures | None:
         """Return what the active detector holds, even while a call is under way; None if there is none."""
         return self._actor.figures()

@@ -91,11 +91,15 @@ class Schedule:
         wait_s = max(self._settings.retry_s, _READ_ONLY_WAIT_FACTOR * (now_s - began_s))
         self._reactivate_at_s = now_s + wait_s
 
-    def note_batch(self, reply: Reply, now_s: float) -> None:
-        """Schedule the save and the sync that a batch requires, unless they are due earlier."""
+    def note_batch(self, reply: Reply, now_s: float, *, is_used: bool = True) -> None:
+        """Schedule the save and the sync that a batch requires, unless they are due earlier.
+
+        `is_used` says whether callers sent the batch. If not, it keeps the detector from nothing.
+        """
         settings = self._settings
         self._used = True
-        self._used_at_s = now_s
+        if is_used:
+            self._used_at_s = now_s
         if reply.unsynced and self._sync_at_s is None:
             self._sync_at_s = now_s + settings.journal_sync_interval_s
         # Until it is written, the data of the pending snapshot still counts as journal.

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import astuple
@@ -22,13 +22,7 @@ from engine.runtime.catalogue.catalogue_state import (
     recovered_state,
 )
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.contract.catalogue_changes import (
-    Changes,
-    Opened,
-    StoredToken,
-    TokenEntry,
-    token_label,
-)
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry, token_label
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -39,6 +33,7 @@ from snapshots.errors import Fenced, NothingUsable, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
 from snapshots.store import Store
+from snapshots.write.due_marks import due_times
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
@@ -334,6 +329,11 @@ class Catalogue:
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
         return self._opening + self._granted
+
+    def dues(self, detector_ids: Sequence[str]) -> dict[str, int]:
+        """Return when passive detectors have to be ticked, as `due_times` does."""
+        self.check_owner()
+        return due_times(self._detectors_folder, detector_ids, self._files)
 
     def _change(self, *changes: Change) -> None:
         """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""

@@ -151,6 +151,9 @@ class CatalogueClient:
     async def lease(self, detector_id: str) -> int | None:
         return await self._ask(Catalogue.lease, detector_id)
 
+    async def dues(self, detector_ids: Sequence[str]) -> dict[str, int]:
+        return await self._ask(Catalogue.dues, detector_ids)
+
     async def check_owner(self) -> None:
         """Return once it is certain that no later directory owns the data folder; else the process ends."""
         await self._ask(Catalogue.check_owner)

@@ -34,6 +34,9 @@ class RuntimeSettings:
     turn_s: float = 0.25
     """The minimum time that a busy detector stays active while others wait for its slot."""
 
+    tick_s: float = 1.0
+    """The interval at which workers look for what is due by time, and tick its detectors; 0 for never."""
+
     journal_sync: JournalSync = "always"
     """What an acknowledged evaluation survives. `always`: power loss. `interval`: a process crash; a machine
     crash may lose the last second. `off`: nothing until the next snapshot. Changes of rules are always synced

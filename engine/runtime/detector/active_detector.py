@@ -6,12 +6,14 @@ from typing import Final
 from engine.evaluation.detector import Detector
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Counted
-from engine.runtime.detector.persistence import journal_entries
+from engine.runtime.detector.apply import due_of
+from engine.runtime.detector.persistence import detector_snapshot, journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache, PendingPage
 from engine.runtime.detector.persistence.journal_entries import JournalEntry, JournalRecord, RelationPart
 from engine.runtime.detector.persistence.uploads import Uploads
 from snapshots.store import Store
+from snapshots.write.due_marks import DueMarks
 
 Position = tuple[int | None, int, int]
 """A detector's position: the time of its last event, the number of events, and the checksum of the verdicts
@@ -48,6 +50,17 @@ class ActiveDetector:
         long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segments_read >= _PASSIVATED_SEGMENTS
         return self.unsaved or self.diverged or long
 
+    @property
+    def dues(self) -> DueMarks:
+        """The marks that say when something is due."""
+        assert self.store.dues is not None, "the folder was recovered"
+        return self.store.dues
+
+    @property
+    def due_us(self) -> int | None:
+        """When the service has to tick the detector, by the server's clock; None if it need not."""
+        return due_of(self.detector)
+
     def settle_feed(self, durable: int | None = None) -> None:
         """Have firings be read up to one that is durable; by default, all that there are."""
         feed = self.detector.feed
@@ -76,6 +89,32 @@ class ActiveDetector:
         self._append(
             JournalRecord(clock_us, events_seen, complete, entries, now_us, program, checksum, zones)
         )
+
+    def begin_saving(self, now_us: int, *, goes_on: bool, complete: bool) -> bool:
+        """Copy the state for a snapshot; return False if there is nothing to save. Raises StorageError.
+
+        Without `goes_on`, the owner leaves once the snapshot is saved.
+        """
+        assert self.saving is None, "one snapshot at a time"
+        store = self.store
+        if not self.unsaved and not store.journal_bytes:
+            return False
+        if self.unsaved:
+            # The journal lacks some events, so a record is added that the snapshot can name.
+            self.write((), complete=complete)
+        sequence = store.begin_snapshot(goes_on=goes_on)
+        page = self.answers.begin_page(now_us)
+        contents = detector_snapshot.take_snapshot(self.detector)
+        self.saving = PendingSnapshot(store, contents, self.answers, page, sequence)
+        self.unsaved = self.diverged = False
+        return True
+
+    def leave(self) -> None:
+        """Release the folder, and leave a mark of when something is due. Raises StorageError."""
+        if self.due_us is not None or self.dues.any:
+            self.store.check_owner()
+            self.dues.leave(self.due_us)
+        self.store.release()
 
     def _append(self, record: JournalRecord) -> None:
         self.store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
@@ -115,4 +154,12 @@ def position(detector: Detector) -> Position:
 
 def counted(detector: Detector) -> Counted:
     """Return what has been counted of a detector, before a batch or after it."""
-    return detector.events_seen, detector.actions, detector.keys_evicted, detector.shadows.tally.copy()
+    return Counted(
+        detector.events_seen,
+        detector.actions,
+        detector.keys_evicted,
+        detector.shadows.tally.copy(),
+        detector.ticks,
+        detector.firings_by_time,
+        detector.feed.last,
+    )

@@ -13,6 +13,7 @@ from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
 from engine.evaluation.rules import Rule, rule_as_sent, rule_with_text
+from engine.evaluation.wire.decoding import decode_tick
 from engine.evaluation.wire.events import (
     Answer,
     Done,
@@ -20,6 +21,7 @@ from engine.evaluation.wire.events import (
     evaluate_batch_body,
     evaluate_body,
     evaluate_lines,
+    tick,
 )
 from engine.evaluation.wire.inspecting.explanations import (
     dry_run_batch_body,
@@ -67,6 +69,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     RelationPut,
     RuleRemoved,
     RulesChanged,
+    Ticked,
     rule_put,
 )
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
@@ -100,6 +103,10 @@ def apply(
             # This case is by far the most frequent, and each case before it would take time.
             case kind if kind in (EVALUATE, EVALUATE_EXPLAINED) or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us, between)
+            case operations.TICK:
+                return _ticked(detector, answers, operation, now_us)
+            case operations.TICK_DUE:
+                return _ticked_if_due(detector, now_us)
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
             case operations.RULES:
@@ -192,6 +199,48 @@ def _evaluated(
     if form is None:
         return Applied(answer, Evaluated(operation.payload, answer=given))
     return Applied(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
+
+
+def _ticked(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
+    """Tick, or repeat the stored answer. Raises Refusal as `_evaluated` does."""
+    key = key_digest(operation.key) if operation.key else b""
+    if key and (before := answers.find(key, operation, now_us)) is not None:
+        return Applied(before)
+    time_us = decode_tick(operation.payload, detector.limits)
+    clock_us = detector.clock_us
+    answer = tick(detector, time_us)
+    if detector.clock_us == clock_us:
+        # The clock never goes back, so a repeated request gets the same answer without a stored one.
+        return Applied(answer)
+    detector.ticks += 1
+    if not key:
+        return Applied(answer, Ticked(time_us))
+    request = request_digest(operation.kind, operation.payload)
+    answers.keep(CachedAnswer(key, request, answer.result, answer.messages), now_us)
+    given = GivenAnswer(key, answer.result, answer.messages)
+    return Applied(answer, Ticked(time_us, operation.payload, given))
+
+
+def _ticked_if_due(detector: Detector, now_us: int) -> Applied:
+    """Move the clock to the present time if something is due. The answer says nothing."""
+    due_us = due_of(detector)
+    if due_us is None or due_us > now_us:
+        return Applied(Done(b"{}"))
+    detector.tick(now_us)
+    detector.ticks += 1
+    return Applied(Done(b"{}"), Ticked(now_us))
+
+
+def due_of(detector: Detector) -> int | None:
+    """When the service has to move a detector's clock, by the server's; None if it need not.
+
+    A detector is left alone if its clock was far behind when an event or a tick came last: recorded events
+    are being replayed, and those that follow would be too late.
+    """
+    due_us, behind_us = detector.next_due_us, detector.behind_us
+    if due_us is None or behind_us is None or behind_us > detector.limits.late_ms_max * 1_000:
+        return None
+    return due_us
 
 
 def _lines_evaluated(detector: Detector, operation: Operation, between: Callable[[], None]) -> Applied:

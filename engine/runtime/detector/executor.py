@@ -26,7 +26,6 @@ from engine.runtime.contract.requests.replies import Crash, Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import (
     ActiveDetector,
-    PendingSnapshot,
     Position,
     counted,
     position,
@@ -42,6 +41,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     JournalEntry,
     estimated_bytes,
 )
+from engine.runtime.detector.persistence.replay import note_lag
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.storage_view import with_storage
 from engine.runtime.detector.taking_over import take_over
@@ -144,6 +144,7 @@ class OperationExecutor:
         entries: list[JournalEntry] = []
         crash: Crash | None = None
         now_us, reached = self._now_us(), position(active.detector)
+        began = reached[:2]
         room_bytes = active.detector.limits.answer_bytes_max
         self._turn = turn
         with turn:
@@ -170,6 +171,7 @@ class OperationExecutor:
                     entries.append(applied.entry)
                     reached = position(active.detector)
         WORK.set({})
+        note_lag(active.detector, began, now_us)
         try:
             missing = self._make_durable(active, entries, reached, now_us)
         except BaseException:
@@ -184,6 +186,7 @@ class OperationExecutor:
             unsaved=active.unsaved,
             unsynced=store.unsynced,
             newest_firing=active.detector.feed.durable,
+            last_firing=active.detector.feed.last,
             no_room=why_full if any(one.kind not in READS for one in batch) else None,
         )
         if crash is not None and crash.lost:
@@ -218,24 +221,13 @@ class OperationExecutor:
             snapshot = detector_snapshot.take_snapshot(active.detector)
             # If a later owner has taken over, this copy may lack what that one has answered.
             active.store.check_owner()
-        return partial(make_fork, self._settings.data / "detectors" / fork_id, snapshot, self._files)
+        folder, is_due = self._settings.data / "detectors" / fork_id, active.due_us is not None
+        return partial(make_fork, folder, snapshot, self._files, is_due=is_due)
 
     def _begin_saving(self, active: ActiveDetector, *, goes_on: bool) -> bool:
-        assert active.saving is None, "one snapshot at a time"
-        store = active.store
-        if not active.unsaved and not store.journal_bytes:
-            return False
-        with self._dropping_if_broken(store):
-            if active.unsaved:
-                # The journal lacks some events, so a record is added that the snapshot can name.
-                active.write((), complete=self._settings.journal_sync != "off")
-            sequence = store.begin_snapshot(goes_on=goes_on)
-        page = active.answers.begin_page(self._now_us())
-        active.saving = PendingSnapshot(
-            store, detector_snapshot.take_snapshot(active.detector), active.answers, page, sequence
-        )
-        active.unsaved = active.diverged = False
-        return True
+        with self._dropping_if_broken(active.store):
+            complete = self._settings.journal_sync != "off"
+            return active.begin_saving(self._now_us(), goes_on=goes_on, complete=complete)
 
     def finish_saving(self) -> None:
         """Write the snapshot that was begun. Runs in a thread beside the one that evaluates.
@@ -283,7 +275,7 @@ class OperationExecutor:
                 self.finish_saving()
         elif store.unsynced:
             self.sync()
-        store.release()
+        active.leave()
         self.discard()
         return resident_bytes()
 
@@ -307,6 +299,11 @@ class OperationExecutor:
         """
         active = self._active
         return None if active is None else active.figures()
+
+    @property
+    def due_us(self) -> int | None:
+        """When the active detector has to be ticked by the service; None if never, or if it is read-only."""
+        return None if self._active is None else self._active.due_us
 
     @property
     def detector_id(self) -> str | None:
@@ -355,6 +352,9 @@ class OperationExecutor:
         """
         began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
+        if active.due_us is not None:
+            # First: what comes to the disk is due there, answered or not.
+            active.dues.mark()
         if sync == "off":
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
             active.unsaved = active.unsaved or len(changes) < len(entries)

@@ -47,6 +47,8 @@ def take_over(
         limited = detector if detector.limits == limits else journal_entries.under_limits(detector, limits)
         diverged = restored.diverged is not None
         active = ActiveDetector(folder.name, limited, answers, store, diverged=diverged)
+        if active.due_us is not None:
+            active.dues.recovered()
         if limited is not detector:
             # This record becomes durable with the next one; until then no answer depends on it.
             active.write((LimitsSet(limits_document(limits)),), complete=settings.journal_sync != "off")

@@ -168,6 +168,9 @@ def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
     total.cpu_s += answer.process.cpu_s
     total.events += answer.events
     total.actions += answer.actions
+    total.ticks += answer.ticks
+    total.firings_by_time += answer.firings_by_time
+    total.firings += answer.firings
     for code, times in answer.refused.items():
         total.refused[code] = total.refused.get(code, 0) + times
     for name, times in answer.shadows.items():

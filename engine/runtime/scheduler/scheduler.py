@@ -30,9 +30,11 @@ from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.moves import Moves
+from engine.runtime.scheduler.wakes import Wakes
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
 from engine.runtime.scheduler.workers.heartbeat import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+from snapshots.clock import wall_clock_us
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class Scheduler:
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
         lost: int = 0,
+        now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         """Start nothing yet. `leave` ends the process, and a successor on another node takes over.
 
@@ -81,6 +84,7 @@ class Scheduler:
             self._placed.values,
             leave=None if leave is None else self._leave,
         )
+        self._wakes = Wakes(self._services, self._place, now_us)
         self._adoption = Adoption(workers, self._workers, self.catalogue, self._placed, self._place)
         self._background = Background()
         self._purges: dict[str, asyncio.Task[None]] = {}
@@ -108,12 +112,14 @@ class Scheduler:
         await self._adoption.begin()
         self._workers.fill()
         self._moves.start()
+        self._wakes.start()
         self._purging = asyncio.create_task(self._purge_left(), name="purges")
 
     async def close(self) -> list[str]:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
         await self._moves.end()
+        await self._wakes.end()
         if self._purging is not None:
             self._purging.cancel()
         # Detectors that are adopted late are saved, too.
@@ -177,13 +183,15 @@ class Scheduler:
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
         try:
             await self._make_fork(source_id, detector_id)
-            return await self.catalogue.enter_fork(detector_id, name)
+            version = await self.catalogue.enter_fork(detector_id, name)
+            self._services.dues.note(detector_id, 0)
         except Exception as error:
             await self._purge(detector_id)
             if isinstance(error, ActorDied | StorageError):
                 message = f"nothing was created: {error}"
                 raise DetectorUnavailable(STARTING, message, self._settings.retry_s) from error
             raise
+        return version
 
     async def _make_fork(self, source_id: str, detector_id: str) -> None:
         """Have the worker of the source make the folder of the new detector."""
@@ -232,6 +240,7 @@ class Scheduler:
             await placed.delete()
             self._placed.pop(detector_id, None)
         self._problems.end(detector_id)
+        self._services.dues.forget(detector_id)
         self._services.newest_firings.pop(detector_id, None)
         try:
             await self.catalogue.purge_detector(detector_id)

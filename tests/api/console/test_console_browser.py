@@ -58,10 +58,10 @@ class Console:
         await self.page.get_by_label("Token").fill(token)
         await self.page.keyboard.press("Enter")
 
-    async def create(self, name: str, *conditions: str) -> str:
+    async def create(self, name: str, *conditions: str, notify: bool = False) -> str:
         detector = (await self.caller("POST", "/api/detectors", {"name": name})).result["id"]
         for condition in conditions:
-            rule = {"name": f"rule {condition}"[:255], "condition": condition}
+            rule = {"name": f"rule {condition}"[:255], "condition": condition, "notify": notify}
             assert (await self.caller("POST", f"/api/detectors/{detector}/rules", rule)).result["id"]
         return detector
 
@@ -323,6 +323,30 @@ async def test_names_and_values_from_callers_are_only_text(console: Console) -> 
     await expect(page.locator(".explained small").first).to_contain_text("onerror")
     assert await page.locator("main img").count() == 0
     assert await page.title() != "owned"
+
+
+@pytest.mark.storm
+async def test_firings_are_there_when_it_opens_and_appear_as_they_come(console: Console) -> None:
+    detector = await console.create("shop", "per user (x == 1 and count(x == 1) within 1h >= 1)", notify=True)
+    await console.caller.evaluate(detector, {"user": "ada", "x": 1}, 1000)
+    page = console.page
+    await console.sign_in()
+    await console.open(detector, "firings")
+    rows = page.locator("tbody tr")
+    await expect(rows).to_have_count(1)
+    await expect(rows.first).to_contain_text('{"user":"ada"}')
+    await expect(rows.first).to_contain_text("count(x == 1) within 1h 1")
+    for user in ("bob", HOSTILE):
+        await console.caller.evaluate(detector, {"user": user, "x": 1}, 2000)
+    await expect(rows).to_have_count(3)
+    await expect(rows.first).to_contain_text("onerror")
+    assert await page.locator("main img").count() == 0
+    await page.get_by_label("Key").fill("bob")
+    await expect(rows).to_have_count(1)
+    await rows.first.get_by_text("Why").click()
+    await expect(rows.first.get_by_text("Version 1 of the rule was")).to_be_visible()
+    await page.get_by_label("Rule").fill("no such rule")
+    await expect(page.get_by_text("None of them is of such a rule and key.")).to_be_visible()
 
 
 @pytest.mark.storm

@@ -58,6 +58,10 @@ def changed(**members: object) -> Defect:
     return lambda sent: replace(sent, **members)
 
 
+def far_ahead(sent: Sent) -> Sent:
+    return replace(sent, document={**sent.document, "timestamp_ms": 8e15})
+
+
 def late(sent: Sent) -> Sent:
     event = {**sent.document["event"], "timestamp_ms": -1e12}
     return replace(sent, document={**sent.document, "event": event})
@@ -89,6 +93,7 @@ LADDERS: dict[str, list[tuple[int, Defect]]] = {
     "DELETE /api/detectors/{detector}": [*EVERY, NO_DETECTOR],
     "POST /api/detectors/{detector}/evaluate": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1402, late)],
     "POST /api/detectors/{detector}/evaluate/batch": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY],
+    "POST /api/detectors/{detector}/tick": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1402, far_ahead)],
     "POST /api/detectors/{detector}/explain": [
         *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1201, member("ruleId", UNKNOWN)), (1402, late),
     ],
@@ -128,6 +133,7 @@ DOCUMENTS: dict[str, Any] = {
     "POST /api/detectors": {"name": "n"},
     "POST /api/detectors/{detector}/evaluate": {"event": EVENT},
     "POST /api/detectors/{detector}/evaluate/batch": {"events": [EVENT]},
+    "POST /api/detectors/{detector}/tick": {"timestamp_ms": 0},
     "POST /api/detectors/{detector}/explain": {"event": EVENT},
     "POST /api/detectors/{detector}/rules": {"name": "n", "condition": "a == 1"},
     "PUT /api/detectors/{detector}/rules": {"rules": []},
@@ -292,8 +298,8 @@ async def test_a_body_needs_no_content_type(caller: Caller) -> None:
     assert response.status_code == 200
 
 
-async def test_bodies_are_taken_in_no_encoding(caller: Caller) -> None:
-    for encoding, codes in (("gzip", [1006]), ("identity", [])):
+async def test_bodies_are_taken_as_gzip_and_in_no_other_encoding(caller: Caller) -> None:
+    for encoding, codes in (("br", [1002]), ("gzip, gzip", [1002]), ("GZIP", [1000]), ("identity", [])):
         reply = await caller("POST", "/api/detectors", {"name": "n"}, headers={"Content-Encoding": encoding})
         assert reply.codes == codes
 

@@ -43,6 +43,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "worker_cpus": (0, None),
     "worker_memory_bytes": (0, None),
     "passivate_after_s": (0.1, None),
+    "tick_s": (0, None),
     "snapshot_interval_s": (0.1, None),
     "deadline_s": (0.1, None),
     "node_timeout_s": (0.5, None),

@@ -53,7 +53,7 @@ def test_messages_of_any_text_are_sound_json() -> None:
 
 def test_there_are_these_codes() -> None:
     assert [*CODES] == sorted(STATUSES)
-    assert [*MESSAGE_CODES] == [2001, 2002, 2003, 2004, 2005, 2006, 2007]
+    assert [*MESSAGE_CODES] == [2001, 2002, 2003, 2004, 2005, 2006, 2007, 2008]
 
 
 @pytest.mark.parametrize(("code", "status"), STATUSES.items())

@@ -12,8 +12,9 @@ from typing import Any
 
 import re2
 
+from engine import Detector
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, ours, race, races
+from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, batches, fed, ours, race, races
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.rules import counting, stateless, temporal
 from tests.bench.rules.peers import ThreeLeaves
@@ -24,6 +25,12 @@ MIXED_RULES = 20
 SKEWED_KEYS = 1_000
 HAND_WRITTEN = "closures by hand"
 NEVER = float("-inf")
+FED = {
+    "where none fires": "per user once within 10m ok == 3",
+    "where each event fires": "per user exists user",
+    "where each fires for what it counts": "per user count(exists user) within 10m >= 1",
+}
+"""Conditions, by what a race over them shows."""
 
 Judge = Callable[[dict[str, Any], float], bool]
 """Tells whether a rule is true at an event with these fields and this time in milliseconds."""
@@ -40,6 +47,7 @@ def parts(effort: Effort) -> list[Part]:
         "shared": measure_shared,
         "mixed": measure_mixed,
         "body": measure_body,
+        "feed": measure_feed,
     }
     return [Part(CASE, partial(measure, short), name) for name, measure in measures.items()]
 
@@ -145,6 +153,33 @@ def measure_body(effort: Effort) -> list[Row]:
     fewer = replace(effort, passes=effort.passes // 2, pass_events_max=bodies.EVENTS)
     rows = bodies.measure(fewer, bodies.FORMS[:1])
     return [replace(row, case=CASE, target=None) for row in rows]
+
+
+def measure_feed(effort: Effort) -> list[Row]:
+    """Give rules that notify over the same ones that do not: where none fires, and where one does."""
+    rows = []
+    for name, condition in FED.items():
+        stream = temporal.Stream(step_ms=100, window_ms=600_000, keys=effort.keys_of_stream)
+        fewer = replace(effort, pass_events_max=effort.pass_events_max // 4)
+        silent = replace(submitted(condition, notify=False), name="floor")
+        raced = race([submitted(condition, notify=True), silent], stream.events(fewer.events, 0.05), fewer)
+        rows.append(_row(f"a rule that notifies, {name}", raced, "the same without `notify`"))
+    return rows
+
+
+def submitted(condition: str, *, notify: bool) -> Contestant:
+    """Give a detector with one rule, fed as the service feeds it."""
+    detector = Detector()
+    detector.add_rule("rule 0", condition, notify=notify)
+
+    def run(events: list[Event]) -> list[Any]:
+        answers: list[Any] = []
+        for batch in batches(events):
+            answers += detector.submit_clean(batch).fired
+            detector.forget_lookups()
+        return answers
+
+    return replace(fed(detector), run=run)
 
 
 # -- by hand -------------------------------------------------------------------------------------------------

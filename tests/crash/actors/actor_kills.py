@@ -1,6 +1,7 @@
 """Kills actor processes again and again, and checks that nothing they answered is lost."""
 
 import contextlib
+import json
 import random
 import secrets
 import time
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.evaluation.wire.events import Done
+from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.detector.persistence.replay_attempts import retry
 from snapshots.files import RealFiles
@@ -24,7 +27,7 @@ from tests.crash.actors.actor_client import (
 )
 from tests.crash.actors.actor_process import MAIN, SAVER
 from tests.crash.actors.batches import decode_reply, encode_batch
-from tests.crash.model.oracle import Asked, Evaluation, ListRules, Lost, Oracle, told
+from tests.crash.model.oracle import Asked, Evaluation, ListRules, Lost, Oracle, fed_of, told
 from tests.local_runtime.catalogues import newborn
 
 START_US = 1_700_000_000_000_000
@@ -54,6 +57,8 @@ class Counts:
     set_aside: int = 0
     """Detectors that were refused because too many processes had been killed at one record."""
     detectors: int = 0
+    firings: int = 0
+    """Firings that were read from feeds, some of them again and again."""
 
     @property
     def shown(self) -> int:
@@ -72,6 +77,7 @@ class Counts:
             "records replayed": self.records,
             "detectors refused after too many kills at one record": self.set_aside,
             "answers checked": self.checked,
+            "firings checked": self.firings,
             "lost": 0,
         }
         return [f"{count:7d}  {name}" for name, count in counted.items()]
@@ -99,6 +105,7 @@ class KilledDetector:
             "snapshots_kept": chance.choice((1, 2, 3)),
         }
         self._process: ActorProcess | None = None
+        self._firings_read = 0
         self.last_outcome = ""
         """The outcome of the last batch in doubt."""
         newborn(data, self.detector_id)
@@ -154,6 +161,7 @@ class KilledDetector:
         for _ in range(self.chance.randrange(3)):
             self.send(self.oracle.batch())
             self._maybe_repeat()
+            self._check_feed()
         if self.chance.random() < 0.3 and self._active.save():
             assert self._active.wait_until_saved()
 
@@ -283,6 +291,21 @@ class KilledDetector:
             self._probe(asked)
         if (at := tuple(self._active.ask("position"))) != self.oracle.position():
             raise Lost(f"the detector is at {at}, and not at {self.oracle.position()}, after {asked}")
+        self._check_feed()
+
+    def _check_feed(self) -> None:
+        """Read the whole feed: what was read before is there, and no number is missing or there twice."""
+        (answer,) = self._active.handle([ops.firings(0)]).answers
+        assert isinstance(answer, Done), answer
+        page = json.loads(answer.result)
+        found = [(one["seq"], one["ruleId"], one["name"]) for one in page["firings"]]
+        fed = [(number, *one) for number, one in enumerate(fed_of(self.oracle.reference), 1)]
+        # What is not synced is not read yet.
+        synced = self._settings["journal_sync"] == "always"
+        if found != (fed if synced else fed[: len(found)]) or len(found) < self._firings_read:
+            raise Lost(f"the feed has {found}, and not {fed}; {self._firings_read} were read before")
+        self._firings_read = page["next"]
+        self.counts.firings += len(found)
 
     def _probe(self, asked: Sequence[Asked]) -> None:
         """Learn from the rules, and from how late one more event is, whether what was in doubt happened."""

@@ -26,3 +26,4 @@ def test_whatever_was_answered_is_there_after_every_kill(
     # Otherwise the kills have not met what matters.
     assert counts.outcomes[HAPPENED] >= 5
     assert counts.outcomes[NOT_HAPPENED] >= 5
+    assert counts.firings >= 100

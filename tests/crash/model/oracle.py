@@ -26,6 +26,7 @@ EVENTS_MAX = 45
 RULES_MAX = 4
 STEPS_LATER_US = tuple(step for step in STEPS_US if step > 1)
 TOO_LATE_US = -300_000_001
+_FED = "fed"
 EARLIER_US = (-1, -1_000, -300_000_000, 0, TOO_LATE_US, TOO_LATE_US)
 
 
@@ -138,6 +139,9 @@ def expected(reference: ReferenceDetector, asked: Asked, new_id: str) -> Any:
             for event in asked.events:
                 clock_us = max((past.time_us for past in reference.events), default=event.time_us)
                 actions = reference.evaluate(event.fields, event.timestamp_ms, asked.vars)
+                # A tuple, because copies of the reference share it.
+                fed = tuple([(rule_id, name) for _, rule_id, name, _, notify in actions or () if notify])
+                vars(reference)[_FED] = fed_of(reference) + fed
                 each.append("1402" if actions is None else (tuple(actions), max(0, clock_us - event.time_us)))
             return tuple(each)
         case AddRule(name, condition, notify):
@@ -155,6 +159,11 @@ def expected(reference: ReferenceDetector, asked: Asked, new_id: str) -> Any:
             return rule_id
         case ListRules():
             return listing_of(reference)
+
+
+def fed_of(reference: ReferenceDetector) -> tuple[tuple[str, str], ...]:
+    """Return what the feed has had: the ids and the names that rules had when they fired."""
+    return vars(reference).get(_FED, ())
 
 
 def document_of(rule_id: str, reference: ReferenceDetector) -> dict[str, Any]:

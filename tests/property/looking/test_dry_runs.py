@@ -1,5 +1,6 @@
 """Dry runs give the answers of the evaluations that follow, and change nothing. Explaining evaluations do."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation import firings
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
+from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past import Before, Entries
 from engine.evaluation.slices.slices import Remembered
 from tests.differential.comparison import Pair
@@ -66,9 +68,42 @@ def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
     fired = evaluate_explained(explaining, *event)
     assert told(outcome) == (tuple(rule.id for rule in fired.rules), fired.messages)
     assert expected == fired
-    assert fired.nodes == tuple(one.node for one in explanations if one.verdict)
+    acting = {rule.id for rule in fired.rules}
+    true = [one for one in explanations if one.verdict]
+    assert fired.nodes == tuple(one.node for one in true if one.rule.id in acting)
+    assert all(one.rule.id in acting or one.rule.every_secs for one in true)
     assert explaining.dump() == plain.dump()
     return len(fired.rules)
+
+
+def feed_told_as_details(engine: Detector, step: Submit) -> int:
+    """Have all rules of a copy notify, and compare what its feed tells with details; count the witnesses."""
+    noting = twin(engine)
+    for rule in noting.rules():
+        noting.change_rule(rule.id, notify=True)
+    try:
+        fired = evaluate_explained(noting, *clean(step), detailed=True)
+    except Refusal:
+        return 0
+    firings = [json.loads(one) for one in noting.feed.page(engine.feed.last, 10**6).firings]
+    details = zip(fired.rules, fired.details, strict=True)
+    assert [(one["ruleId"], one["keys"], one.get("found", {})) for one in firings] == [
+        (rule.id, each.keys, each.found) for rule, each in details
+    ]
+    witnesses = 0
+    for node, firing in zip(fired.nodes, firings, strict=False):
+        times = [(one.text, one.witness_us) for one in nodes_in(node) if one.verdict]
+        for text, time_ms in firing["why"].get("witnesses_ms", {}).items():
+            assert (text, round(time_ms * 1_000)) in times
+            witnesses += 1
+    assert Detector.load(noting.dump(), Detector.STATE_VERSION).feed.dump() == noting.feed.dump()
+    return witnesses
+
+
+def nodes_in(node: Node) -> Iterator[Node]:
+    yield node
+    for inner in node.nodes:
+        yield from nodes_in(inner)
 
 
 def told_as_evaluated(script: Sequence[Step], drawn: random.Random) -> Counter[str]:
@@ -77,6 +112,7 @@ def told_as_evaluated(script: Sequence[Step], drawn: random.Random) -> Counter[s
     for place, step in enumerate(script):
         if isinstance(step, Submit) and drawn.random() < 0.15:
             met["alone"] += event_told_as_evaluated(pair.engine, step)
+            met["witnesses"] += feed_told_as_details(pair.engine, step)
         if drawn.random() < 0.06:
             met["in batches"] += batch_told_as_evaluated(pair.engine, script[place:])
         # The reference never sees a dry run.

@@ -25,7 +25,7 @@ def opened(source: DetectorSnapshot) -> Detector:
     """The detector that is in the folder which was made for a fork."""
     disk = FoldersDisk()
     disk.make_folder(FOLDER.parent)
-    make_fork(FOLDER, source, disk)
+    make_fork(FOLDER, source, disk, is_due=False)
     snapshot = read_only(FOLDER, disk).snapshot
     assert snapshot is not None
     assert snapshot.sequence == 0

@@ -110,7 +110,8 @@ class FakeService:
             case "GET", ["detectors", one, "rules"]:
                 page = read_query(RulesQuery, request.url.query)
                 with_source = page.source == "true"
-                asked = RulesAsked(page.after or 0, page.limit or PAGE_MAX * with_source, with_source)
+                most, name = page.limit or PAGE_MAX * with_source, page.name or None
+                asked = RulesAsked(page.after or 0, most, with_source, name)
                 listed = rules_of(self.detectors[one], one, msgspec.json.encode(asked))
                 return json.loads(listed.result)
             case "GET", ["detectors", one, "rules", rule_id]:

@@ -7,11 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
-from api.cli import main
+from api.cli.delivering.command import deliver
 from api.cli.delivering.templates import form_of
 from rule_detector_client import Detector, Firing
 from tests.unit.deploy.monitoring import DEPLOY
@@ -35,8 +34,7 @@ def options(words: list[str], folders: dict[str, Path]) -> dict[str, Any]:
     for name, folder in folders.items():
         words = [word.replace(name, str(folder)) for word in words]
     assert [Path(words[0]).name, words[1]] == ["rule-detector", "deliver"]
-    command = main.commands["deliver"]
-    with click.Context(main), command.make_context("deliver", words[2:]) as context:
+    with deliver.make_context("deliver", words[2:]) as context:
         return context.params
 
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 import yaml
@@ -166,7 +167,9 @@ def test_a_pod_of_detectors_drains_its_node_before_it_ends_and_nothing_scales_by
     assert int(most_s) < pod["terminationGracePeriodSeconds"]
     _, program, command, *arguments = script.split()
     assert program == "rule-detector"
-    given = main.commands[command].make_context(command, arguments).params
+    draining = main.get_command(click.Context(main), command)
+    assert draining is not None
+    given = draining.make_context(command, arguments).params
     assert given["node"] == '"$(hostname)"'
     assert given["url"] == "http://" + found["Service", "rule-detector"]["metadata"]["name"]
     # The token is that of the front ends, from the same secret.

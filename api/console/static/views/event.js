@@ -77,7 +77,8 @@ export async function eventView(detector, query, signal) {
     const { actions } = await call("POST", `${path}/evaluate`, asked, signal);
     shown.replaceChildren(
       h("p", {}, `Recorded at ${time(asked.event.timestamp_ms)}. ${count(actions.length, "rule")} fired.`),
-      h("ul", {}, actions.map((one) => h("li", { class: "true" }, one.name, one.notify && h("span", { class: "tag" }, "notify")))));
+      h("ul", {}, actions.map((one) => h("li", { class: "true" }, one.name, one.notify && h("span", { class: "tag" }, "notify"),
+        one.suppressed && h("small", {}, ` ${one.suppressed} held back before`)))));
   };
 
   const run = (work) => async (event) => {

@@ -68,6 +68,7 @@ export async function stateView(detector, query, signal) {
       "Live keys": whole.keys.live.toLocaleString("en"),
       "Held by keys and histories": `${bytes(whole.bytes.held)} of ${bytes(whole.bytes.max)}`,
       Relations: whole.relations.total > 0 && `${whole.relations.total.toLocaleString("en")}, ${bytes(whole.relations.bytes)} of ${bytes(whole.relations.bytes_max)}`,
+      Feed: whole.feed.newest > 0 && `${whole.feed.kept.toLocaleString("en")} of ${whole.feed.newest.toLocaleString("en")} firings, ${bytes(whole.feed.bytes)}`,
       "Rules are": whole.indexed ? "indexed" : "evaluated at every event",
       Journal: whole.journal && `record ${whole.journal.record}, ${bytes(whole.journal.bytes)}`,
       Snapshot: whole.snapshot && `record ${whole.snapshot.record}` +

@@ -52,6 +52,12 @@ def overview(detector: Detector) -> dict[str, Any]:
             "bytes_max": detector.limits.relations_bytes_max,
             "stored": [one._asdict() for one in detector.relations()[:RELATIONS_SHOWN]],
         },
+        "feed": {
+            "newest": detector.feed.durable,
+            "kept": len(detector.feed),
+            "max": detector.limits.firings_max,
+            "bytes": detector.feed.bytes,
+        },
         "samples": rule_set.samples.events,
         "counted_since": _counted_since(detector),
     }
@@ -285,6 +291,7 @@ class _Costs:
     def document(self, live: LiveRule) -> dict[str, Any]:
         """Return a rule with what it cost, as plain data."""
         time_share = self.time_share(live)
+        held_back = self._detector.at_most_once.held_back[live.rule.priority]
         return {
             "ruleId": live.rule.id,
             "name": live.rule.name,
@@ -293,6 +300,7 @@ class _Costs:
             "since_event": live.birth,
             **({"shadow": True} if live.rule.shadow else {}),
             "times_true": self._detector.verdicts.times_fired(live.rule.priority),
+            **({"held_back": held_back} if held_back else {}),
             **dict(self._evaluated(live)),
             **({} if time_share is None else {"time_share": time_share}),
         }

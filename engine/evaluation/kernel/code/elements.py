@@ -112,5 +112,7 @@ class _ElementCode(PresentCode):
     def _fact_lookup(self, number: int, name: str) -> str:
         if name.startswith("$"):
             return super()._fact_lookup(number, name)
+        if name == language.STRINGS:
+            return f"look{number}(element)"
         inside = f"look{number}(element)" if split_name(name).steps else f"element.get(n{number})"
         return f"{inside} if type(element) is dict else {'element' if name == ELEMENT else None}"

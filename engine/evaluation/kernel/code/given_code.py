@@ -19,7 +19,8 @@ class GivenCode(ConditionCode):
 
     def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
         super().__init__(uses, finder, lookup_of)
-        fields = sorted(uses.fields)
+        # All names there are have no number.
+        fields = sorted(iter(uses.fields))
         self.known_facts = frozenset([name for name in fields if "." not in name])
         self._fields = {self._variable(place, name): name for place, name in enumerate(fields)}
         """The variable of each field that may hold a fact, with its name."""

@@ -50,11 +50,11 @@ class Uses:
     def fields(self) -> frozenset[str]:
         """The names of the fields that may hold a fact: of `a.b`, they are `a.b` and `a`.
 
-        If a name has very many parts, every name counts as one.
+        If a name has very many parts, or all strings are searched, every name counts as one.
         """
         facts = [str(each[1]) for each in self._counts if isinstance(each, tuple) and each[0] == "fact"]
         names = [fact for fact in facts if not fact.startswith("$")]
-        if any(name.count(".") >= RUNS_PARTS_MAX for name in names):
+        if any(name.count(".") >= RUNS_PARTS_MAX or name == language.STRINGS for name in names):
             return _EveryName()
         return frozenset(field for name in names for field in field_names(name))
 

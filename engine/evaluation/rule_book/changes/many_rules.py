@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -24,7 +25,6 @@ from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.limits import Limits
 from engine.language.nodes import Node
-from engine.language.text.printer import format as canonical
 
 DEFECTS_MAX: Final = 32
 """How many defects are reported."""
@@ -49,6 +49,10 @@ class WantedRule(NamedTuple):
     every_by: Sequence[str] | None = None
     history: Literal["keep"] | None = None
     """Whether a different condition keeps the histories that it can."""
+
+
+_ALIKE: Final = attrgetter(*sorted({*WantedRule._fields} - {"condition", "draft_of", "labels", "history"}))
+"""The members that a rule and what it is to be have alike."""
 
 
 class RulesChange(NamedTuple):
@@ -104,11 +108,12 @@ def rules_change(
     named: dict[str, list[Rule]] = {}
     for live in book.live.values():
         named.setdefault(live.rule.name, []).append(live.rule)
-    _refuse(_wrong_names(wanted, named, prune=prune))
+    stored = [_stored(one, named.get(one.name, ())) for one in wanted]
+    _refuse(_wrong_names(wanted, stored, named, prune=prune))
     conditions: list[tuple[Condition, str | None]] = []
     defects: list[Entry] = []
-    for place, one in enumerate(wanted):
-        before = named.get(one.name, [None])[0]
+    for place, (one, same) in enumerate(zip(wanted, stored, strict=True)):
+        before = same or named.get(one.name, [None])[0]
         try:
             conditions.append(_read(one.condition, before, book.limits))
         except Refusal as refusal:
@@ -122,7 +127,8 @@ def rules_change(
     _refuse(iter(defects))
     names = {one.name for one in wanted}
     others = [rule for name, rules in named.items() if name not in names for rule in rules]
-    change = _made(book, wanted, conditions, named, tuple(others) if prune else ())
+    change = _made(book, wanted, stored, conditions, named)
+    change = change._replace(removed=tuple(others) if prune else ())
     _refuse(_without_room(book, change))
     return change
 
@@ -136,14 +142,35 @@ def _refuse(defects: Iterator[Entry]) -> None:
         raise Refusal(*found)
 
 
+def _stored(wanted: WantedRule, named: Sequence[Rule]) -> Rule | None:
+    """Return the only rule of a name if it is what is wanted already: most are, of many."""
+    if len(named) != 1 or not isinstance(wanted.condition, str):
+        return None
+    [rule] = named
+    is_same = (
+        rule.draft_of is wanted.draft_of is None
+        and _ALIKE(rule) == _ALIKE(wanted)
+        and repr(dict(rule.labels)) == repr(dict(wanted.labels))
+        and rule.is_written(wanted.condition)
+    )
+    return rule if is_same else None
+
+
 def _wrong_names(
-    wanted: Sequence[WantedRule], named: Mapping[str, list[Rule]], *, prune: bool
+    wanted: Sequence[WantedRule],
+    stored: Sequence[Rule | None],
+    named: Mapping[str, list[Rule]],
+    *,
+    prune: bool,
 ) -> Iterator[Entry]:
     """Yield what is wrong with everything but the conditions."""
     places: dict[str, int] = {}
     shadows = {} if prune else {name: rules[0].shadow for name, rules in named.items() if len(rules) == 1}
     shadows |= {one.name: one.shadow for one in wanted}
-    for place, one in enumerate(wanted):
+    for place, (one, same) in enumerate(zip(wanted, stored, strict=True)):
+        first = places.setdefault(one.name, place)
+        if same is not None and first == place:
+            continue
         at = f"rules[{place}]"
         checks: tuple[Callable[[], object], ...] = (
             partial(check_name, one.name),
@@ -156,7 +183,6 @@ def _wrong_names(
                 check()
             except Refusal as refusal:
                 yield from (entry._replace(message=f"{at}.{entry.message}") for entry in refusal.entries)
-        first = places.setdefault(one.name, place)
         if first != place:
             yield Entry(1001, f"{at}.name: rules[{first}] is named {quoted(one.name)}, too")
         elif len(rules := named.get(one.name, ())) > 1:
@@ -177,10 +203,8 @@ def _read(
     given: str | Mapping[str, Any] | Condition, before: Rule | None, limits: Limits
 ) -> tuple[Condition, str | None]:
     """Return a condition and its source. A text that a rule has already is not parsed again."""
-    if before is not None and isinstance(given, str):
-        stored = before.source
-        if given == stored or (stored is None and given == canonical(before.condition)):
-            return before.condition, stored
+    if before is not None and isinstance(given, str) and before.is_written(given):
+        return before.condition, before.source
     read = read_condition(given, limits)
     return read, source_of(given, read)
 
@@ -188,16 +212,19 @@ def _read(
 def _made(
     book: Book,
     wanted: Sequence[WantedRule],
+    stored: Sequence[Rule | None],
     conditions: Sequence[tuple[Condition, str | None]],
     named: Mapping[str, list[Rule]],
-    removed: tuple[Rule, ...],
 ) -> RulesChange:
     ids = {name: rules[0].id for name, rules in named.items()}
     ids |= {one.name: book.new_id() for one in wanted if one.name not in named}
     created: list[Rule] = []
     changed: list[tuple[Rule, Rule]] = []
     unchanged: list[Rule] = []
-    for one, (condition, source) in zip(wanted, conditions, strict=True):
+    for one, same, (condition, source) in zip(wanted, stored, conditions, strict=True):
+        if same is not None:
+            unchanged.append(same)
+            continue
         before = named.get(one.name, [None])[0]
         every_secs, every_by = read_every(one.every_secs, one.every_by)
         rule = Rule(
@@ -223,7 +250,7 @@ def _made(
         else:
             unchanged.append(before)
     keeping = frozenset([ids[one.name] for one in wanted if one.history is not None])
-    return RulesChange(tuple(created), tuple(changed), removed, tuple(unchanged), keeping)
+    return RulesChange(tuple(created), tuple(changed), (), tuple(unchanged), keeping)
 
 
 def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:

@@ -4,11 +4,12 @@ Which slices are evicted depends only on what can still matter, not on what has 
 detector that was restored, or that replays its journal in another process, evicts the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from engine.evaluation.paths import Path
+from engine.evaluation.slices.bounds.keyed import Keyed
 from engine.evaluation.slices.bounds.tracked import Tracked
 from engine.evaluation.slices.slices import Slices
 
@@ -37,6 +38,7 @@ class Bounded(Protocol):
     """What is bounded."""
 
     slices: dict[Path, Slices]
+    besides: list[Keyed]
     live_max: int
     bytes_max: int
     tracking: bool
@@ -82,7 +84,7 @@ class Eviction:
         """Track all slices anew, if a bound is near: call this after changes that no event made."""
         self._tracked.clear()
         self._bounded.tracking = False
-        for slices in self._bounded.slices.values():
+        for slices in self._keyed():
             slices.touched.clear()
 
     def _drop_expired(self, now_us: int) -> None:
@@ -107,15 +109,18 @@ class Eviction:
         return many or whole * bounded.keyed_bytes > part * bounded.bytes_max
 
     def _track(self, count: int) -> None:
-        for path, slices in self._bounded.slices.items():
-            if not path:
-                continue
+        for slices in self._keyed():
+            path = slices.path
             if path not in self._tracked:
                 self._tracked[path] = Tracked(slices)
             if slices.touched:
                 self._tracked[path].update(dict.fromkeys(slices.touched))
                 slices.touched.clear()
             self._tracked[path].take_in(count)
+
+    def _keyed(self) -> Iterator[Keyed]:
+        yield from (slices for path, slices in self._bounded.slices.items() if path)
+        yield from self._bounded.besides
 
     def _firsts(self, *, expiring: bool) -> Iterable[tuple[int, tuple[str, ...], int, Tracked]]:
         for tracked in self._tracked.values():

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from sys import getsizeof
 from typing import Final
 
-from engine.evaluation.slices.slices import Slices
+from engine.evaluation.slices.bounds.keyed import Keyed
 
 LOOKED_AT: Final = 128
 """How many slices are looked at in a row, if the first of them has expired, or at every LOOKED_EVERY-th call.
@@ -24,7 +24,7 @@ _SPARSE_BYTES: Final = 250
 class Expiry:
     """Goes round the slices of one path."""
 
-    def __init__(self, slices: Slices) -> None:
+    def __init__(self, slices: Keyed) -> None:
         self._slices = slices
         self._keys: list[Hashable] = []
         self._place = self._calls = 0

@@ -8,16 +8,16 @@ from array import array
 from collections.abc import Hashable, Iterable
 
 from engine.evaluation.paths import order_of
+from engine.evaluation.slices.bounds.keyed import Keyed
 from engine.evaluation.slices.bounds.minima import Minima
-from engine.evaluation.slices.slices import NUMBER, SEEN, Slices
-from engine.evaluation.stamps import EVENT
+from engine.evaluation.slices.slices import NUMBER
 from engine.evaluation.times import FOREVER
 
 
 class Tracked:
     """The tracked slices of one path."""
 
-    def __init__(self, slices: Slices) -> None:
+    def __init__(self, slices: Keyed) -> None:
         self._slices = slices
         self.order = order_of(slices.path)
         self._keys: list[Hashable] = []
@@ -48,7 +48,7 @@ class Tracked:
         return self._first_to_expire.least()
 
     def longest_unseen(self) -> tuple[int, int]:
-        """Return the last event of the slice that was not seen for longest, and the number of the slice."""
+        """Return the order of the last event of the slice that was not seen for longest, and its number."""
         return self._longest_unseen.least()
 
     def drop_expired(self, number: int, now_us: int) -> None:
@@ -82,7 +82,7 @@ class Tracked:
                 self._until_us.append(FOREVER)
                 self._seen.append(FOREVER)
             self._keys[number] = key
-        self._set(number, self._slices.first_until_us(slice_), slice_[SEEN] & EVENT)
+        self._set(number, self._slices.first_until_us(slice_), self._slices.last_seen(slice_))
 
     def _set(self, number: int, until_us: int, seen: int) -> None:
         self._until_us[number], self._seen[number] = until_us, seen

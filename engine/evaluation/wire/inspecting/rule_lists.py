@@ -25,6 +25,8 @@ class RulesAsked(msgspec.Struct, frozen=True):
     limit: int = 0
     source: bool = False
     """Whether a page has the conditions as text, too."""
+    name: str | None = None
+    """Only rules of this name are in a page, if it is given."""
 
 
 def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
@@ -35,7 +37,8 @@ def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
     asked = msgspec.json.decode(payload, type=RulesAsked)
     if not asked.limit:
         return _listed(_whole(detector, detector_id))
-    following = (rule for rule in detector.rules() if rule.priority > asked.after)
+    named = (rule for rule in detector.rules() if asked.name in (None, rule.name))
+    following = (rule for rule in named if rule.priority > asked.after)
     sent = rule_with_text if asked.source else rule_as_sent
     page, size = [], 0
     for rule in islice(following, asked.limit):

@@ -27,7 +27,12 @@ from engine.language.text.sugar import SUGAR
 _TERM: Final = frozenset({"LPAR", *(word.upper() for word in TERM_WORDS)})
 """The terminals that begin a term, besides names and literals."""
 _CONDITION: Final = frozenset(
-    {"NOT", "PER", "ALL", "ANY", "COMPARE", "EXISTS", "MISSING", "SOME", *_TERM, *NAMES, *LITERALS}
+    {
+        *("NOT", "PER", "ALL", "ANY", "COMPARE", "EXISTS", "MISSING", "SOME", "ANYWHERE"),
+        *_TERM,
+        *NAMES,
+        *LITERALS,
+    }
 )
 """The terminals that begin a condition, besides the words of prefixes and calls."""
 _CALLED: Final = TERM_WORDS | {"compare"}

@@ -47,6 +47,8 @@ def is_keyword(
         return True
     if word in {"exists", "missing", "some"}:
         return following in NAMES and not _is_sugar(tokens, index + 1)
+    if word == "anywhere":
+        return following == "LPAR" and not _is_call(tokens, index + 1)
     if word == "network":
         return following in NAMES | LITERALS
     is_call = word in TERM_WORDS or word == "compare" or word in words_of(CALLS)

@@ -14,7 +14,7 @@ _KEYWORDS = frozenset(
 )
 """The keywords that are not the words of operators."""
 
-_OF_PREDICATES = frozenset({"network", "exists", "missing", "some", *SUGAR})
+_OF_PREDICATES = frozenset({"network", "exists", "missing", "some", "anywhere", *SUGAR})
 """The contextual keywords of predicates."""
 
 _WORD = "[A-Za-z_@][A-Za-z0-9_@-]*"

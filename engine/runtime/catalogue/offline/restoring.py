@@ -30,7 +30,8 @@ def restore_detector(
         raise StorageError(f"{data} is no data folder: there is no folder {data / 'directory'}")
     stored = read_only(folder)
     assert stored.snapshot is not None, "a folder begins with one"
-    pages = [folder / name for name in listing(files.names(folder)).pages.values()]
+    found = listing(files.names(folder))
+    pages = [folder / name for name in found.pages.values()]
     wanted = new_id or detector_id
     target = data / "detectors" / wanted
     with opened_offline(data) as directory, storage_errors(f"{target} cannot be restored"):
@@ -44,7 +45,8 @@ def restore_detector(
         new = aside / f"{wanted}.unfinished"
         records = [(record.version, record.payload) for record in stored.records]
         # Later leases have later epochs.
-        write_folder(new, stored.snapshot, records, pages, epoch=directory.epoch, files=files)
+        content = (stored.snapshot, records, pages)
+        write_folder(new, *content, epoch=directory.epoch, is_due=bool(found.dues), files=files)
         if target.exists():
             move_aside(target, aside, files)
         files.rename(new, target)

@@ -14,6 +14,7 @@ DETECTORS_LOST: Final = "detectors_lost"
 DAMAGED: Final = "files_set_aside"
 DIVERGED: Final = "detectors_diverged"
 FORKS: Final = "detectors_forked"
+WOKEN: Final = "detectors_woken"
 
 DIRECTORIES_LOST: Final = "directories_lost"
 
@@ -22,6 +23,7 @@ FRONT_ENDS_LOST: Final = "front_ends_lost"
 
 COUNTERS: Final = {
     ACTIVATIONS: "Detectors activated.",
+    WOKEN: "Passive detectors activated because something was due in them by time.",
     RECORDS_READ: "Journal records replayed to activate detectors.",
     SNAPSHOTS_WRITTEN: "Snapshots written while their detectors stayed active.",
     SNAPSHOTS_FAILED: "Snapshots that could not be written.",

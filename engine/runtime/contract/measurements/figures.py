@@ -77,6 +77,9 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     actions: int = 0
     refused: dict[int, int] = {}
     """See `Measures.refused`."""
+    ticks: int = 0
+    firings_by_time: int = 0
+    firings: int = 0
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -167,6 +170,9 @@ class Measured(msgspec.Struct):
     events: int = 0
     actions: int = 0
     refused: dict[int, int] = {}
+    ticks: int = 0
+    firings_by_time: int = 0
+    firings: int = 0
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -46,9 +46,19 @@ class Histogram(msgspec.Struct, array_like=True):
         self.total += other.total
 
 
-Counted = tuple[int, int, int, Mapping[str, int]]
-"""How many events a detector has evaluated, actions it has yielded, and keys it has evicted; how often its
-shadow rules fired, and the events of each kind in all comparisons."""
+class Counted(NamedTuple):
+    """What has been counted of a detector."""
+
+    events: int
+    """Those it has evaluated."""
+    actions: int
+    keys_evicted: int
+    shadows: Mapping[str, int]
+    """How often its shadow rules fired, and the events of each kind in all comparisons."""
+    ticks: int
+    firings_by_time: int
+    firings: int
+    """The number of the newest in its feed."""
 
 
 class Measures:
@@ -67,22 +77,30 @@ class Measures:
         """Actions that they have yielded."""
         self.refused: dict[int, int] = {}
         """Evaluations, and events of batches, that were refused, by code."""
+        self.ticks = 0
+        """Ticks that moved a clock."""
+        self.firings_by_time = 0
         self.keys_evicted = 0
         """Live keys that were evicted because a detector reached its limits."""
+        self.firings = 0
+        """Firings that feeds have got."""
         self.shadows: dict[str, int] = {}
         """How often shadow rules fired, and the events of each kind in all comparisons."""
 
     def count_batch(self, before: Counted, after: Counted, refused: dict[int, int]) -> None:
         """Add what a batch has counted of a detector, and take the refusals of its events, by code."""
-        self.events += after[0] - before[0]
-        self.actions += after[1] - before[1]
-        self.keys_evicted += after[2] - before[2]
+        self.events += after.events - before.events
+        self.actions += after.actions - before.actions
+        self.keys_evicted += after.keys_evicted - before.keys_evicted
+        self.ticks += after.ticks - before.ticks
+        self.firings_by_time += after.firings_by_time - before.firings_by_time
+        self.firings += after.firings - before.firings
         if refused:
             self.count_refused(refused)
             refused.clear()
-        if before[3] != after[3]:
-            for name, times in after[3].items():
-                self.shadows[name] = self.shadows.get(name, 0) + times - before[3][name]
+        if before.shadows != after.shadows:
+            for name, times in after.shadows.items():
+                self.shadows[name] = self.shadows.get(name, 0) + times - before.shadows[name]
 
     def count_refused(self, refused: Mapping[int, int]) -> None:
         """Add refusals by code."""

@@ -46,6 +46,8 @@ class Ended(msgspec.Struct, frozen=True):
     """Whether the detector takes so much that it needs a worker of its own."""
     journal: bool = False
     """Whether its journal may have events that are in no snapshot."""
+    due_us: int | None = 0
+    """When it has to be ticked next, in microseconds since 1970; None if never, 0 if that is not known."""
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -19,6 +19,9 @@ EVALUATE_EXPLAINED: Final = "evaluate_explained"
 EVALUATE_BATCH: Final = "evaluate_batch"
 EVALUATE_MSGPACK: Final = "evaluate_msgpack"
 EVALUATE_LINES: Final = "evaluate_lines"
+TICK: Final = "tick"
+TICK_DUE: Final = "tick_due"
+"""Moves the clock to the present time if something is due. Workers ask it of their own detectors."""
 DRY_RUN: Final = "dry_run"
 DRY_RUN_EXPLAINED: Final = "dry_run_explained"
 DRY_RUN_BATCH: Final = "dry_run_batch"
@@ -59,7 +62,7 @@ READS: Final = frozenset(
 )
 """The kinds that do not change the detector."""
 
-ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE_EXPLAINED}
+ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE_EXPLAINED, TICK}
 """The kinds whose answers may be much larger than the request."""
 
 EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES})
@@ -222,6 +225,11 @@ def evaluate_lines(lines: bytes) -> Operation:
     return Operation(EVALUATE_LINES, lines)
 
 
+def tick(body: bytes, key: str = "") -> Operation:
+    """Move the clock to the time in a request's body: `{"actions": ...}`, what fires because of it."""
+    return Operation(TICK, body, key)
+
+
 def explain(body: bytes) -> Operation:
     """Explain the event in a request's body, and record nothing."""
     return Operation(EXPLAIN, body)
@@ -242,12 +250,12 @@ def state(asked: StateAsked) -> Operation:
     return Operation(STATE, msgspec.json.encode(asked))
 
 
-def rules(after: int = 0, limit: int = 0, *, source: bool = False) -> Operation:
+def rules(after: int = 0, limit: int = 0, *, source: bool = False, name: str | None = None) -> Operation:
     """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`.
 
-    With `source`, those of a page have their conditions as text, too.
+    With `source`, those of a page have their conditions as text, too. With `name`, it has rules of that name.
     """
-    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source)))
+    return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source, name)))
 
 
 def rule(rule_id: str) -> Operation:

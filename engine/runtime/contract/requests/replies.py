@@ -62,3 +62,5 @@ class Reply(msgspec.Struct):
     """None if that was not measured."""
     newest_firing: int = 0
     """The number of the newest firing of the feed that is durable; 0 if there is none."""
+    last_firing: int = 0
+    """That of the newest one, durable or not."""

@@ -13,14 +13,15 @@ from engine.runtime.detector.persistence.detector_snapshot import (
 )
 from snapshots.files import Files
 from snapshots.folders import create_folder
+from snapshots.write.due_marks import mark_folder
 
 
-def make_fork(folder: Path, source: DetectorSnapshot, files: Files) -> None:
+def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: bool) -> None:
     """Make a detector's folder from the state of another detector, durably. Do nothing if it has a snapshot.
 
     The rules get new ids, and the feed is empty, since the fork has fired nothing yet. Nothing else has to
-    change: the state refers to conditions and births, and rules to each other by priority. Raises
-    StorageError; what is then in the folder belongs to no detector.
+    change: the state refers to conditions and births, and rules to each other by priority. `is_due` says
+    whether something is due in it. Raises StorageError; what is then in the folder belongs to no detector.
     """
     captured = source.detector
     rules = (
@@ -31,3 +32,5 @@ def make_fork(folder: Path, source: DetectorSnapshot, files: Files) -> None:
     fork = DetectorSnapshot(source.limits, dataclasses.replace(captured, rules=renamed, feed=(0, [])))
     body = paced(pieces(fork), time.monotonic, time.sleep)
     create_folder(folder, body, version=SNAPSHOT_VERSION, files=files)
+    if is_due:
+        mark_folder(folder, files)

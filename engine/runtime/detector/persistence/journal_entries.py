@@ -1,4 +1,4 @@
-"""The entries of a detector's journal, and their replay.
+"""The entries of a detector's journal.
 
 A record holds the entries of one batch. Replay is deterministic: an event's time follows from its body and
 from earlier events, refused events are left out, and rules are stored with their ids. The limits in force
@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import importlib.metadata
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, assert_never
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,31 +17,22 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
-from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.batches import BatchForm, decode_batch
-from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
-from engine.language.diagnostics import Refusal
+from engine.evaluation.wire.batches import BatchForm
 from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import (
-    BATCH_KINDS,
     EVALUATE,
     PUT_RELATION,
     PUT_RULES,
     Operation,
     PutRelation,
 )
-from engine.runtime.detector.persistence.idempotency import (
-    CachedAnswer,
-    IdempotencyCache,
-    request_digest,
-)
-from engine.runtime.detector.persistence.uploads import Uploads, change_relation
+from engine.runtime.detector.persistence.uploads import Uploads
 
 RECORD_VERSION: Final = 6
-"""The version of a journal record. Version 5, in which rules act whenever they are true, version 4, in which
-no change keeps histories, and version 3, which had no shadow rules, are read as well."""
+"""The version of a journal record. Version 5, in which rules act whenever they are true and nothing ticks,
+version 4, in which no change keeps histories, and version 3, which had no shadow rules, are read as well."""
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
@@ -102,6 +93,15 @@ class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
     lines: bytes
     refused: tuple[int, ...] = ()
     """The indices of the refused lines, not counting blank lines."""
+
+
+class Ticked(msgspec.Struct, frozen=True, array_like=True, tag="ticked"):
+    """The clock was moved without an event."""
+
+    time_us: int
+    body: bytes = b""
+    """The request's body, if it had an idempotency key."""
+    answer: GivenAnswer | None = None
 
 
 class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
@@ -188,8 +188,8 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
     limits: Mapping[str, int]
 
 
-EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
-"""The entries that are events."""
+EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines, Ticked)
+"""The entries that are events and ticks."""
 
 RULES: Final = (RulePut, RulesChanged, RuleRemoved, DraftPromoted)
 """The entries that are changes of rules."""
@@ -198,6 +198,7 @@ JournalEntry = (
     Evaluated
     | EvaluatedBatch
     | EvaluatedLines
+    | Ticked
     | RulePut
     | RulesChanged
     | RuleRemoved
@@ -231,10 +232,6 @@ class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
 encode: Final[Callable[[JournalRecord], bytes]] = msgspec.msgpack.Encoder().encode
 """Encodes a record, as a payload of RECORD_VERSION."""
 decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
-
-
-class Diverged(Exception):
-    """The replay reached another state than the original execution."""
 
 
 def rule_put(rule: Rule, by: str = "", history: Literal["keep"] | None = None) -> RulePut:
@@ -291,97 +288,6 @@ def program_version() -> str:
 def zones_version() -> str:
     """Return the version of this machine's time zones; empty if it is not known."""
     return clock.zones_version()
-
-
-class Replay:
-    """Replays a detector's journal."""
-
-    def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
-        self.detector = detector
-        self.answers = answers
-        self._uploads = Uploads()
-
-    def take(self, record: JournalRecord) -> bool:
-        """Replay a record; return whether the same rules fired as originally.
-
-        Raises Diverged if the replay reaches another position.
-        """
-        self.detector.verdicts.take()
-        for entry in record.entries:
-            self._take(entry, record.answered_at_us)
-        if not any(isinstance(entry, RelationPart) for entry in record.entries):
-            # Parts that do not stand right before what installs them are of an owner that died.
-            self._uploads.clear()
-        detector = self.detector
-        there = (detector.clock_us, detector.events_seen)
-        if record.complete and there != (record.clock_us, record.events_seen):
-            raise Diverged(
-                f"the replay leads to event {there[1]} at {there[0]} µs, "
-                f"and the original led to event {record.events_seen} at {record.clock_us} µs"
-            )
-        verdicts = detector.verdicts.take()
-        return record.verdicts is None or record.verdicts == verdicts
-
-    def _take(self, entry: JournalEntry, at_us: int) -> None:
-        detector = self.detector
-        if isinstance(entry, RULES):
-            detector.change = Change(at_us, entry.by)
-        match entry:
-            case Evaluated():
-                self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
-                self._keep(EVALUATE, entry, at_us)
-            case EvaluatedBatch():
-                refused = frozenset(entry.refused)
-                events = events_in(decode_batch(entry.body, detector.limits, entry.form))
-                self._observe([event for place, event in enumerate(events) if place not in refused])
-                self._keep(BATCH_KINDS[entry.form], entry, at_us)
-            case EvaluatedLines():
-                self._observe(_events_of(entry, detector.limits))
-            case RulePut():
-                detector.put_rule(rule_of(entry), entry.history)
-            case RulesChanged():
-                put = [(rule_of(each), each.history) for each in entry.put]
-                detector.change_rules(put, entry.removed)
-            case RuleRemoved():
-                detector.remove_rule(entry.id)
-            case DraftPromoted():
-                detector.promote(entry.id)
-            case RelationPart():
-                self._uploads.stage(detector, entry.staged)
-            case RelationPut():
-                self._uploads.install(detector, entry.name, entry.upload, entry.parts, entry.changed_ms)
-            case RelationChanged():
-                change_relation(detector, entry.change, entry.changed_ms)
-            case RelationDeleted():
-                detector.delete_relation(entry.name)
-            case LimitsSet():
-                self.detector = under_limits(detector, limits_from(entry.limits))
-            case _:
-                assert_never(entry)
-
-    def _observe(self, events: list[Any]) -> None:
-        outcomes = self.detector.submit_clean(events)
-        self.detector.forget_lookups()
-        for refusal in outcomes.refused.values():
-            raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
-
-    def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch, at_us: int) -> None:
-        answer = entry.answer
-        if answer is not None:
-            request = request_digest(kind, entry.body)
-            self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
-
-
-def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
-    refused = frozenset(entry.refused)
-    events = []
-    for place, line in enumerate(decode_lines(entry.lines, limits)):
-        if place in refused:
-            continue
-        if isinstance(line, Refusal):
-            raise Diverged(f"a line was refused that was accepted originally: {line}")
-        events.append(event_in(line))
-    return events
 
 
 def under_limits(detector: Detector, limits: Limits) -> Detector:

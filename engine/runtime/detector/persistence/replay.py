@@ -1,23 +1,52 @@
-"""Restoring a detector from its folder: the newest snapshot, then the journal after it."""
+"""Restores a detector from its folder: the newest snapshot, then the journal after it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, assert_never
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.rule_book.changes.versions import Change
+from engine.evaluation.wire.batches import decode_batch
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
+from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
+from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, TICK
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import (
     detector_from,
 )
-from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
+from engine.runtime.detector.persistence.idempotency import (
+    PAGE_VERSION,
+    CachedAnswer,
+    IdempotencyCache,
+    request_digest,
+)
 from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
+    RULES,
+    DraftPromoted,
+    Evaluated,
+    EvaluatedBatch,
+    EvaluatedLines,
+    JournalEntry,
     JournalRecord,
-    Replay,
+    LimitsSet,
+    RelationChanged,
+    RelationDeleted,
+    RelationPart,
+    RelationPut,
+    RulePut,
+    RuleRemoved,
+    RulesChanged,
+    Ticked,
+    limits_from,
     program_version,
+    rule_of,
+    under_limits,
     zones_version,
 )
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
+from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 from snapshots.errors import NewerFormat, OlderFormat
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
@@ -78,6 +107,117 @@ def restore(
             ) from error
         records += 1
     return Restored(replay.detector, records, diverged.summary)
+
+
+class Diverged(Exception):
+    """The replay reached another state than the original execution."""
+
+
+class Replay:
+    """Replays a detector's journal."""
+
+    def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
+        self.detector = detector
+        self.answers = answers
+        self._uploads = Uploads()
+
+    def take(self, record: JournalRecord) -> bool:
+        """Replay a record; return whether the same rules fired as originally.
+
+        Raises Diverged if the replay reaches another position.
+        """
+        before = self.detector
+        before.verdicts.take()
+        clock_us, events_seen = before.clock_us, before.events_seen
+        for entry in record.entries:
+            self._take(entry, record.answered_at_us)
+        note_lag(self.detector, (clock_us, events_seen), record.answered_at_us)
+        if not any(isinstance(entry, RelationPart) for entry in record.entries):
+            # Parts that do not stand right before what installs them are of an owner that died.
+            self._uploads.clear()
+        detector = self.detector
+        there = (detector.clock_us, detector.events_seen)
+        if record.complete and there != (record.clock_us, record.events_seen):
+            raise Diverged(
+                f"the replay leads to event {there[1]} at {there[0]} µs, "
+                f"and the original led to event {record.events_seen} at {record.clock_us} µs"
+            )
+        verdicts = detector.verdicts.take()
+        return record.verdicts is None or record.verdicts == verdicts
+
+    def _take(self, entry: JournalEntry, at_us: int) -> None:
+        detector = self.detector
+        if isinstance(entry, RULES):
+            detector.change = Change(at_us, entry.by)
+        match entry:
+            case Evaluated():
+                self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
+                self._keep(EVALUATE, entry, at_us)
+            case EvaluatedBatch():
+                refused = frozenset(entry.refused)
+                events = events_in(decode_batch(entry.body, detector.limits, entry.form))
+                self._observe([event for place, event in enumerate(events) if place not in refused])
+                self._keep(BATCH_KINDS[entry.form], entry, at_us)
+            case EvaluatedLines():
+                self._observe(_events_of(entry, detector.limits))
+            case Ticked():
+                detector.tick(entry.time_us)
+                self._keep(TICK, entry, at_us)
+            case RulePut():
+                detector.put_rule(rule_of(entry), entry.history)
+            case RulesChanged():
+                put = [(rule_of(each), each.history) for each in entry.put]
+                detector.change_rules(put, entry.removed)
+            case RuleRemoved():
+                detector.remove_rule(entry.id)
+            case DraftPromoted():
+                detector.promote(entry.id)
+            case RelationPart():
+                self._uploads.stage(detector, entry.staged)
+            case RelationPut():
+                self._uploads.install(detector, entry.name, entry.upload, entry.parts, entry.changed_ms)
+            case RelationChanged():
+                change_relation(detector, entry.change, entry.changed_ms)
+            case RelationDeleted():
+                detector.delete_relation(entry.name)
+            case LimitsSet():
+                self.detector = under_limits(detector, limits_from(entry.limits))
+            case _:
+                assert_never(entry)
+
+    def _observe(self, events: list[Any]) -> None:
+        outcomes = self.detector.submit_clean(events)
+        self.detector.forget_lookups()
+        for refusal in outcomes.refused.values():
+            raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
+
+    def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch | Ticked, at_us: int) -> None:
+        answer = entry.answer
+        if answer is not None:
+            request = request_digest(kind, entry.body)
+            self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
+
+
+def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
+    refused = frozenset(entry.refused)
+    events = []
+    for place, line in enumerate(decode_lines(entry.lines, limits)):
+        if place in refused:
+            continue
+        if isinstance(line, Refusal):
+            raise Diverged(f"a line was refused that was accepted originally: {line}")
+        events.append(event_in(line))
+    return events
+
+
+def note_lag(detector: Detector, before: tuple[int | None, int], now_us: int) -> None:
+    """Note how far a detector's clock is behind the server's, if an event or a tick has come.
+
+    `before` is the time of its clock and the number of its events before that, and `now_us` the time of the
+    server's clock then.
+    """
+    if detector.clock_us is not None and (detector.clock_us, detector.events_seen) != before:
+        detector.behind_us = now_us - detector.clock_us
 
 
 class _Diverged:

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Final
 
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, DETECTORS_LOST
+from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED
 from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.scheduler.detectors.gate import Gate
+from engine.runtime.scheduler.detectors.leaving import Leaving
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, answered
 from snapshots.errors import StorageError, WrongFolder
@@ -45,13 +46,14 @@ class PlacedDetector:
         self._forget = forget
         self._loop = asyncio.get_running_loop()
         self._worker: DetectorWorker | None = None
-        self._epoch = 0
+        self.epoch = 0
+        """The epoch of the activation, or of the last one."""
         self._over = asyncio.Event()
         """Set when the current activation is over."""
         self._activated_in_s = 0.0
-        self._room_wanted = False
-        """Whether another detector waits for the slot."""
-        self._activating: asyncio.Task[None] | None = None
+        self._leaving = Leaving(self._tell_room)
+        self.activating: asyncio.Task[None] | None = None
+        """The activation that is under way."""
         self._dropping: asyncio.Task[None] | None = None
         """Drops a detector whose activation was cancelled, in a worker that has other detectors."""
         self._waiters = 0
@@ -84,24 +86,14 @@ class PlacedDetector:
 
     def make_room(self) -> None:
         """Have the detector passivated: at once if it is idle, otherwise after its turn."""
-        self._room_wanted = True
-        if self._worker is not None:
-            self._worker.port.make_room(self._epoch)
+        self._leaving.make_room(wanted=True)
 
     def stay(self) -> None:
         """Have the detector stay active if it is not being passivated already."""
-        if self.moving:
-            return
-        self._room_wanted = False
-        if self._worker is not None:
-            self._worker.port.make_room(self._epoch, wanted=False)
+        if not self.moving:
+            self._leaving.make_room(wanted=False)
 
     # -- what others call ------------------------------------------------------------------------------------
-
-    @property
-    def activating(self) -> bool:
-        """Whether the detector is being activated."""
-        return self._activating is not None
 
     def stalled(self, for_s: float) -> str | None:
         """Return the problem that a worker has not activated it for longer than this; None if none has."""
@@ -119,11 +111,6 @@ class PlacedDetector:
         """The node on which the detector is active; None if it is not."""
         return None if self._worker is None else self._worker.port.node
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the activation, or of the last one."""
-        return self._epoch
-
     async def route(self, left_epoch: int, large: bool = False) -> Route:
         """Return the detector's route; activate the detector first if it is not active.
 
@@ -131,19 +118,25 @@ class PlacedDetector:
         its end is awaited for a moment. `large` says whether large requests wait. If all callers are
         cancelled, the detector is not activated. Raises Refusal 1200, and DetectorUnavailable 1501 and 1503.
         """
+        self._leaving.needed()
         with self.needed():
-            if self._worker is not None and self._epoch == left_epoch:
+            if self._worker is not None and self.epoch == left_epoch:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_OVER_S):
                         await self._over.wait()
             while self._worker is None:
-                self._gate.check()
                 self.large = self.large or large
-                if self._activating is None:
-                    self._activating = self._loop.create_task(self._try_to_activate())
-                # A caller that is cancelled must not cancel the activation for the others.
-                await asyncio.shield(self._activating)
-            return Route(self._worker.port.name, self._worker.port.address, self._epoch)
+                await self._activation()
+            return Route(self._worker.port.name, self._worker.port.address, self.epoch)
+
+    async def wake(self) -> None:
+        """Activate the detector, which is not active, and have it leave once its worker has ticked it.
+
+        Returns when it has left, or is needed by callers. Raises as `route` does.
+        """
+        with self.needed():
+            await self._leaving.wake(self._activation())
+            self._gate.check()
 
     @contextmanager
     def needed(self) -> Iterator[None]:
@@ -157,8 +150,8 @@ class PlacedDetector:
 
     async def vacate(self) -> None:
         """Have the detector passivated after its turn, unless it is active in the reserved worker already."""
-        if self._activating is not None:
-            await asyncio.wait({self._activating})
+        if self.activating is not None:
+            await asyncio.wait({self.activating})
         if self._worker is not None and self.reserved is not None:
             self.make_room()
             await self._over.wait()
@@ -169,13 +162,13 @@ class PlacedDetector:
         If the detector has waited since `give_up_s` or longer, its requests are refused. If not, and if
         workers can be `shared`, it gives its slot back and waits for another: that one was for a new worker.
         """
-        if self._activating is None or self._waits_since_s is None:
+        if self.activating is None or self._waits_since_s is None:
             return
         if self._waits_since_s <= give_up_s:
             self._refuse_for_now(why)
-            self._activating.cancel()
+            self.activating.cancel()
         elif shared and self._waits_for_worker:
-            self._activating.cancel()
+            self.activating.cancel()
 
     def adopt(self, worker: DetectorWorker, held: Held) -> None:
         """Take over a detector that an earlier scheduler had activated."""
@@ -192,7 +185,7 @@ class PlacedDetector:
             await self._dropping
         if (worker := self._worker) is not None:
             try:
-                await answered(worker.port.delete(self._epoch), 2 * self._services.settings.hung_s)
+                await answered(worker.port.delete(self.epoch), 2 * self._services.settings.hung_s)
             except ActorDied:
                 self._lose("it did not end")
 
@@ -202,13 +195,13 @@ class PlacedDetector:
         Returns the reason if the detector could not be saved.
         """
         self._gate.closing = True
-        if self._activating is not None:
-            await asyncio.wait({self._activating}, timeout=self._services.settings.shutdown_s)
+        if self.activating is not None:
+            await asyncio.wait({self.activating}, timeout=self._services.settings.shutdown_s)
             await self._stop_activating()
         if (worker := self._worker) is not None:
             most_s = self._services.settings.shutdown_s + 3 * self._services.settings.hung_s
             try:
-                reason = await answered(worker.port.close(self._epoch), most_s)
+                reason = await answered(worker.port.close(self.epoch), most_s)
             except ActorDied as error:
                 self._lost_because = self._lost_because or f"its process was lost: {error}"
             else:
@@ -218,10 +211,18 @@ class PlacedDetector:
 
     # -- activation ------------------------------------------------------------------------------------------
 
+    async def _activation(self) -> None:
+        """Activate the detector, or await that. If it fails, the gate says why."""
+        self._gate.check()
+        if self.activating is None:
+            self.activating = self._loop.create_task(self._try_to_activate())
+        # A caller that is cancelled must not cancel the activation for the others.
+        await asyncio.shield(self.activating)
+
     async def _stop_activating(self) -> None:
-        if self._activating is not None:
-            self._activating.cancel()
-            await asyncio.wait({self._activating})
+        if self.activating is not None:
+            self.activating.cancel()
+            await asyncio.wait({self.activating})
 
     async def _try_to_activate(self) -> None:
         """Activate the detector; if that fails, note the reason for the callers that wait."""
@@ -245,7 +246,7 @@ class PlacedDetector:
             _log.exception("detector %s, activation failed: %s", self.detector_id, message, extra=extra)
             self._refuse_for_now(message)
         finally:
-            self._activating = None
+            self.activating = None
             self._forget_if_unneeded()
 
     async def _activate(self) -> bool:
@@ -286,7 +287,7 @@ class PlacedDetector:
                 return False
             empty = False
             began_s = self._asked_at_s = self._loop.time()
-            asked = self._room_wanted
+            asked = self._leaving.wanted
             worker.pending.add(epoch)
             try:
                 within_s = self._services.settings.activation_hung_s
@@ -317,25 +318,29 @@ class PlacedDetector:
     def _receive_reports(self, worker: DetectorWorker) -> None:
         """Receive what the worker reports of the detector, and what it has reported already."""
         reported = partial(self._reported, worker)
-        callbacks = Callbacks(reported, self._found_dead, self.detector_id, lambda: self._room_wanted)
-        worker.enter(self._epoch, callbacks)
+        callbacks = Callbacks(reported, self._found_dead, self.detector_id, lambda: self._leaving.wanted)
+        worker.enter(self.epoch, callbacks)
 
     def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
         """Note where it is active. `asked` says whether the worker was told that another one waits."""
         self._worker = worker
-        self._epoch = epoch
+        self.epoch = epoch
         self._over = asyncio.Event()
         self.used_at_s = self._loop.time()
         self._at_risk = False
-        if self._room_wanted != asked:
-            worker.port.make_room(epoch, wanted=self._room_wanted)
+        if (wanted := self._leaving.wanted) != asked:
+            self._tell_room(wanted)
+
+    def _tell_room(self, wanted: bool) -> None:
+        if self._worker is not None:
+            self._worker.port.make_room(self.epoch, wanted=wanted)
 
     # -- what the worker reports -----------------------------------------------------------------------------
 
     def _reported(self, worker: DetectorWorker, report: Report) -> None:
         services = self._services
         services.reported(self.detector_id, report)
-        if worker is not self._worker or report.epoch != self._epoch:
+        if worker is not self._worker or report.epoch != self.epoch:
             return
         if report.used:
             self.used_at_s = self._loop.time()
@@ -353,13 +358,13 @@ class PlacedDetector:
             self._lost_because = report.ended.reason
         if report.ended.alone:
             services.alone.add(self.detector_id)
-        elif not self._room_wanted:
+        elif not self._leaving.room_wanted:
             services.alone.discard(self.detector_id)
         self._leave()
         services.workers.give_back(worker, report.ended.resident_bytes)
 
     def _found_dead(self) -> None:
-        self._services.counts[DETECTORS_LOST] += 1
+        self._services.lost(self.detector_id)
         self._lose("its process was lost")
 
     def _lose(self, reason: str) -> None:
@@ -372,14 +377,15 @@ class PlacedDetector:
     def _leave(self) -> None:
         """Note that the worker no longer has the detector."""
         if self._worker is not None:
-            self._worker.leave(self._epoch)
+            self._worker.leave(self.epoch)
         self._worker = None
         self._over.set()
         self._release_slot()
         self._forget_if_unneeded()
 
     def _release_slot(self) -> None:
-        self._room_wanted = self.large = False
+        self.large = False
+        self._leaving.left()
         self._services.slots.release(self)
 
     def _refuse_for_now(self, reason: str) -> None:
@@ -389,6 +395,6 @@ class PlacedDetector:
 
     def _forget_if_unneeded(self) -> None:
         """Have this object forgotten if a new one could replace it without loss."""
-        idle = self._worker is None and self._activating is None and not self._waiters
+        idle = self._worker is None and self.activating is None and not self._waiters
         if idle and not self._gate.refuses_for_now:
             self._forget(self)

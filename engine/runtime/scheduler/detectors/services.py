@@ -4,10 +4,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.contract.measurements.counters import ACTIVATIONS, DAMAGED, DIVERGED, RECORDS_READ
+from engine.runtime.contract.measurements.counters import (
+    ACTIVATIONS,
+    DAMAGED,
+    DETECTORS_LOST,
+    DIVERGED,
+    RECORDS_READ,
+)
 from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
+from engine.runtime.scheduler.detectors.due_times import DueTimes
 from engine.runtime.scheduler.detectors.problems import Problems
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
 
@@ -25,6 +32,7 @@ class Services:
     """The ids of detectors that take so much that each needs a worker of its own."""
     journals: set[str] = field(default_factory=set)
     """The ids of detectors that may have been passivated with events in their journals."""
+    dues: DueTimes = field(default_factory=DueTimes)
     newest_firings: dict[str, int] = field(default_factory=dict)
     """The number of the newest firing in the feed of each detector, as far as workers have told."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -45,11 +53,18 @@ class Services:
             message = f"{activated.diverged}; answers before and after differ in that"
             self.problems.note(f"detector {detector_id}: {message}")
 
+    def lost(self, detector_id: str) -> None:
+        """Note that a detector was lost with its worker."""
+        self.counts[DETECTORS_LOST] += 1
+        self.dues.note(detector_id, 0)
+
     def reported(self, detector_id: str, report: Report) -> None:
         """Note what a worker reports of a detector, even of one that it no longer has."""
         self.counts.update(report.counts)
-        if report.ended is not None and report.ended.journal:
-            self.journals.add(detector_id)
+        if (ended := report.ended) is not None:
+            if ended.journal:
+                self.journals.add(detector_id)
+            self.dues.note(detector_id, ended.due_us if ended.reason is None else 0)
         if report.problem:
             self.problems.begin(detector_id, report.problem)
         elif report.problem is not None:

@@ -160,6 +160,15 @@ async def test_a_stream_neither_wakes_its_detector_nor_keeps_it_awake(fed: Fed) 
     assert users(await told(connection, 1)) == [(1, "ann")]
 
 
+async def test_what_fires_just_before_a_detector_rests_is_told(fed: Fed) -> None:
+    connection = await fed.begun()
+    placed = fed.service.scheduler._placed[fed.detector]
+    await fed.fire("ann")
+    placed.make_room()
+    await until(lambda: placed.worker_name is None)
+    assert users(await told(connection, 1)) == [(1, "ann")]
+
+
 async def test_a_stream_ends_with_its_detector(fed: Fed) -> None:
     connection = await fed.begun()
     await fed.caller("DELETE", f"/api/detectors/{fed.detector}")

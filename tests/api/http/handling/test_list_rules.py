@@ -39,6 +39,16 @@ async def test_pages_have_the_texts_of_conditions_if_they_are_asked_for(caller: 
     assert (await caller("GET", f"{path}?source=true&limit=1&after=1")).result == {"rules": shown[1:2]}
 
 
+async def test_a_page_of_a_name_has_the_rules_of_that_name(caller: Caller) -> None:
+    path = await path_with(caller, "a == 1", "a == 2")
+    await caller("POST", path, {"name": "s & t", "condition": "a == 3"})
+    first, second, other = (await caller("GET", path)).result["rules"]
+    assert (await caller("GET", f"{path}?name=r")).result == {"rules": [first, second]}
+    assert (await caller("GET", f"{path}?name=r&limit=1&after=1")).result == {"rules": [second]}
+    assert (await caller("GET", f"{path}?name=s%20%26%20t")).result == {"rules": [other]}
+    assert (await caller("GET", f"{path}?name=none")).result == {"rules": []}
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -46,6 +56,7 @@ async def test_pages_have_the_texts_of_conditions_if_they_are_asked_for(caller: 
         ("limit=1001", "limit: expected a whole number from 1 to 1000, got `1001`"),
         ("after=-1", "after: expected a priority, got `-1`"),
         ("source=1", "source: expected `true` or `false`, got `1`"),
+        ("name=", "name: expected a name, got ``"),
         ("after=x", "after: expected a priority, got `x`"),
         (f"after={2**63}", f"after: expected a priority, got `{2**63}`"),
     ],

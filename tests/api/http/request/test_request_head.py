@@ -79,7 +79,7 @@ def test_every_wrong_header_is_listed() -> None:
     )
     with pytest.raises(RequestRefusal) as caught:
         check_headers(head, bytes_max=10, media_types=(JSON,))
-    assert [entry.code for entry in caught.value.entries] == [1006] * 4
+    assert [entry.code for entry in caught.value.entries] == [1006] * 3
     # Where no body is taken, nothing but the size of all matters.
     check_headers(head, bytes_max=1_000, media_types=())
     with pytest.raises(RequestRefusal):
@@ -113,11 +113,11 @@ def test_a_key_is_any_visible_ascii_text(key: bytes) -> None:
 
 
 def test_a_key_that_came_twice_is_refused_even_if_it_is_the_same() -> None:
-    head = read_head([(b"idempotency-key", b"a"), (b"idempotency-key", b"a"), (b"content-encoding", b"br")])
+    head = read_head([(b"idempotency-key", b"a"), (b"idempotency-key", b"a")])
     with pytest.raises(RequestRefusal) as caught:
         check_headers(head, bytes_max=16_384, media_types=(JSON,), takes_key=True)
-    assert [entry.code for entry in caught.value.entries] == [1006, 1006]
-    assert "came more than once" in caught.value.entries[1].message
+    assert [entry.code for entry in caught.value.entries] == [1006]
+    assert "came more than once" in caught.value.entries[0].message
     with pytest.raises(RequestRefusal, match="more than once"):
         idempotency_key(head)
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from api.cli import main
 from api.cli.applying import command
 from engine import format, parse  # noqa: A004 -- the engine's name for it
+from engine.evaluation.rules import rule_as_sent
 from rule_detector_client import calls
 from tests.unit.cli.fake_service import FakeService
 
@@ -226,12 +227,18 @@ def test_the_difference_as_json(service: FakeService, tmp_path: Path) -> None:
     assert (again["applied"], again["detectors"][0]["unchanged"]) == (False, 3)
 
 
-@pytest.mark.parametrize(("prune", "sent"), [([], ["quiet"]), (["--prune"], ["a", "b", "c", "quiet"])])
+@pytest.mark.parametrize(
+    ("prune", "gone"), [([], ""), (["--prune"], ""), ([], ", gone: a == 9"), (["--prune"], ", gone: a == 9")]
+)
 def test_only_rules_that_change_are_sent_unless_others_are_removed(
-    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prune: list[str], sent: list[str]
+    service: FakeService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prune: list[str],
+    gone: str,
 ) -> None:
     text = "detector: shop\nrules: {a: a == 1, b: a == 2, c: a == 3, quiet: a == 4}"
-    apply(tmp_path, text, "--yes")
+    apply(tmp_path, text.replace("}", f"{gone}}}"), "--yes")
     bodies: list[list[str]] = []
     put_rules = calls.put_rules
 
@@ -241,8 +248,28 @@ def test_only_rules_that_change_are_sent_unless_others_are_removed(
 
     monkeypatch.setattr(calls, "put_rules", noted)
     apply(tmp_path, text.replace("a == 4", "a == 5"), "--yes", *prune)
+    sent = ["a", "b", "c", "quiet"] if prune and gone else ["quiet"]
     assert bodies == [["a", "b", "c", "quiet"], sent], "the dry run, and the change"
-    assert [condition for _, condition, *_ in seen(service)] == ["a == 1", "a == 2", "a == 3", "a == 5"]
+    there = ["a == 1", "a == 2", "a == 3", "a == 5", *(["a == 9"] if gone and not prune else [])]
+    assert [condition for _, condition, *_ in seen(service)] == there
+
+
+@pytest.mark.parametrize(("changed", "listed"), [(2, 2), (25, 30)])
+def test_few_rules_that_change_are_asked_for_alone(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: int, listed: int
+) -> None:
+    rules = [f"  r{number}: a == {number}" for number in range(30)]
+    apply(tmp_path, "\n".join(["detector: shop", "rules:", *rules]), "--yes")
+    sent: list[Any] = []
+    monkeypatch.setattr(
+        "engine.evaluation.wire.inspecting.rule_lists.rule_as_sent",
+        lambda *given: sent.append(given) or rule_as_sent(*given),
+    )
+    rules = [rule.replace("a ==", "a !=") if place < changed else rule for place, rule in enumerate(rules)]
+    output = apply(tmp_path, "\n".join(["detector: shop", "rules:", *rules]), "--yes").output
+    assert f"{changed} rules changed" in output
+    assert "- a == 1\n      + a != 1\n" in output
+    assert len(sent) == listed
 
 
 def test_what_changes_in_how_a_rule_acts_is_said_and_a_zero_is_as_none(

@@ -56,7 +56,7 @@ class Delivering:
     def running(self, port: int, *options: str) -> "Iterator[subprocess.Popen[bytes]]":
         program = self.started(port, *options)
         try:
-            until(lambda: self.state.exists() or program.poll() is not None)
+            until(lambda: self.places.keys() == self.feeds.names.keys())
             yield program
         finally:
             program.kill()
@@ -64,7 +64,7 @@ class Delivering:
 
     @property
     def places(self) -> dict[str, int]:
-        return json.loads(self.state.read_bytes())["places"]
+        return json.loads(self.state.read_bytes())["places"] if self.state.exists() else {}
 
 
 @pytest.fixture

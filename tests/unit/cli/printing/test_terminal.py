@@ -226,7 +226,7 @@ _OWN_WORDS = {"demo", "serve"}
 
 def test_every_command_is_tried() -> None:
     tried = {command for command, *_ in _COMMANDS}
-    assert {one.name for group in COMMANDS.values() for one in group} == (
+    assert {name for names in COMMANDS.values() for name in names} == (
         tried | _WITHOUT_A_SERVICE | _OWN_WORDS
     )
 

@@ -78,3 +78,13 @@ def test_firings_are_counted_by_key_where_keys_are_told() -> None:
     assert [row[1:3] for row in others] == [(f"ip=b{number} n=1", "1") for number in range(11, 30)]
     assert left == ("r", "other keys", "2", "", "")
     assert silent == ("silent", "", "0", "", "")
+
+
+def test_the_report_tells_how_many_actions_were_held_back() -> None:
+    report = FiringsReport()
+    for n, held in enumerate((0, 9, 3), 1):
+        action = Action("match", "r", "rule", 1, notify=False, suppressed=held, keys={"host": "a"})
+        report.count(RecordedEvent("e", n, {}, n * 1000, b"{}"), EventResult([action]))
+    rules = [Rule("r", {}, "d", enabled=True, name="rule", notify=False, priority=1)]
+    assert report.rows(rules)[0][:2] == ("rule", "3 (12 held back)")
+    assert [row[:3] for row in report.rows_by_key(rules)] == [("rule", "host=a", "3")]

@@ -22,6 +22,8 @@ from tests.unit.cli.sigma.matcher import PARTS, Event, Test
 
 ANY = SpecialChars.WILDCARD_MULTI
 TRIES = 300
+ANY_FIELDS = ("Message", "Data")
+"""Fields in which keywords are put if rules search the whole event."""
 
 
 def positive(rule: SigmaRule, matches: Test, random: Random, keyword_fields: tuple[str, ...] = ()) -> Event:
@@ -51,6 +53,7 @@ def others(
         yield rest | {name: 17}
         yield rest | {name: f"x{value}y" if isinstance(value, str) else str(value)}
         yield rest | {name: [value]}
+        yield rest | {name: {"inside": [{"it": value}]}}
     yield {}
 
 
@@ -74,7 +77,7 @@ def want(
                 wanted.setdefault(each, []).append(sigma.SigmaExists(True))
         case ConditionValueExpression(value) if truth:
             keyword = ANY + value + ANY if isinstance(value, sigma.SigmaString) else value
-            wanted.setdefault(random.choice(keyword_fields), []).append(keyword)
+            wanted.setdefault(random.choice(keyword_fields or ANY_FIELDS), []).append(keyword)
 
 
 def made(wanted: dict[str, Any], random: Random) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sigma.conditions import (
 from sigma.rule import SigmaRule
 from sigma.types import CompareOperators, SpecialChars, TimestampPart
 
+from tests.reference import strings_of
 from tests.reference_values import address, equal, look_up
 
 Event = Mapping[str, Any]
@@ -59,6 +60,8 @@ def tree(node: Any, keyword_fields: tuple[str, ...]) -> Test:
             return lambda event: not inner(event)
         case ConditionFieldEqualsValueExpression(field, value):
             return lambda event: holds(value, look_up(field, event, {}), event)
+        case ConditionValueExpression(value) if not keyword_fields:
+            return lambda event: any(says(value, text, event) for text in strings_of(event))
         case ConditionValueExpression(value):
             return lambda event: any(says(value, look_up(each, event, {}), event) for each in keyword_fields)
     raise AssertionError(node)

@@ -1,15 +1,15 @@
 """Converted rules of SigmaHQ and what an independent matcher says about events made from them."""
 
 import os
+import re
 import tarfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from sigma.conditions import ConditionFieldEqualsValueExpression
+from sigma.conditions import ConditionFieldEqualsValueExpression, ConditionValueExpression
 from sigma.rule import SigmaRule
 from sigma.types import SigmaFieldReference
 
@@ -26,6 +26,8 @@ CHUNK = 300
 # It asks for a command line that is "RunWizard", and that holds a GUID.
 NEVER_TRUE = {"COM Object Execution via Xwizard.EXE"}
 KEYWORD_FIELDS = ("Message", "CommandLine")
+WHOLE = ""
+"""Stands for all fields of an event."""
 
 
 def data(name: str) -> Path:
@@ -44,7 +46,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return sorted(map(str, folder.rglob("*.yml")))
 
 
-def check(converted: Sequence[Converted]) -> None:
+def check(converted: Sequence[Converted], keyword_fields: tuple[str, ...] = ()) -> None:
     """Compare the verdicts of the engine and the matcher for events that are made from each rule."""
     random = Random(20)
     for start in range(0, len(converted), CHUNK):
@@ -54,9 +56,9 @@ def check(converted: Sequence[Converted]) -> None:
             detector.add_rule(str(place), each.condition)
         for place, each in enumerate(chunk):
             assert isinstance(each.rule, SigmaRule)
-            matches = matcher(each.rule, KEYWORD_FIELDS)
-            event = positive(each.rule, matches, random, KEYWORD_FIELDS)
-            events = [event, *others(each.rule, event, random, KEYWORD_FIELDS)]
+            matches = matcher(each.rule, keyword_fields)
+            event = positive(each.rule, matches, random, keyword_fields)
+            events = [event, *others(each.rule, event, random, keyword_fields)]
             expected = [matches(one) for one in events]
             assert set(expected) == {each.rule.title not in NEVER_TRUE, False}, each.rule.title
             for one, verdict in zip(events, expected, strict=True):
@@ -65,14 +67,24 @@ def check(converted: Sequence[Converted]) -> None:
 
 
 def test_every_twentieth_rule_means_what_the_matcher_says(rules: list[str]) -> None:
-    conversion = Converter(keyword_fields=KEYWORD_FIELDS).convert(rules[::EVERY])
+    conversion = Converter().convert(rules[::EVERY])
     assert conversion.left_out == []
     check(conversion.converted)
 
 
+@pytest.mark.parametrize("fields", [(), KEYWORD_FIELDS])
+def test_keyword_rules_mean_what_the_matcher_says(rules: list[str], fields: tuple[str, ...]) -> None:
+    begins = re.compile(r"^ +keywords?\w*:", re.MULTILINE)
+    searching = [path for path in rules if begins.search(Path(path).read_text("utf-8"))]
+    conversion = Converter(keyword_fields=fields).convert(searching)
+    found = [each for each in conversion.converted if "anywhere (" in each.text]
+    assert len(found) >= (0 if fields else 70)
+    check(conversion.converted, fields)
+
+
 @pytest.fixture(scope="module")
 def everything(rules: list[str]) -> Conversion:
-    return Converter(keyword_fields=KEYWORD_FIELDS).convert(rules)
+    return Converter().convert(rules)
 
 
 @pytest.mark.storm
@@ -80,15 +92,6 @@ def test_all_rules_mean_what_the_matcher_says(everything: Conversion) -> None:
     # Its list of hashes has 330 kB, and a condition at most 64 KiB.
     assert [each.title for each in everything.left_out] == ["Vulnerable Driver Load"]
     check(everything.converted)
-
-
-@pytest.mark.storm
-def test_without_fields_for_keywords_97_in_100_rules_are_converted(rules: list[str]) -> None:
-    conversion = Converter().convert(rules)
-    assert len(conversion.converted) >= 0.97 * len(rules)
-    assert Counter(each.reason for each in conversion.left_out).most_common(1) == [
-        ("it searches the whole event for keywords; name the fields with --keywords", 86)
-    ]
 
 
 @pytest.mark.long
@@ -118,19 +121,22 @@ def matched(rules: Sequence[Rule], events: Sequence[Event]) -> dict[int, list[in
     for fields, places in by_fields.items():
         alike: dict[str, list[int]] = {}
         for at, event in enumerate(events):
-            alike.setdefault(repr([look_up(field, event, {}) for field in fields]), []).append(at)
+            read = [event if field == WHOLE else look_up(field, event, {}) for field in fields]
+            alike.setdefault(repr(read), []).append(at)
         for place in places:
-            matches = matcher(rules[place], KEYWORD_FIELDS)
+            matches = matcher(rules[place])
             found[place] = sorted(at for same in alike.values() if matches(events[same[0]]) for at in same)
     return found
 
 
 def fields_of(rule: Rule) -> set[str]:
-    fields = set(KEYWORD_FIELDS)
+    fields = set[str]()
     pending: list[Any] = [condition.parsed for condition in rule.detection.parsed_condition]
     while pending:
         node = pending.pop()
         pending += getattr(node, "args", [])
+        if isinstance(node, ConditionValueExpression):
+            fields.add(WHOLE)
         if isinstance(node, ConditionFieldEqualsValueExpression):
             fields.add(node.field)
             if isinstance(node.value, SigmaFieldReference):

@@ -483,3 +483,18 @@ def test_what_fires_by_time_stands_between_the_lines() -> None:
     )
     assert "event" not in first
     assert (second["rule"], second["line"], "timed" in second) == ("plain", 3, False)
+
+
+HOST_DOWN = Path(__file__).parents[3] / "data" / "host_down.ndjson"
+"""A host is down for half an hour, and says so every minute."""
+
+
+def test_a_rule_acts_at_most_once_in_the_time_that_its_file_says() -> None:
+    write("r.yaml", "down: {condition: down == true, every_secs: 600, every_by: [host]}")
+    lines = lines_of(tried("r.yaml", HOST_DOWN))
+    assert [(line.split()[0][11:19], *line.partition("(")[1:]) for line in lines[:4]] == [
+        ("00:00:00", "", ""),
+        *((f"00:{minute}:00", "(", "9 held back)") for minute in (10, 20, 30)),
+    ]
+    run = tried("r.yaml", HOST_DOWN, "-o", "json")
+    assert [json.loads(line).get("suppressed", 0) for line in lines_of(run)] == [0, 9, 9, 9]

@@ -3,10 +3,14 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine import Detector
+from engine.evaluation.explanation import firings as explained
+from engine.evaluation.explanation.firings import evaluate_explained
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
+from engine.evaluation.firings import recorder
 from engine.evaluation.kernel import rule_set
 from engine.language.limits import Limits
 
@@ -39,7 +43,7 @@ def test_a_firing_says_which_rule_fired_when_and_for_which_keys() -> None:
             "priority": 1,
             "keys": {"user.id": "ann"},
             "labels": {"level": 10**30},
-            "why": {"version": 1},
+            "why": {"version": 1, "condition": "per user.id x > 1"},
         }
     ]
 
@@ -98,9 +102,13 @@ def test_values_of_other_types_are_those_that_the_engine_reads() -> None:
         __slots__ = ()
 
     detector = Detector()
-    detector.add_rule("r", "per user (x == 1)", notify=True)
-    detector.evaluate_many([({"user": Text("ann"), "x": 1}, START_MS, None)])
-    assert [one["keys"] for one in firings(detector)] == [{"user": "ann"}]
+    condition = "per user.id (x == 1 and last(at) != 'now' and once within 1h x == 1)"
+    detector.add_rule("r", condition, notify=True)
+    for _ in range(2):
+        fields = {"user": {"id": Text("ann")}, "x": np.int64(1), "at": np.str_("then"), "unread": object()}
+        detector.evaluate_many([(fields, START_MS, None)])
+    [firing] = firings(detector)
+    assert (firing["keys"], firing["found"]) == ({"user.id": "ann"}, {"last(at)": "then"})
 
 
 def test_long_keys_are_cut_and_keys_that_are_none_are_absent() -> None:
@@ -141,10 +149,11 @@ def test_a_feed_is_saved_and_loaded_with_its_detector() -> None:
 
 def test_firings_by_time_say_so() -> None:
     detector = Detector()
-    rule_id = detector.add_rule("r", "x == 1", notify=True)
+    rule_id = detector.add_rule("r", "per host (count(exists x) within 1h < 1)", notify=True)
     detector.recorder.by_time(detector.rule(rule_id), {"host": "a"}, 1_500)
     [firing] = firings(detector)
     assert (firing["timed"], firing["keys"], firing["time_ms"]) == (True, {"host": "a"}, 1.5)
+    assert firing["found"] == {"count(exists x) within 1h": 0}
 
 
 def test_without_rules_that_notify_the_code_is_what_it_was() -> None:
@@ -156,3 +165,60 @@ def test_without_rules_that_notify_the_code_is_what_it_was() -> None:
     detector.change_rule(rule_id, notify=False)
     assert detector.code() == before
     assert "note" not in before
+
+
+def test_a_firing_says_what_was_found_and_which_events_settled_it() -> None:
+    detector = Detector()
+    condition = "per user (count(amount > 1) within 1h >= 2 and once within 10m ok == false)"
+    detector.add_rule("r", condition, notify=True)
+    for place, ok in enumerate((False, True, True)):
+        detector.evaluate({"user": "ann", "amount": 5, "ok": ok}, START_MS + 1_000 * place)
+    two, three = firings(detector)
+    assert two["found"] == {"count(amount > 1) within 1h": 2}
+    assert three["why"] == {
+        "version": 1,
+        "condition": condition,
+        "witnesses_ms": {"once within 10m ok == false": START_MS},
+    }
+
+
+def test_a_firing_says_what_the_action_of_the_same_event_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    for place, condition in enumerate(
+        (
+            "per a count(x > 1) since y == 1 >= 1",
+            "per a where y > 0 sum(x) within 1h > 1",
+            "x > 2 * earlier avg(x) within 1d or last(x) >= 1",
+            "distinct(a) within 1h >= 1 and not once within 1s y == 9",
+        )
+    ):
+        detector.add_rule(str(place), condition, notify=True)
+    for place, (a, x, y) in enumerate([("p", 3, 1), ("q", 9, 0), ("p", 1, 2), ("p", 4, 1), ("q", 40, 3)]):
+        after = detector.feed.last
+        event = ({"a": a, "x": x, "y": y}, START_MS + 700 * place, {})
+        told = evaluate_explained(detector, *event, explained=False, detailed=True)
+        assert [(one["keys"], one.get("found", {})) for one in firings(detector, after)] == [
+            (details.keys, details.found) for details in told.details
+        ]
+    assert detector.feed.last > 9
+
+
+def test_what_would_be_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    condition = "count(x == 1) within 1h >= 1"
+    detector = Detector()
+    detector.add_rule("r", condition, notify=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder, "FIRING_BYTES_MAX", 100)
+        detector.evaluate({"x": 1}, START_MS)
+    detector.evaluate({"x": 1}, START_MS)
+    assert [one.get("found") for one in firings(detector)] == [None, {condition.removesuffix(" >= 1"): 1}]
+
+
+def test_a_rule_that_remembers_too_much_fires_without_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explained, "_ENTRIES_TOLD_MAX", 1)
+    detector = Detector()
+    detector.add_rule("r", "per u count(x == 1) within 1h >= 3", notify=True)
+    for place in range(3):
+        detector.evaluate({"x": 1, "u": "a"}, START_MS + place)
+    [firing] = firings(detector)
+    assert (firing["keys"], "found" in firing) == ({"u": "a"}, False)

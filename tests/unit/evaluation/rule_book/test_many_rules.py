@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal
+from engine.evaluation import rules
 from engine.evaluation.rule_book.changes.many_rules import DEFECTS_MAX, WantedRule
 from engine.language.limits import Limits
 from tests.audit import audit
@@ -190,6 +191,55 @@ def test_a_detector_past_a_lowered_bound_can_become_smaller() -> None:
         "a",
         "b",
     ]
+
+
+MEMBERS_CHANGED = {
+    "condition": "b == 2  # again",
+    "notify": True,
+    "enabled": False,
+    "shadow": True,
+    "draft_of": "other",
+    "description": "why",
+    "labels": {"level": 2},
+    "timed": True,
+    "every_secs": 5.0,
+    "every_by": ["host"],
+}
+BESIDES: dict[str, dict[str, Any]] = {"draft_of": {"shadow": True}, "every_by": {"every_secs": 5.0}}
+"""What a rule with such a member has, too."""
+
+
+def test_every_member_is_compared_with_what_is_stored() -> None:
+    # Of a member that is not here, a change would not be noticed either.
+    assert {*MEMBERS_CHANGED} == {*WantedRule._fields} - {"name", "history"}
+    for text in ("b == 2", "b  ==  2"):
+        base = [WantedRule("other", "a == 1"), WantedRule("r", text, labels={"level": 1})]
+        for member, value in MEMBERS_CHANGED.items():
+            detector = Detector()
+            put(detector, base)
+            assert put(detector, base)["unchanged"] == ["other", "r"]
+            changed = [base[0], base[1]._replace(**{member: value}, **BESIDES.get(member, {}))]
+            assert put(detector, changed)["changed"] == ["r"], member
+            assert put(detector, changed)["changed"] == []
+            assert put(detector, base)["changed"] == ["r"], member
+
+
+def test_rules_that_stay_are_neither_parsed_nor_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    wanted = [WantedRule(f"r{number}", f"a == {number}") for number in range(20)]
+    put(detector, wanted)
+    put(detector, wanted)
+    worked: list[object] = []
+    for function in ("parse", "canonical"):
+        before = getattr(rules, function)
+        monkeypatch.setattr(
+            rules, function, lambda *given, before=before: worked.append(given) or before(*given)
+        )
+    assert len(put(detector, wanted)["unchanged"]) == 20
+    assert worked == []
+    wanted[3] = WantedRule("r3", "a == 77")
+    assert put(detector, wanted)["changed"] == ["r3"]
+    assert worked, "what changes is parsed"
 
 
 def test_a_label_of_another_type_is_a_change() -> None:

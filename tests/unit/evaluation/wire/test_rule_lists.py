@@ -46,6 +46,15 @@ def test_pages_follow_each_other_by_priority() -> None:
     assert asked(detector, 7, 100) == asked(Detector(), limit=5) == []
 
 
+def test_a_page_of_a_name_has_only_its_rules() -> None:
+    detector = detector_with("a == 1", "a == 2", "a == 3")
+    detector.add_rule("r1", "a == 4")
+    payload = msgspec.json.encode(RulesAsked(limit=10, name="r1"))
+    assert priorities(json.loads(rules_of(detector, ONE, payload).result)["rules"]) == [2, 4]
+    payload = msgspec.json.encode(RulesAsked(2, 10, name="r1"))
+    assert priorities(json.loads(rules_of(detector, ONE, payload).result)["rules"]) == [4]
+
+
 def test_a_page_ends_at_its_bytes_and_has_one_rule_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = detector_with("a == 1", *[CONTROLS] * 4)
     monkeypatch.setattr(rule_lists, "PAGE_BYTES_MAX", 100_000)

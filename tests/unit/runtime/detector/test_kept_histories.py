@@ -11,7 +11,8 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
-from engine.runtime.detector.persistence.journal_entries import JournalRecord, Replay, decode, encode
+from engine.runtime.detector.persistence.journal_entries import JournalRecord, decode, encode
+from engine.runtime.detector.persistence.replay import Replay
 
 BEFORE = "count(a == 1) within 1h >= 2 and per k (once within 30d b == 1)"
 

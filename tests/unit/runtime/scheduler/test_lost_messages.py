@@ -243,6 +243,16 @@ async def logs(scene: Scene) -> None:
     assert worker.service.log(Logged("engine", 30, "told by a worker", {}, ""))
 
 
+async def feeds(scene: Scene) -> None:
+    """What a front end asks for so often that one loss does not matter."""
+    detector, _ = await scene.active()
+    added = ops.add_rule("r", "missing it_is_never_there", notify=True)
+    assert isinstance(await scene.again(lambda: scene.backend.call(detector, added)), Done)
+    assert isinstance(await scene.again(lambda: scene.backend.call(detector, EVENT)), Done)
+    while (await scene.backend.newest_firings([detector])) != {detector: 1}:  # noqa: ASYNC110 -- no event
+        await asyncio.sleep(0.1)
+
+
 def telling(**changes: Any) -> Callable[[Scene], Awaitable[None]]:
     """What has a worker report this."""
 
@@ -270,6 +280,7 @@ SCENARIOS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     **dict.fromkeys(["fork_detector", "fork"], fork),
     **dict.fromkeys(["add_token", "revoke_token", "tokens", "tokens_used"], tokens),
     **dict.fromkeys(["status", "cluster", "figures", "report_figures", "add_counts"], figures),
+    "newest_firings": feeds,
     "move": move,
     "drain": drain,
     "close": evaluations,
@@ -287,6 +298,7 @@ NOTES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "report of removed": telling(removed="a file was removed"),
     "report of stays": telling(stays=True),
     "report of at_risk": telling(at_risk=True),
+    "report of newest_firing": feeds,
 }
 
 MESSAGES: dict[str, Callable[[Scene], Awaitable[None]]] = {

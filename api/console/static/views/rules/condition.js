@@ -87,7 +87,7 @@ export function makeup(condition) {
     found.depth = Math.max(found.depth, depth);
     if (member === "keyed") found.keyed += 1;
     else if (member === "compare") found.temporal += remembers(content.left) || remembers(content.right) ? 1 : 0;
-    else if (!["leaf", "ref", "in_relation", "in_network", "some", "all", "any", "not"].includes(member)) found.temporal += 1;
+    else if (!["leaf", "ref", "in_relation", "in_network", "some", "anywhere", "all", "any", "not"].includes(member)) found.temporal += 1;
     described(member, content).parts.forEach((part) => visit(part, depth + 1));
   };
   visit(condition, 1);

@@ -10,7 +10,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.detector.persistence import replay
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
-from engine.runtime.detector.persistence.journal_entries import Replay
+from engine.runtime.detector.persistence.replay import Replay
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
@@ -149,7 +149,7 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
     # Other limits are written down when the detector is activated, and a step may meet any error.
     for place in (
         "engine.runtime.detector.active_detector.ActiveDetector.write",
-        "engine.runtime.detector.persistence.journal_entries.Replay._observe",
+        "engine.runtime.detector.persistence.replay.Replay._observe",
     ):
         monkeypatch.setattr(place, fails)
         for epoch in range(2, 6):
@@ -208,9 +208,7 @@ def test_deaths_at_different_records_are_no_poison(make, actor, monkeypatch):
 def test_an_event_that_diverges_when_it_is_taken_again_sets_the_detector_aside(make, actor, monkeypatch):
     add(actor)
     fired(actor, 1000, a=1)
-    monkeypatch.setattr(
-        "engine.runtime.detector.persistence.journal_entries.Replay._observe", lambda *_: None
-    )
+    monkeypatch.setattr("engine.runtime.detector.persistence.replay.Replay._observe", lambda *_: None)
     with pytest.raises(Poisoned, match="Diverged"):
         make().activate(ONE, 2)
 

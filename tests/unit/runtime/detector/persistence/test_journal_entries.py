@@ -21,11 +21,9 @@ from engine.runtime.detector.persistence.idempotency import (
 )
 from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
-    Diverged,
     JournalRecord,
-    Replay,
 )
-from engine.runtime.detector.persistence.replay import restore
+from engine.runtime.detector.persistence.replay import Diverged, Replay, restore
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from engine.runtime.detector.persistence.uploads import Uploads
 from snapshots.format.segment_reader import Record

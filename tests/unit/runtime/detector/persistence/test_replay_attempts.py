@@ -16,7 +16,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import replay_attempts as attempts
-from engine.runtime.detector.persistence.journal_entries import Replay
+from engine.runtime.detector.persistence.replay import Replay
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.files import RealFiles
 from snapshots.format.segment_reader import Record
@@ -30,7 +30,7 @@ import ctypes, os, signal, sys
 from pathlib import Path
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.crashes import crashes_to
-from engine.runtime.detector.persistence.journal_entries import Replay
+from engine.runtime.detector.persistence.replay import Replay
 from engine.runtime.contract.settings import RuntimeSettings
 
 data, epoch, death = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

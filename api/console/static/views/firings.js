@@ -1,0 +1,79 @@
+// The feed: what rules that notify have fired, as it comes, and why.
+
+import { field, h, nothing } from "../shared/dom.js";
+import { time } from "../shared/format.js";
+import { call, stream } from "../shared/service.js";
+
+const SHOWN_FIRST = 100;
+const KEPT = 500;
+
+function why({ version, condition, witnesses_ms = {} }) {
+  return h("details", { class: "folded" }, h("summary", {}, "Why"),
+    h("p", {}, `Version ${version} of the rule was `, h("code", {}, condition)),
+    Object.entries(witnesses_ms).map(([text, at_ms]) => h("p", {}, h("code", {}, text), ` by the event of ${time(at_ms)}`)));
+}
+
+function shown(firing) {
+  const { seq, time_ms, name, keys, found = {}, suppressed, timed, gap } = firing;
+  if (gap) return h("tr", {}, h("td", { colspan: 5, class: "quiet" }, `Firings ${gap.from} to ${gap.to} are not kept any more.`));
+  const more = [timed && "by time", suppressed && `${suppressed} held back`].filter(Boolean).join(", ");
+  return h("tr", {},
+    h("td", {}, seq.toLocaleString("en")), h("td", {}, time(time_ms)),
+    h("td", {}, name, more && h("small", {}, ` ${more}`)), h("td", {}, h("code", {}, JSON.stringify(keys))),
+    h("td", {}, Object.entries(found).map(([text, value]) => h("p", {}, h("code", {}, text), ` ${JSON.stringify(value)}`)), why(firing.why)));
+}
+
+export async function firingsView(detector, query, signal) {
+  const { feed } = await call("GET", `detectors/${detector.id}/state`, undefined, signal);
+  let after = Math.max(feed.newest - SHOWN_FIRST, feed.newest - feed.kept), kept = [];
+  const told = h("p", { class: "quiet", role: "status" });
+  const rule = h("input", { type: "search", value: query.get("rule") ?? "", oninput: draw });
+  const key = h("input", { type: "search", spellcheck: "false", value: query.get("key") ?? "", oninput: draw });
+  const rows = h("tbody");
+  const table = h("div", { class: "scroll" }, h("table", {},
+    h("thead", {}, h("tr", {}, ["Number", "Time", "Rule", "Key", "Found"].map((head) => h("th", { scope: "col" }, head)))), rows));
+  const none = nothing("");
+
+  function isWanted({ name = "", keys = {} }) {
+    return name.toLowerCase().includes(rule.value.trim().toLowerCase()) && JSON.stringify(keys).includes(key.value.trim());
+  }
+
+  function draw() {
+    const wanted = kept.filter(isWanted);
+    rows.replaceChildren(...wanted.map(shown));
+    table.hidden = !wanted.length;
+    none.hidden = Boolean(wanted.length);
+    none.textContent = kept.length ? "None of them is of such a rule and key." : "No rule that notifies has fired yet.";
+  }
+
+  function add(news) {
+    if (news.errors) throw new Error(news.errors.map((entry) => entry.message).join("\n"));
+    after = news.seq ?? news.gap.to;
+    kept = [news, ...kept].slice(0, KEPT);
+    if (!isWanted(news)) return;
+    rows.prepend(shown(news));
+    while (rows.rows.length > KEPT) rows.lastChild.remove();
+    table.hidden = false;
+    none.hidden = true;
+  }
+
+  async function follow() {
+    while (!signal.aborted) {
+      try {
+        told.textContent = "Firings appear here as they come.";
+        await stream(`detectors/${detector.id}/firings?after=${after}`, add, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        told.textContent = error.message;
+        if (error.status) return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+
+  draw();
+  follow();
+  return h("section", {},
+    h("div", { class: "bar" }, field("Rule", rule, "A part of its name"), field("Key", key, "A part of the values, as shown")),
+    told, none, table);
+}

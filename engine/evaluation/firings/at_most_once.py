@@ -1,0 +1,248 @@
+"""Rules with `every_secs` act at most once in that time, for each combination of values of some names.
+
+A combination for which a rule has acted has an entry. It expires when the rule may act again, unless actions
+were held back: the next action says how many, so the entry stays until then. Entries count towards the bounds
+on keys and bytes, as slices do, and past a bound the one whose rule has not fired for longest is evicted.
+
+An entry is a list as a slice is: the order of its last firing among all, nothing, the number that `bounds`
+gives it, the time from which the rule may act again, and how many actions were held back.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.facts.look_up import Name, split_name
+from engine.evaluation.facts.values import (
+    KEY_CHARS_MAX,
+    LONG_TEXT,
+    Event,
+    canonical,
+    part_of_key,
+    slice_key_of,
+)
+from engine.evaluation.key_sizes import key_bytes
+from engine.evaluation.rules import Fired, Rule
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import (
+    FIRST,
+    PLACE_BYTES,
+    SEEN,
+    SHARDS,
+    SLICE_BYTES,
+    Slice,
+)
+from engine.evaluation.stamps import EVENT, NUMBER_BITS, WITHIN_BITS
+from engine.evaluation.times import FOREVER
+
+FREE_US: Final = FIRST
+HELD_BACK: Final = FIRST + 1
+"""The places of the two in an entry."""
+
+ENTRY_BYTES: Final = SLICE_BYTES + 2 * PLACE_BYTES
+"""What an entry takes without its key."""
+
+_NO_TEXT: Final = "\ud800"
+"""Tells the digest of an array or object from that of a text, none of which has half a surrogate pair."""
+
+
+class _Plan(NamedTuple):
+    """What is worked out once for a rule."""
+
+    every_us: int
+    names: tuple[Name, ...]
+    part: Any
+    """The first part of its keys."""
+
+
+class AtMostOnce:
+    """What the rules of a detector have to remember to act at most once in a time."""
+
+    path: Final = ("",)
+    """The name of these entries beside the paths of slices; no fact has it."""
+    memories: Final[Mapping[int, Any]] = {}
+
+    def __init__(self, histories: Histories, compared: Collection[str]) -> None:
+        """`compared` has the ids of the rules that are compared with drafts."""
+        self._histories, self._compared = histories, compared
+        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.touched: list[Hashable] = []
+        """The keys of the last events, while a bound is near."""
+        self.held_back: Counter[int] = Counter()
+        """How many actions of each rule were held back in all, by priority."""
+        self.held_at: dict[int, list[Rule]] = {}
+        """Those that are held back and compared, by the number of the event; the detector takes them."""
+        self._plans: dict[int, _Plan] = {}
+        """The rules that act at most once, by priority."""
+        self._entries: Counter[int] = Counter()
+        """How many entries each has."""
+        self.last = 0
+        """The order of the last firing."""
+        self._changed: set[int] = set()
+        """The rules that begin anew when `settle` is called."""
+        histories.bound(self)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.shards))
+
+    # -- rules ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def concerns(rule: Rule) -> bool:
+        """Return whether a rule acts at most once in some time. A shadow rule never acts."""
+        return rule.enabled and bool(rule.every_us) and not rule.shadow
+
+    def put(self, before: Rule | None, rule: Rule) -> None:
+        """Take a rule that was added or changed. It begins anew if what its actions depend on has changed."""
+        if before is not None and _asked(before) != _asked(rule):
+            self._forget(rule.priority)
+        if self.concerns(rule):
+            names = tuple(map(split_name, rule.every_names))
+            self._plans[rule.priority] = _Plan(rule.every_us, names, part_of_key(rule.priority))
+
+    def remove(self, priority: int) -> None:
+        """Forget a rule that is removed."""
+        self._forget(priority)
+        del self.held_back[priority]
+
+    def _forget(self, priority: int) -> None:
+        self._plans.pop(priority, None)
+        if self._entries[priority]:
+            self._changed.add(priority)
+
+    def settle(self) -> None:
+        """Drop the entries of the rules that have changed. Call it before the next event."""
+        if not self._changed:
+            return
+        self._histories.renew()
+        for shard in self.shards:
+            for key in [key for key in shard if _priority_in(key) in self._changed]:
+                self.drop(key)
+        self._changed.clear()
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def note(self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int) -> Fired:
+        """Return the rules that act at an event; keep those for `held_at` that do not and are compared."""
+        acting = self.acting(fired, fields, sent, stamp)
+        if acting is not fired and self._compared:
+            ids = {rule.id for rule in acting}
+            held = [rule for rule in fired if rule.id in self._compared and rule.id not in ids]
+            if held:
+                self.held_at[stamp & EVENT] = held
+        return acting
+
+    def acting(
+        self,
+        fired: Fired,
+        fields: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        stamp: int,
+        *,
+        dry: bool = False,
+    ) -> Fired:
+        """Return those of the rules that fire at an event that act, with how many actions they held back.
+
+        With `dry`, nothing changes.
+        """
+        plans = self._plans
+        if not plans:
+            return fired
+        given: list[Rule] = []
+        as_before = True
+        for rule in fired:
+            plan = plans.get(rule.priority)
+            acts = rule if plan is None else self._acts(rule, plan, _key(plan, fields, sent), stamp, dry=dry)
+            if acts is not None:
+                given.append(acts)
+            as_before = as_before and acts is rule
+        # Mostly one tuple stands for the same rules, and what is known of it need not be found again.
+        return fired if as_before else tuple(given)
+
+    def _acts(self, rule: Rule, plan: _Plan, key: Hashable, stamp: int, *, dry: bool) -> Rule | None:
+        entry, now_us = self.shards[hash(key) % SHARDS].get(key), stamp >> NUMBER_BITS
+        is_free = entry is None or now_us >= entry[FREE_US]
+        held_back = entry[HELD_BACK] if entry is not None else 0
+        if not dry:
+            # Several firings between two events come one after another, and after the slices of the first.
+            order = max((stamp & EVENT) << WITHIN_BITS, self.last) + 1
+            if entry is None:
+                self.restore(key, order, now_us + plan.every_us, 0)
+            elif is_free:
+                entry[SEEN], entry[FREE_US], entry[HELD_BACK] = order, now_us + plan.every_us, 0
+            else:
+                entry[SEEN], entry[HELD_BACK] = order, held_back + 1
+                self.held_back[rule.priority] += 1
+            self.last = order
+            if self._histories.tracking:
+                self.touched.append(key)
+        if not is_free:
+            return None
+        return replace(rule, suppressed=held_back) if held_back else rule
+
+    def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
+        """Take over the entries that some events ask for from a detector that has the same rules."""
+        self.last = other.last
+        for plan in self._plans.values() if len(other) else ():
+            for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
+                entry = other.find(key)
+                if entry is not None:
+                    self.restore(key, entry[SEEN], entry[FREE_US], entry[HELD_BACK])
+
+    # -- bounds: as slices have them ------------------------------------------------------------------------
+
+    def restore(self, key: Hashable, order: int, free_us: int, held_back: int) -> None:
+        """Add an entry."""
+        self.shards[hash(key) % SHARDS][key] = [order, None, -1, free_us, held_back]
+        self._entries[_priority_in(key)] += 1
+        self._histories.weigh(ENTRY_BYTES + key_bytes(key), 1)
+
+    def find(self, key: Hashable) -> Slice | None:
+        """Return the entry of a key, if there is one."""
+        return self.shards[hash(key) % SHARDS].get(key)
+
+    def drop(self, key: Hashable) -> None:
+        """Drop an entry. The rule acts again where it fires next for these values."""
+        del self.shards[hash(key) % SHARDS][key]
+        self._entries[_priority_in(key)] -= 1
+        self._histories.weigh(-ENTRY_BYTES - key_bytes(key), -1)
+
+    def last_seen(self, entry: Slice) -> int:
+        """Return the order of an entry's last firing among those of all, and among the events of slices."""
+        return entry[SEEN]  # type: ignore[no-any-return]
+
+    def first_until_us(self, entry: Slice) -> int:
+        """Return the last time at which an entry can matter."""
+        return FOREVER if entry[HELD_BACK] else entry[FREE_US] - 1
+
+    def drop_expired(self, entry: Slice, now_us: int) -> bool:
+        """Return whether an entry cannot matter any more."""
+        return self.first_until_us(entry) < now_us
+
+
+def _asked(rule: Rule) -> tuple[Any, ...]:
+    """Return what the actions of a rule depend on. Where it changes, they begin anew."""
+    return rule.enabled, rule.shadow, rule.condition, rule.every_secs, rule.every_by
+
+
+def _key(plan: _Plan, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable:
+    parts = [plan.part]
+    for name in plan.names:
+        value = name.look(sent if name.of_vars else fields)
+        is_short = type(value) is str and len(value) <= KEY_CHARS_MAX
+        parts.append(value if is_short else part_of_key(_part(value)))
+    return tuple(parts)
+
+
+def _part(value: Any) -> Any:
+    """Return the form of a value in a key; None if it is missing."""
+    if type(value) is list or type(value) is dict:
+        text = _NO_TEXT + canonical(value)
+        return LONG_TEXT, sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return slice_key_of(value)
+
+
+def _priority_in(key: Any) -> int:
+    return int(key[0])

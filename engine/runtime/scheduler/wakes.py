@@ -1,0 +1,124 @@
+"""Wakes passive detectors when something is due by time, a few at once; their workers then tick them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.concurrency.background import Background
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.measurements.counters import WOKEN
+from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
+from engine.runtime.scheduler.detectors.services import Services
+
+_log = logging.getLogger(__name__)
+
+_SHARE: Final = 4
+"""At most one of so many activation slots is for detectors that are woken."""
+_LOOKED_AT_ONCE: Final = 100
+"""The most folders whose names the directory reads in one call."""
+_AGAIN_S_MAX: Final = 600.0
+"""The longest time before a detector that was woken in vain is woken again."""
+
+
+class Wakes:
+    """Looks every `tick_s` for what is due in passive detectors, and wakes those.
+
+    While callers wait for slots, it wakes one detector at a time. One that still has to be ticked after it
+    was woken is woken again later, each time after twice as long.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        place: Callable[[str], PlacedDetector],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._services = services
+        self._settings = services.settings
+        self._dues = services.dues
+        self._place = place
+        self._now_us = now_us
+        self._at_once = max(1, min(self._settings.starts_at_once, self._settings.max_resident // _SHARE))
+        self._in_vain: dict[str, int] = {}
+        """How often detectors were woken in vain, one time after another."""
+        self._under_way = Background()
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, with a look at the folders of all detectors."""
+        if self._settings.tick_s:
+            self._running = asyncio.create_task(self._run(), name="wakes")
+
+    async def end(self) -> None:
+        """Stop. What is due stays due."""
+        tasks = [*self._under_way, *([self._running] if self._running else [])]
+        self._running = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        known = False
+        while True:
+            try:
+                if not known:
+                    changes = await self._services.catalogue.changes(0, 0)
+                    self._dues.unknown.update(dict.fromkeys(changes.detectors.whole or ()))
+                    known = True
+                await self.look()
+            except DetectorUnavailable as error:
+                _log.debug("what is due in passive detectors is not known: %s", error.message)
+            except Exception:  # noqa: BLE001 -- the next look follows
+                _log.exception("looking for what is due failed")
+            await asyncio.sleep(self._settings.tick_s)
+
+    async def look(self) -> None:
+        """Find out what is not known, and wake detectors in which something is due."""
+        self._begin()
+        while detector_ids := self._dues.look_at(_LOOKED_AT_ONCE):
+            try:
+                found = await self._services.catalogue.dues(detector_ids)
+            except BaseException:
+                for detector_id in detector_ids:
+                    self._dues.note(detector_id, 0)
+                raise
+            now_us = self._now_us()
+            for detector_id in detector_ids:
+                self._dues.found(detector_id, found.get(detector_id), now_us)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Wake as many detectors as may be awake for this at once."""
+        at_once = 1 if self._services.slots.wanted else self._at_once
+        while len(self._under_way) < at_once and (detector_id := self._dues.take(self._now_us())) is not None:
+            self._under_way.begin(self._wake(detector_id)).add_done_callback(self._go_on)
+
+    def _go_on(self, _: asyncio.Task[None]) -> None:
+        if self._running is not None:
+            self._begin()
+
+    async def _wake(self, detector_id: str) -> None:
+        placed = self._place(detector_id)
+        if placed.worker_name is not None or placed.activating is not None:
+            # Its worker ticks it.
+            return
+        self._services.counts[WOKEN] += 1
+        began_us, in_vain = self._now_us(), True
+        try:
+            await placed.wake()
+        except Refusal:
+            # It was deleted.
+            in_vain = False
+        except DetectorUnavailable as error:
+            _log.debug("the detector %s is not woken: %s", detector_id, error.message)
+        else:
+            due_us = self._dues.since_us(detector_id)
+            in_vain = detector_id in self._dues.unknown or (due_us is not None and due_us <= began_us)
+        if not in_vain:
+            self._in_vain.pop(detector_id, None)
+            return
+        times = self._in_vain[detector_id] = self._in_vain.get(detector_id, 0) + 1
+        wait_s = min(self._settings.retry_s * 2 ** min(times, 10), _AGAIN_S_MAX)
+        self._dues.note(detector_id, self._now_us() + round(wait_s * 1e6))

@@ -1,0 +1,176 @@
+"""Plain records as log shippers send them: what is taken for one, its time, and what the answer counts."""
+
+import json
+from typing import Any
+
+import pytest
+
+from api.http.handling.ingest import Record, evaluate
+from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.results import no_room
+from engine.runtime.contract.requests.operations import Operation
+from tests.api.caller import Caller, Said
+
+NOON_MS = 1_709_553_600_000
+NOON = "2024-03-04T12:00:00"
+
+
+async def ingest(caller: Caller, detector: str, body: Any, query: str = "", **headers: str) -> Said:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return await caller("POST", f"/api/detectors/{detector}/ingest{query}", content=content, headers=headers)
+
+
+def counts(said: Said) -> tuple[int, int, int]:
+    return tuple(said.result[name] for name in ("accepted", "refused", "fired"))
+
+
+async def detector_of(caller: Caller, condition: str = "a == 1") -> str:
+    detector = await caller.detector()
+    await caller.rule(detector, condition)
+    return detector
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"a": 1, "b": {"c": [1, "\n"]}}, (1, 0, 1)),
+        (b'\r\n {"a":\n 1,\n"b": "}"}\n', (1, 0, 1)),
+        ([{"a": 1}, {"a": 2}, {"a": 1}], (3, 0, 2)),
+        (b'[\n{"a"\n:1},\n{"a":2}\n]\n', (2, 0, 1)),
+        (b'{"a":1}\n{"a":2}\n\n  \r\n{"a":1}', (3, 0, 2)),
+        (b'{"a":1}\r\n{"a":1}\r\n', (2, 0, 2)),
+        (b"[]", (0, 0, 0)),
+        (b"", (0, 0, 0)),
+        (b" \n\t\r\n", (0, 0, 0)),
+    ],
+)
+@pytest.mark.parametrize("media_type", [None, "application/x-ndjson", "text/plain", "x"])
+async def test_an_object_an_array_and_lines_are_records_whatever_their_type(
+    caller: Caller, body: Any, expected: tuple[int, int, int], media_type: str | None
+) -> None:
+    detector = await detector_of(caller)
+    headers = {} if media_type is None else {"Content-Type": media_type}
+    said = await ingest(caller, detector, body, **headers)
+    assert counts(said) == expected
+    assert said.result["errors"] == []
+
+
+async def test_what_is_no_record_is_refused_and_the_others_are_evaluated(caller: Caller) -> None:
+    detector = await detector_of(caller)
+    body = b'{"a":1}\n{"a":\n7\n{"a":1}}, {"x": {\n{"a":1e999}\n{},"timestamp_ms":5,"fields":{"a":1}\n{"a":1}'
+    said = await ingest(caller, detector, body)
+    assert counts(said) == (2, 5, 2)
+    assert [(one["index"], one["code"]) for one in said.result["errors"]] == [
+        *((1, 1000), (2, 1001), (3, 1000), (4, 1000), (5, 1000)),
+    ]
+    assert "the record is not JSON" in said.result["errors"][0]["message"]
+    said = await ingest(caller, detector, b'[{"a"\n:1}, {"a":1e999}, {"a":1}]')
+    assert counts(said) == (2, 1, 2)
+    said = await ingest(caller, detector, [{"a": 1}, 7, None, [{"a": 1}], "x"])
+    assert counts(said) == (1, 4, 1)
+    assert [one["index"] for one in said.result["errors"]] == [1, 2, 3, 4]
+
+
+async def test_if_all_are_refused_the_answer_is_the_first_refusal(caller: Caller) -> None:
+    detector = await detector_of(caller)
+    said = await ingest(caller, detector, b'7\n{"a"')
+    assert (said.status, said.codes) == (400, [1001, 1000])
+    assert said.texts[0].startswith("record 0: ")
+    await caller.evaluate(detector, {"a": 1}, NOON_MS)
+    late = {"a": 1, "t": NOON_MS - 10_000_000}
+    said = await ingest(caller, detector, [late, 7], "?time=t")
+    assert (said.status, said.codes) == (422, [1402])
+    assert counts(await ingest(caller, detector, [late, {"t": NOON_MS}], "?time=t")) == (1, 1, 0)
+
+
+async def test_at_most_twenty_refusals_are_told(caller: Caller, settings: Any) -> None:
+    detector = await detector_of(caller)
+    said = await ingest(caller, detector, b'{"a":1}\n' + b"7\n" * (settings.max_batch_events - 1))
+    assert counts(said) == (1, settings.max_batch_events - 1, 1)
+    assert len(said.result["errors"]) == min(20, settings.max_batch_events - 1)
+    said = await ingest(caller, detector, b'{"a":1}\n' * (settings.max_batch_events + 1))
+    assert (said.status, said.codes) == (409, [1400])
+
+
+async def test_records_are_evaluated_by_their_times_and_answered_in_the_order_of_the_body(
+    caller: Caller,
+) -> None:
+    detector = await detector_of(caller, "once a == 1 and b == 2")
+    body = [
+        {"b": 2, "n": 0, "time": "2024-03-04T12:00:03Z"},
+        {"a": 1, "n": 1, "time": "2024-03-04T12:00:02Z"},
+        {"n": 2},
+        {"b": 2, "n": 3, "time": "2024-03-04T12:00:01Z"},
+    ]
+    said = await ingest(caller, detector, body, "?time=time&actions=true")
+    assert counts(said) == (3, 1, 1)
+    results = said.result["results"]
+    assert [len(one["actions"]) for one in results] == [1, 0, 0, 0]
+    assert results[2]["errors"] == [{"code": 1001, "message": "`time` is missing"}]
+    assert said.result["errors"] == [{"index": 2, "code": 1001, "message": "`time` is missing"}]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        *(f"{NOON}Z", f"{NOON}", f"{NOON}.000000999Z", "2024-03-04T13:00:00+01:00", "20240304T120000Z"),
+        *(NOON_MS // 1000, NOON_MS / 1000, NOON_MS, NOON_MS * 1_000, NOON_MS * 1_000_000),
+    ],
+)
+async def test_times_of_each_kind_are_read(caller: Caller, time: Any) -> None:
+    detector = await detector_of(caller, f"now() == {NOON_MS // 1000}")
+    assert counts(await ingest(caller, detector, {"log": {"at.time": time}}, "?time=log.at.time")) == (
+        1,
+        0,
+        1,
+    )
+
+
+async def test_times_are_precise_to_a_microsecond(caller: Caller) -> None:
+    detector = await detector_of(caller, "earlier within 1ms exists t")
+    body = [{"t": f"{NOON}.000000Z"}, {"t": f"{NOON}.001000Z"}, {"t": f"{NOON}.002001Z"}]
+    said = await ingest(caller, detector, body, "?time=t&actions=true")
+    assert [len(one["actions"]) for one in said.result["results"]] == [0, 1, 0]
+    before = [{"t": "1969-12-31T23:59:59.998500Z"}, {"t": -0.0005}]
+    said = await ingest(caller, await detector_of(caller, "earlier within 1ms exists t"), before, "?time=t")
+    assert counts(said) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("time", [None, True, "noon", "", [], {}, 1e300, 10**400, "0000-01-01"])
+async def test_what_is_no_time_is_refused(caller: Caller, time: Any) -> None:
+    detector = await detector_of(caller)
+    said = await ingest(caller, detector, [{"a": 1, "t": time}, {"a": 1, "t": NOON_MS}], "?time=t")
+    assert counts(said) == (1, 1, 1)
+    assert said.result["errors"][0]["code"] == 1001
+
+
+async def test_without_a_time_records_arrive_now(caller: Caller) -> None:
+    detector = await detector_of(caller, "now() > 1700000000")
+    assert counts(await ingest(caller, detector, {"t": "2001-01-01"})) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("query", ["?time=", "?actions=yes"])
+async def test_a_wrong_query_is_refused(caller: Caller, query: str) -> None:
+    assert (await ingest(caller, await detector_of(caller), {}, query)).codes == [1006]
+
+
+async def test_the_journal_repeats_what_was_ingested(caller: Caller) -> None:
+    detector = await detector_of(caller, "count(a == 1) >= 3")
+    body = [{"a": 1, "t": NOON_MS + 1}, 7, {"a": 1, "t": NOON_MS}]
+    assert counts(await ingest(caller, detector, body, "?time=t")) == (2, 1, 0)
+    assert counts(await ingest(caller, detector, {"a": 1, "t": NOON_MS + 2}, "?time=t")) == (1, 0, 1)
+
+
+async def test_what_finds_no_room_in_an_answer_is_sent_again() -> None:
+    sent: list[int] = []
+
+    async def call(operation: Operation) -> Done:
+        count = len(json.loads(operation.payload)["events"])
+        sent.append(count)
+        given = min(count, 2)
+        results = [b'{"actions":[]}'] * given + [no_room(7)] * (count - given)
+        return Done(b'{"results":[' + b",".join(results) + b"]}")
+
+    records = [Record(number, 0, b'{"fields":{},"timestamp_ms":0}') for number in range(5)]
+    assert await evaluate(records, call) == [b'{"actions":[]}'] * 5
+    assert sent == [5, 3, 1]

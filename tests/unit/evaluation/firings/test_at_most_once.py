@@ -1,0 +1,273 @@
+"""Rules that act at most once in some time, for the same values of some names."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from engine import Detector, Limits, Refusal
+from engine.evaluation.explanation.firings import dry_run
+from engine.evaluation.stamps import stamp_of
+from tests.audit import audit
+from tests.differential.modes import in_mode
+
+MINUTE_MS = 60_000
+
+
+def acts(detector: Detector, at_ms: float, sent: Any = None, **fields: Any) -> list[int]:
+    """Return how many actions were held back before each action at an event."""
+    return [action.get("suppressed", 0) for action in detector.evaluate(fields, at_ms, sent)]
+
+
+def at(detector: Detector, times_ms: Iterable[float], **fields: Any) -> list[tuple[float, int]]:
+    """Return the times of events like this at which the only rule acts, with what was held back before."""
+    return [(at_ms, held) for at_ms in times_ms for held in acts(detector, at_ms, **fields)]
+
+
+def detector_with(condition: str = "down == true", **members: Any) -> Detector:
+    detector = Detector()
+    detector.add_rule("r", condition, **{"every_secs": 600} | members)
+    return detector
+
+
+@pytest.mark.parametrize("mode", ["fused", "indexed"])
+def test_a_host_that_is_down_for_half_an_hour_is_told_every_ten_minutes(mode: str) -> None:
+    with in_mode(mode):
+        detector = detector_with(every_by=["host"])
+        minutes = [MINUTE_MS * minute for minute in range(31)]
+        told = at(detector, minutes, down=True, host="a")
+    assert [(at_ms // MINUTE_MS, held) for at_ms, held in told] == [(0, 0), (10, 9), (20, 9), (30, 9)]
+    assert detector.at_most_once.held_back[1] == 27
+
+
+def test_exactly_every_secs_later_it_acts_again_and_a_microsecond_before_not() -> None:
+    detector = detector_with("a == 1", every_secs=1.001)
+    assert at(detector, [0, 1000.999, 1001, 2001.999, 2002], a=1) == [(0, 0), (1001, 1), (2002, 1)]
+
+
+def test_at_one_time_only_the_first_acts_and_late_events_happen_at_the_time_of_the_clock() -> None:
+    detector = detector_with("a == 1", every_secs=1)
+    assert at(detector, [5_000, 5_000, 4_000, 6_000], a=1) == [(5_000, 0), (6_000, 2)]
+
+
+def test_values_are_told_apart_by_type_and_a_missing_one_is_one_of_its_own() -> None:
+    detector = detector_with("a == 1", every_by=["host", "$zone"])
+    different: list[dict[str, Any]] = [
+        {"host": each} for each in (1, "1", True, "x" * 300, [1], {"x": 1}, "[1]")
+    ]
+    for fields in ({}, *different):
+        assert acts(detector, 0, a=1, **fields) == [0], fields
+    same: list[dict[str, Any]] = [{"host": each} for each in (None, 1.0, [1.0], {"x": 1.0}, "x" * 300)]
+    for fields in same:
+        assert acts(detector, 1, a=1, **fields) == [], fields
+    assert acts(detector, 2, {"zone": "x"}, a=1) == [0]
+    assert acts(detector, 2, {"zone": None}, a=1) == []
+    audit(detector)
+
+
+def test_without_every_by_it_is_for_each_of_the_keys_and_an_empty_one_takes_all_together() -> None:
+    condition = 'per host (once within 1h down == true) and zone == "x"'
+    for every_by, expected in ((None, [[0], [0], []]), ([], [[0], [], []])):
+        detector = detector_with(condition, every_by=every_by)
+        hosts = ("a", "b", "a")
+        assert [acts(detector, 0, host=host, down=True, zone="x") for host in hosts] == expected
+
+
+def test_what_begins_anew_and_what_does_not() -> None:
+    again: list[dict[str, Any]] = [
+        {"condition": "a == 1.5 or a == 1"},
+        {"every_secs": 599},
+        {"every_by": ["host"]},
+        {"every_by": []},
+        {"enabled": False},
+        {"shadow": True},
+    ]
+    kept = [{"name": "x"}, {"notify": True}, {"labels": {"x": 1}}, {"description": "x"}, {"timed": True}]
+    kept += [{"condition": "a == 1"}, {"enabled": True}, {"every_secs": 600.0}, {"condition": "a==1  # so"}]
+    for change in (*again, *kept):
+        detector = detector_with("a == 1")
+        [rule] = detector.rules()
+        assert at(detector, [0, 1], a=1) == [(0, 0)]
+        detector.change_rule(rule.id, **change)
+        detector.change_rule(rule.id, enabled=True, shadow=False)
+        audit(detector)
+        assert at(detector, [2], a=1) == ([(2, 0)] if change in again else []), change
+    with_history = detector_with("a == 1")
+    at(with_history, [0], a=1)
+    [rule] = with_history.rules()
+    with_history.change_rule(rule.id, condition="a >= 1", history="keep")
+    assert at(with_history, [1], a=1) == [(1, 0)], "its condition is another one"
+
+
+def test_a_change_of_many_rules_begins_anew_only_those_that_change() -> None:
+    detector = detector_with("a == 1")
+    detector.add_rule("other", "a == 1", every_secs=600)
+    assert acts(detector, 0, a=1) == [0, 0]
+    first, second = detector.rules()
+    changed = detector.change_rule(second.id, name="other")
+    detector.change_rules([(first, None), (changed, None)], [])
+    assert acts(detector, 1, a=1) == []
+    detector.remove_rule(first.id)
+    audit(detector)
+    assert acts(detector, 2, a=1) == []
+
+
+def test_a_rule_that_is_promoted_begins_anew() -> None:
+    detector = detector_with("a == 1")
+    [rule] = detector.rules()
+    detector.add_rule("draft", "a >= 1", every_secs=600, shadow=True, draft_of=rule.id)
+    assert at(detector, [0, 1], a=1) == [(0, 0)]
+    detector.promote(rule.id)
+    audit(detector)
+    assert at(detector, [2, 3], a=1) == [(2, 0)]
+
+
+def test_a_shadow_rule_remembers_nothing_and_counts_every_firing() -> None:
+    detector = detector_with("a == 1", shadow=True)
+    for at_ms in range(5):
+        assert detector.submit({"a": 1}, at_ms).fired == ()
+    assert detector.verdicts.times_fired(1) == 5
+    assert not len(detector.at_most_once)
+
+
+def test_other_rules_act_beside_one_that_is_held_back_and_the_number_stands_behind_the_labels() -> None:
+    detector = detector_with("a == 1", labels={"level": 7})
+    detector.add_rule("plain", "a == 1")
+    detector.add_rule("shadow", "a == 1", shadow=True)
+    assert [action["name"] for action in detector.evaluate({"a": 1}, 0)] == ["r", "plain"]
+    assert [action["name"] for action in detector.evaluate({"a": 1}, 1)] == ["plain"]
+    fired = detector.submit({"a": 1}, 600_000).fired
+    assert [json.loads(rule.action_json()) for rule in fired] == [rule.action() for rule in fired]
+    assert list(fired[0].action())[-2:] == ["labels", "suppressed"]
+    assert [rule.suppressed for rule in fired] == [1, 0]
+    assert max(map(len, map(type(fired[0]).action_json, fired))) <= detector.answer_bytes_worst
+
+
+def test_a_dry_run_remembers_nothing() -> None:
+    detector = detector_with("a == 1")
+    for _ in range(3):
+        assert [rule.suppressed for rule in dry_run(detector, {"a": 1}, 0, {}).rules] == [0]
+    assert at(detector, [0, 1], a=1) == [(0, 0)]
+    for _ in range(3):
+        assert dry_run(detector, {"a": 1}, 599_999, {}).rules == ()
+        assert [rule.suppressed for rule in dry_run(detector, {"a": 1}, 600_000, {}).rules] == [1]
+
+
+def test_a_copy_for_some_events_holds_back_what_the_detector_would() -> None:
+    detector = detector_with("a == 1", every_by=["host"])
+    for host in ("a", "a", "b"):
+        acts(detector, 0, a=1, host=host)
+    event = ({"a": 1, "host": "a"}, 600_000, None)
+    copied = detector.fork([event])
+    assert [rule.suppressed for rule in copied.submit(*event).fired] == [1]
+    assert len(copied.at_most_once) == 1
+    assert acts(detector, 1, a=1, host="a") == [], "they share nothing"
+
+
+def test_a_refused_event_holds_nothing_back() -> None:
+    detector = detector_with("a == 1")
+    acts(detector, 1_000_000, a=1)
+    with pytest.raises(Refusal):
+        acts(detector, 0, a=1)
+    assert acts(detector, 1_600_000, a=1) == [0]
+
+
+def test_an_entry_expires_when_the_rule_may_act_again_unless_actions_were_held_back() -> None:
+    with in_mode("fused, swept at every event, looked up"):
+        detector = detector_with("a == 1", every_secs=1, every_by=["host"])
+        for host in range(20):
+            acts(detector, 0, a=1, host=host)
+        assert acts(detector, 0, a=1, host=7) == []
+        for _ in range(2_000):
+            acts(detector, 1_000, a=0)
+        assert len(detector.at_most_once) == 1
+        audit(detector)
+        assert acts(detector, 99_000, a=1, host=7) == [1]
+
+
+def test_past_a_bound_the_longest_without_a_firing_is_evicted_with_a_message_and_begins_anew() -> None:
+    detector = Detector(limits=Limits(keys_max=3))
+    detector.add_rule("r", "a == 1", every_secs=600, every_by=["host"])
+    for host in (1, 2, 3, 1):
+        acts(detector, 0, a=1, host=host)
+    outcome = detector.submit({"a": 1, "host": 4}, 1)
+    assert [entry.code for entry in outcome.messages] == [2002]
+    assert detector.keys_evicted == 1
+    assert [acts(detector, 2, a=1, host=host) for host in (1, 3, 4, 2)] == [[], [], [], [0]]
+    audit(detector)
+
+
+def test_its_bytes_count_and_are_given_back() -> None:
+    detector = detector_with("a == 1", every_by=["host"])
+    for number in range(10):
+        acts(detector, 0, a=1, host="x" * 100 + str(number))
+    assert detector.histories.live == 10
+    assert detector.histories.keyed_bytes > 10 * 300
+    detector.remove_rule(detector.rules()[0].id)
+    assert (detector.histories.live, detector.histories.keyed_bytes) == (0, 0)
+
+
+def test_firings_by_time_go_through_it_too() -> None:
+    detector = detector_with("per host per $zone a == 1", notify=True)
+    [rule] = detector.rules()
+    key = {"host": "a", "$zone": 1}
+    assert detector.recorder.by_time(rule, key, 0, 0) is rule
+    assert detector.recorder.by_time(rule, key, 599_999_999, 0) is None
+    assert acts(detector, 599_999, {"zone": 1}, a=1, host="a") == []
+    last = detector.recorder.by_time(rule, key, 600_000_000, 1)
+    assert last is not None
+    assert last.suppressed == 2
+    told = [json.loads(each).get("suppressed", 0) for each in detector.feed.page(0, 10).firings]
+    assert told == [0, 2]
+
+
+def test_several_firings_between_two_events_are_evicted_in_their_order_after_a_reload_too() -> None:
+    def played(*, reloaded: bool) -> set[str]:
+        detector = Detector(limits=Limits(keys_max=4))
+        detector.add_rule("r", "per host a == 1", every_secs=600)
+        detector.evaluate({}, 0)
+        for host in "abcd":
+            detector.recorder.by_time(detector.rules()[0], {"host": host}, 1, 1)
+        if reloaded:
+            detector = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=detector.limits)
+        detector.recorder.by_time(detector.rules()[0], {"host": "a"}, 2, 1)
+        detector.evaluate({"a": 1, "host": "e"}, 1)
+        return {str(key[1]) for shard in detector.at_most_once.shards for key in shard}
+
+    assert played(reloaded=False) == played(reloaded=True) == {"a", "c", "d", "e"}
+
+
+def test_rules_without_it_are_decided_without_it() -> None:
+    detector = Detector()
+    detector.add_rule("r", "a == 1")
+    assert "NOTED" not in detector.code()
+    fired = detector.rule_set.decide({"a": 1}, {}, stamp_of(0, 0), 1)
+    assert detector.at_most_once.acting(fired, {}, {}, 0) is fired
+    detector.change_rule(detector.rules()[0].id, every_secs=1)
+    assert "NOTED" in detector.code()
+    detector.change_rule(detector.rules()[0].id, every_secs=0)
+    assert "NOTED" not in detector.code()
+
+
+@pytest.mark.parametrize("way", ["one by one", "many", "submitted", "together"])
+def test_a_rule_is_compared_with_its_draft_by_what_is_true_not_by_what_acts(way: str) -> None:
+    detector = detector_with("a >= 1")
+    [rule] = detector.rules()
+    detector.add_rule("draft", "a == 1", shadow=True, draft_of=rule.id)
+    events: list[Any] = [({"a": value}, at_ms, None) for at_ms, value in enumerate((1, 1, 2, 0, 1))]
+    match way:
+        case "one by one":
+            told = [len(detector.evaluate(*event)) for event in events]
+        case "many":
+            told = [len(fired) for fired in detector.evaluate_many(events)]
+        case "submitted":
+            told = [len(detector.submit(*event).fired) for event in events]
+        case _:
+            told = [len(fired) for fired in detector.submit_clean(events).fired]
+    assert told == [1, 0, 0, 0, 0]
+    assert detector.comparison(rule.id).counts == {"both": 3, "only_rule": 1, "only_draft": 0}
+    assert detector.shadows.tally["shadow"] == 3
+    assert not detector.at_most_once.held_at
+    if way in ("submitted", "together"):
+        assert detector.actions == 1

@@ -1,0 +1,87 @@
+"""What the scheduler knows of when passive detectors have to be ticked."""
+
+import random
+
+from engine.runtime.scheduler.detectors.due_times import DueTimes
+
+
+def taken(dues: DueTimes, now_us: int) -> list[str]:
+    found = []
+    while (detector_id := dues.take(now_us)) is not None:
+        found.append(detector_id)
+    return found
+
+
+def test_what_is_due_is_taken_once_in_order_of_time() -> None:
+    dues = DueTimes()
+    for name, due_us in (("c", 30), ("a", 10), ("b", 20)):
+        dues.note(name, due_us)
+    assert taken(dues, 9) == []
+    assert taken(dues, 20) == ["a", "b"]
+    assert taken(dues, 20) == []
+    assert len(dues) == 1
+
+
+def test_what_was_noted_last_counts() -> None:
+    dues = DueTimes()
+    dues.note("earlier", 30)
+    dues.note("earlier", 10)
+    dues.note("later", 10)
+    dues.note("later", 30)
+    dues.note("never", 10)
+    dues.note("never", None)
+    dues.note("unknown", 10)
+    dues.note("unknown", 0)
+    assert taken(dues, 10) == ["earlier"]
+    assert taken(dues, 30) == ["later"]
+    assert [*dues.unknown] == ["unknown"]
+
+
+def test_a_folder_tells_what_nobody_else_has_told_meanwhile() -> None:
+    dues = DueTimes()
+    for name in ("told", "told nothing", "asked again", "now", "then", "nothing", "gone"):
+        dues.note(name, 0)
+    assert len(dues.look_at(3)) == 3
+    assert len(dues.look_at(9)) == 4
+    assert dues.look_at(9) == []
+    dues.note("told", 5)
+    dues.note("told nothing", None)
+    dues.note("asked again", 0)
+    dues.forget("gone")
+    for name in ("told", "told nothing", "asked again", "gone"):
+        dues.found(name, 7, now_us=9)
+    dues.found("now", 0, now_us=9)
+    dues.found("then", 20, now_us=9)
+    dues.found("nothing", None, now_us=9)
+    assert [(name, dues.since_us(name)) for name in ("told", "now", "then", "nothing")] == [
+        ("told", 5), ("now", 9), ("then", 20), ("nothing", None),
+    ]  # fmt: skip
+    assert [*dues.unknown] == ["asked again"]
+    assert taken(dues, 100) == ["told", "now", "then"]
+
+
+def test_it_grows_with_the_detectors_and_not_with_what_is_noted_of_them() -> None:
+    dues = DueTimes()
+    for due_us in range(1, 10_000):
+        dues.note("one", due_us)
+    assert len(dues._queue) < 100
+
+
+def test_it_agrees_with_a_table_that_is_searched(seed: int) -> None:
+    drawn = random.Random(seed)
+    dues, table = DueTimes(), dict[str, int]()
+    for now_us in range(1, 2_000):
+        name = f"{drawn.randrange(9)}"
+        if drawn.random() < 0.7:
+            due_us = now_us + drawn.randrange(50)
+            dues.note(name, due_us)
+            table[name] = due_us
+        elif drawn.random() < 0.3:
+            dues.note(name, None)
+            table.pop(name, None)
+        if drawn.random() < 0.2:
+            found = taken(dues, now_us)
+            assert sorted(found) == sorted(one for one, due_us in table.items() if due_us <= now_us)
+            for one in found:
+                del table[one]
+        assert len(dues) == len(table)
