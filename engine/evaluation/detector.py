@@ -180,28 +180,25 @@ class Detector(RuleBook):
         if self.clock_us is not None and time_us <= self.clock_us:
             return []
         self.time_of(time_us, time_us)
-        before, self.fired_by_time = self.fired_by_time, []
-        try:
-            self.timing.pass_time(stamp_of(time_us, 0))
-            self.clock_us = time_us
-            return self.fired_by_time
-        finally:
-            self.fired_by_time = before
-            self.forget_lookups()
+        before, self.fired_by_time = self.fired_by_time, list[FiredByTime]()
+        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen)
+        self.clock_us = time_us
+        fired, self.fired_by_time = self.fired_by_time, before
+        self.forget_lookups()
+        return fired
 
     @property
     def next_due_us(self) -> int | None:
-        """When a rule may fire by time next, in microseconds; None if none will, unless an event comes."""
+        """When a rule may fire by time next, in microseconds; None if none will unless an event comes."""
         return self.timing.next_due_us
 
-    def _fire_by_time(self, fired: FiredByTime) -> None:
-        acting = self.recorder.by_time(*fired)
-        if acting is None:
-            return
-        self.firings_by_time += 1
-        self.verdicts.note_by_time(fired.time_us, acting.priority)
-        if self.fired_by_time is not None and not acting.shadow:
-            self.fired_by_time.append(fired._replace(rule=acting))
+    def _fire_by_time(self, fired: FiredByTime, tick: int) -> None:
+        acting = self.recorder.by_time(*fired, tick)
+        if acting is not None:
+            self.firings_by_time += 1
+            self.verdicts.note_by_time(fired.time_us, acting.priority)
+            if self.fired_by_time is not None and not acting.shadow:
+                self.fired_by_time.append(fired._replace(rule=acting))
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""

@@ -40,7 +40,8 @@ def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool)
         key = f"  {keys_text(firing.key)}" if firing.key else ""
         rule = on_one_line(firing.rule)
         held = f"  ({firing.suppressed} held back)" if firing.suppressed else ""
-        write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {short_place(firing)}{held}")
+        place = "by time" if firing.timed else short_place(firing)
+        write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {place}{held}")
         if shown[name] == shown_max:
             write(f"  `{rule}`: further firings are only counted (--show)")
 
@@ -57,7 +58,8 @@ def json_output(write: Callable[[str], None]) -> Take:
         if firing.suppressed:
             row["suppressed"] = firing.suppressed
         times = {"time_ms": row["time_us"] / 1_000, "time": iso(row.pop("time_us"))}
-        write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False, allow_nan=False))
+        more = {"timed": True} if firing.timed else {"event": firing.event.fields}
+        write(json.dumps(row | times | more, ensure_ascii=False, allow_nan=False))
 
     return take
 
@@ -137,7 +139,7 @@ def as_row(firing: Firing) -> dict[str, Any]:
         "version": firing.version,
         "keys": firing.key,
         "file": event.source,
-        "line": event.line,
+        "line": None if firing.timed else event.line,
     }
 
 

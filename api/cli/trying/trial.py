@@ -26,6 +26,7 @@ from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rules import Fired, Rule
+from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import milliseconds
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal, quoted
@@ -42,7 +43,7 @@ _TOO_LATE: Final = 1402
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A rule that fired at an event."""
+    """A rule that fired at an event, or because time had passed before one."""
 
     rule: str
     key: Mapping[str, Any]
@@ -54,6 +55,8 @@ class Firing:
     """How many actions were held back since the one before; see `every_secs`."""
     version: str = NEW
     """Which version of the rules fired, if two are compared: NEW, OLD or BOTH."""
+    timed: bool = False
+    """Whether time alone made it true: `event` has the keys, that time, and the place of the next event."""
 
 
 @dataclass(slots=True)
@@ -92,15 +95,28 @@ def stored(relations: Mapping[str, Sequence[Tuple]]) -> Mapping[str, StoredRelat
 class _Rules:
     """One version of the rules, in a detector of its own."""
 
-    def __init__(self, conditions: Iterable[NamedCondition], relations: Mapping[str, StoredRelation]) -> None:
+    def __init__(
+        self,
+        conditions: Iterable[NamedCondition],
+        relations: Mapping[str, StoredRelation],
+        *,
+        may_be_timed: bool = False,
+    ) -> None:
         self.detector = Detector()
+        self.by_time: list[FiredByTime] | None = None
+        """What fired by time before the last event; None if no rule is timed."""
         for name, relation in relations.items():
             self.detector.install_relation(name, relation)
         self.keys: dict[str, list[str]] = {}
         for one in conditions:
             every_by = None if one.members.every_by is UNSET else one.members.every_by
             every_secs = one.members.every_secs or None
-            self.detector.add_rule(one.name, one.condition, every_secs=every_secs, every_by=every_by)
+            timed = may_be_timed and bool(one.members.timed)
+            self.detector.add_rule(
+                one.name, one.condition, timed=timed, every_secs=every_secs, every_by=every_by
+            )
+            if timed:
+                self.detector.fired_by_time = self.by_time = list[FiredByTime]()
             steps = dict.fromkeys(step for _, path in walk(one.condition) for step in path)
             names = [step if isinstance(step, str) else step.fact for step in steps]
             self.keys[one.name] = list(dict.fromkeys(names))
@@ -132,7 +148,7 @@ class Trial:
         With `detailed`, firings say what was found.
         """
         self._detailed = detailed
-        self._new = _Rules(rules, relations)
+        self._new = _Rules(rules, relations, may_be_timed=against is None)
         self._old = None if against is None else _Rules(against, relations)
         self._tell = tell
         self._variables = variables
@@ -182,14 +198,20 @@ class Trial:
         """Evaluate events in order."""
         if not batch:
             return
+        if self._new.by_time is not None and len(batch) > 1:
+            for event in batch:
+                self.evaluate([event])
+            return
         self._note_times(batch)
         if self._detailed:
             for event, fired in zip(batch, self._detailed_fired(batch), strict=True):
+                self._note_by_time(event)
                 for rule, (_, found) in fired:
                     self._note(self._firing(rule, event, found))
             return
         new = self._fired(self._new, batch)
         if self._old is None:
+            self._note_by_time(batch[0])
             for event, rules in zip(batch, new, strict=True):
                 for rule in rules:
                     self._note(self._firing(rule, event))
@@ -197,6 +219,14 @@ class Trial:
             for event, rules, before in zip(batch, new, self._fired(self._old, batch), strict=True):
                 if rules or before:
                     self._compare(event, {rule.name for rule in rules}, {rule.name for rule in before})
+
+    def _note_by_time(self, event: RecordedEvent) -> None:
+        """Note what fired because time had passed before an event."""
+        for rule, keys, time_us in self._new.by_time or ():
+            then = event._replace(fields=keys, time_us=time_us, text=None)
+            self._note(Firing(rule.name, keys, then, timed=True))
+        if self._new.by_time:
+            self._new.by_time.clear()
 
     def _firing(self, rule: Rule, event: RecordedEvent, found: Mapping[str, Any] | None = None) -> Firing:
         return Firing(rule.name, self._key(self._new, rule.name, event), event, found, rule.suppressed)

@@ -129,4 +129,6 @@ class State(Struct):
     name: str | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     shadow: Literal[True] | UnsetType = UNSET
+    fires_ms: float | UnsetType = UNSET
+    """When the timed rule fires because time passes, if no event comes. Absent if it does not."""
     node: ExplainedNode | UnsetType = UNSET

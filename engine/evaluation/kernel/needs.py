@@ -49,8 +49,8 @@ class Timing(Protocol):
     def watches(self) -> Mapping[int, Waiting]:
         """The rules by priority."""
 
-    def pass_time(self, base: int) -> None:
-        """Have all fire that are due up to the time of a stamp."""
+    def pass_time(self, base: int, tick: int) -> None:
+        """Have all fire that are due up to the time of a stamp, after the event with a number."""
 
     def rules_changed(self) -> None:
         """See that rules have changed."""

@@ -88,7 +88,7 @@ class _Touching:
         """Those before it is decided."""
         if timing is None or not timing.watches:
             return
-        self.due = ["if base >= timing.due: timing.pass_time(base)"]
+        self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
         self.given = [("timing", timing), ("NEVER_DUE", (LATEST,))]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)

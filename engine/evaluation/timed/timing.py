@@ -32,8 +32,8 @@ class Timing:
         self.watches: dict[int, Watch] = {}
         self.due = LATEST
         """The stamp before all events of the time at which a rule may fire next."""
-        self.fired: Callable[[FiredByTime], None] = lambda _: None
-        """Takes what fires."""
+        self.fired: Callable[[FiredByTime, int], None] = lambda *_: None
+        """Takes what fires, and the number of the event before it."""
         self._queue: list[tuple[int, int, int, Any]] = []
         self._of_memory: dict[Remembered, list[Watch]] | None = None
         """The rules that an outcome of a memory concerns, while rules are indexed. None until it is known."""
@@ -154,8 +154,8 @@ class Timing:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def pass_time(self, base: int) -> None:
-        """Have all rules fire that are due up to the time of a stamp, in order."""
+    def pass_time(self, base: int, tick: int) -> None:
+        """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`."""
         queue = self._queue
         while queue and queue[0][0] <= base:
             entry = heappop(queue)
@@ -170,7 +170,7 @@ class Timing:
                 continue
             keys = watch.look(entry)
             if keys is not None:
-                self.fired(FiredByTime(watch.rule, keys, time_of(due)))
+                self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)
         self.due = queue[0][0] if queue else LATEST
 
     def _add(self, entry: tuple[int, int, int, Any]) -> None:

@@ -72,7 +72,7 @@ def _rest_is_forgotten(self: Watch, time_us: int) -> None:
     return
 
 
-def _last_first(self: Timing, base: int) -> None:
+def _last_first(self: Timing, base: int, tick: int) -> None:
     order = sorted(self._queue, key=lambda one: (one[0], -one[1], -one[2] if one[3] is not None else 0))
     for entry in [one for one in order if one[0] <= base]:
         self._queue.remove(entry)
@@ -84,7 +84,7 @@ def _last_first(self: Timing, base: int) -> None:
         if one is not None and one.table.get(entry[3]) is entry:
             keys = one.look(entry)
             if keys is not None:
-                self.fired(timing.FiredByTime(one.rule, keys, entry[0] >> NUMBER_BITS))
+                self.fired(timing.FiredByTime(one.rule, keys, entry[0] >> NUMBER_BITS), tick)
     self._queue.sort()
     self.due = self._queue[0][0] if self._queue else 1 << 104
 

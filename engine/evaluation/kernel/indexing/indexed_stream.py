@@ -72,7 +72,7 @@ class IndexedStream:
                 if not clock <= base <= latest:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
                 if timing is not None and base >= timing.due:
-                    timing.pass_time(base)
+                    timing.pass_time(base, tick)
                 clock = base
                 tick += 1
                 fired = self._decide(fields, sent or _NOTHING, base, tick, sampled=not tick % SAMPLED_EVERY)

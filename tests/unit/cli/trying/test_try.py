@@ -462,6 +462,29 @@ def test_a_relation_that_no_detector_stores_is_named(events: str) -> None:
     assert "name: expected 1 to 255 characters" in tried(rules, events, code=1).stderr
 
 
+def test_what_fires_by_time_stands_between_the_lines() -> None:
+    rules = write(
+        "timed.yaml",
+        "silent: {condition: per ip (not once within 5s exists n), timed: true}",
+        "plain: n == 2",
+    )
+    events = write("e.ndjson", login(0, "a", n=1), login(1, "b", n=1), login(5.5, "b", n=2), login(9, "b"))
+    shown = lines_of(tried(rules, events))
+    assert shown[:2] == [
+        "2023-11-14T22:13:25.000Z  silent  ip=a  by time",
+        "2023-11-14T22:13:25.500Z  plain  e.ndjson, line 3",
+    ]
+    first, second = map(json.loads, lines_of(tried(rules, events, "-o", "json")))
+    assert (first["timed"], first["line"], first["keys"], first["time_ms"]) == (
+        True,
+        None,
+        {"ip": "a"},
+        1_700_000_005_000.001,
+    )
+    assert "event" not in first
+    assert (second["rule"], second["line"], "timed" in second) == ("plain", 3, False)
+
+
 HOST_DOWN = Path(__file__).parents[3] / "data" / "host_down.ndjson"
 """A host is down for half an hour, and says so every minute."""
 
