@@ -25,7 +25,7 @@ from engine.language.text.printer import format as text_of
 from tests.unit.test_library_imports import ENGINE as ENGINE_PACKAGES
 
 ENGINE = Path(__file__).parents[4] / "engine"
-PAGES = ("README", "LANGUAGE", "ERRORS", "JSON", "COSTS", "LIBRARY", "INSIDE", "TIMES")
+PAGES = ("README", "LANGUAGE", "SEQUENCES", "ERRORS", "JSON", "COSTS", "LIBRARY", "INSIDE", "TIMES")
 """The other page, SEMANTICS.md, has a test of its own."""
 TEXT = "\n".join((ENGINE / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -185,8 +185,9 @@ def test_a_trace_has_the_verdicts_that_it_shows(trace: str) -> None:
 @pytest.mark.parametrize("trace", blocks("timed"))
 def test_a_timed_rule_fires_when_its_trace_shows_it(trace: str) -> None:
     condition, *lines = trace.split("\n")
+    members = json.loads(lines.pop(0)) if lines[0].startswith("{") else {}
     detector, fired, shown = Detector(), [], []
-    detector.add_rule(name="shown", condition=condition, timed=True)
+    detector.add_rule(name="shown", condition=condition, timed=True, **members)
     detector.fired_by_time = fired
     for line in lines:
         seconds, what, told = re.fullmatch(r"([0-9.]+)s +(by time|tick|\{.*?\})(?: +(\S.*))?", line).groups()
@@ -197,7 +198,9 @@ def test_a_timed_rule_fires_when_its_trace_shows_it(trace: str) -> None:
             fired += detector.tick(time_us)
         else:
             actions = detector.evaluate(json.loads(what), time_us / 1_000)
-            assert [len(actions), line] == [int(told == "true"), line]
+            held_back = re.fullmatch(r"true(?: \(([0-9]+) held back\))?", told)
+            expected = [] if held_back is None else [int(held_back[1] or 0)]
+            assert [[action.get("suppressed", 0) for action in actions], line] == [expected, line]
     assert [(one.time_us, one.keys) for one in fired] == shown
 
 
