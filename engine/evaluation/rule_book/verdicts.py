@@ -31,18 +31,14 @@ class Verdicts:
     """
 
     def __init__(self) -> None:
+        self.checksum = 0
+        """The checksum since the last `take`."""
         self._at_events = self._by_time = 0
         """That of what fired by time. It stands apart, since events of a batch may be noted later."""
         self._together: dict[bytes, int] = {}
         """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
         self.since = CountedSince()
-
-    @property
-    def checksum(self) -> int:
-        """The checksum since the last `take`."""
-        by_time = self._by_time
-        return zlib.crc32(pack("<I", by_time), self._at_events) if by_time else self._at_events
 
     def note(self, first: int, fired: Sequence[Fired]) -> int:
         """Add the rules that fired at successive events, and return how many did.
@@ -62,6 +58,7 @@ class Verdicts:
                 together[packed] = together.get(packed, 0) + 1
                 checksum = zlib.crc32(packed, (checksum ^ number) & 0xFFFFFFFF)
         self._at_events = checksum
+        self._join()
         if len(together) > _COUNTED_AT_ONCE:
             self._count()
         return firings
@@ -69,6 +66,7 @@ class Verdicts:
     def note_by_time(self, time_us: int, priority: int) -> None:
         """Add a rule that fired by time."""
         self._by_time = zlib.crc32(pack("<2q", time_us, priority), self._by_time)
+        self._join()
         self._counts[priority] += 1
 
     def times_fired(self, priority: int) -> int:
@@ -91,6 +89,10 @@ class Verdicts:
         self._count()
         del self._counts[priority]
 
+    def _join(self) -> None:
+        by_time = self._by_time
+        self.checksum = zlib.crc32(pack("<I", by_time), self._at_events) if by_time else self._at_events
+
     def _count(self) -> None:
         for packed, times in self._together.items():
             for (priority,) in _ONE.iter_unpack(packed):
@@ -100,5 +102,5 @@ class Verdicts:
     def take(self) -> int:
         """Return the checksum, and start a new one."""
         checksum = self.checksum
-        self._at_events = self._by_time = 0
+        self.checksum = self._at_events = self._by_time = 0
         return checksum

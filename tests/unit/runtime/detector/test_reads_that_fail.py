@@ -89,9 +89,7 @@ READS: dict[str, list[Operation]] = {
     ops.RULES: [ops.rules()],
     ops.RULE: [ops.rule(RULE)],
     ops.VERSIONS: [ops.versions(RULE)],
-    ops.PUT_RULES_DRY: [ops.put_rules([ops.PutRule("r", "previous a == 2")], dry_run=True)],
     ops.RELATIONS: [ops.relations()],
-    ops.VERSIONS: [ops.versions(RULE)],
     ops.PUT_RULES_DRY: [ops.put_rules([PutRule("new", "a == 2"), PutRule("rule", "a == 3")], dry_run=True)],
     ops.RELATION: [ops.relation("known", limit=1)],
 }
