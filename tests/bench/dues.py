@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.measurements.counters import WOKEN
+from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
 from engine.runtime.contract.requests import operations
 from engine.runtime.front_end.backend import Backend
 from tests.local_runtime.service import local_service
@@ -69,7 +69,7 @@ async def measure(detectors: int, made_in_s: float) -> None:
             due_s = heard_s + window_s
             assert time.time() < due_s - QUIET_S, "they took too long to make"
             await asyncio.sleep(due_s - QUIET_S - time.time())
-            counts = lambda: service.scheduler.counts[WOKEN]  # noqa: E731 -- read below, twice
+            counts = lambda: service.scheduler.counts[DUE_ACTIVATIONS]  # noqa: E731 -- read below, twice
             quiet = await asked(backend, own, lambda: time.time() >= due_s)
             assert counts() == 0, "they were woken early"
             storm = await asked(backend, own, lambda: counts() >= detectors)

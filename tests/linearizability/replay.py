@@ -113,7 +113,7 @@ class Replay:
                 return [
                     _at(place)
                     for place, before, after in self.changed[name]
-                    if replace(before, **dict(changes), birth=after.birth) == after
+                    if replace(before, **dict(changes), birth=after.birth, anew=after.anew) == after
                     and call.answer == (listed(after),)
                 ]
             case _:

@@ -29,8 +29,8 @@ from engine.runtime.scheduler.census import Census
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
+from engine.runtime.scheduler.due_activations import DueActivations
 from engine.runtime.scheduler.moves import Moves
-from engine.runtime.scheduler.wakes import Wakes
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
 from engine.runtime.scheduler.workers.heartbeat import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
@@ -84,7 +84,7 @@ class Scheduler:
             self._placed.values,
             leave=None if leave is None else self._leave,
         )
-        self._wakes = Wakes(self._services, self._place, now_us)
+        self._due_activations = DueActivations(self._services, self._place, now_us)
         self._adoption = Adoption(workers, self._workers, self.catalogue, self._placed, self._place)
         self._background = Background()
         self._purges: dict[str, asyncio.Task[None]] = {}
@@ -112,14 +112,14 @@ class Scheduler:
         await self._adoption.begin()
         self._workers.fill()
         self._moves.start()
-        self._wakes.start()
+        self._due_activations.start()
         self._purging = asyncio.create_task(self._purge_left(), name="purges")
 
     async def close(self) -> list[str]:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
         await self._moves.end()
-        await self._wakes.end()
+        await self._due_activations.end()
         if self._purging is not None:
             self._purging.cancel()
         # Detectors that are adopted late are saved, too.

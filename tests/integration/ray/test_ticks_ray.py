@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.measurements.counters import WOKEN
+from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.front_end.backend import Backend
 
@@ -63,7 +63,7 @@ async def test_a_silent_host_is_told_once_without_any_event(
         told_s = time.time() - heard_ms / 1_000 - SILENT_S
         print(f"told {told_s:.2f} s after it was due")
         # It may also be woken to find out when something is due.
-        assert ((await backend.status()).counts[WOKEN] > 0) is (passivate_after_s < 1)
+        assert ((await backend.status()).counts[DUE_ACTIVATIONS] > 0) is (passivate_after_s < 1)
         for _ in range(2):
             assert await firings(backend, detector) == [(1, heard_ms + SILENT_S * 1_000 + 0.001)]
             await asyncio.sleep(2)

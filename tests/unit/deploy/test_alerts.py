@@ -69,7 +69,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "RuleDetectorActivationThrashing": (
         {P + "detectors_activated_total": "0+900x200"},
-        {P + "detectors_activated_total": "0+900x200", P + "detectors_woken_total": "0+600x200"},
+        {P + "detectors_activated_total": "0+900x200", P + "due_activations_total": "0+600x200"},
     ),
     "RuleDetectorEventLoopLag": (
         {P + 'event_loop_lag_seconds{process="worker"}': "1x200"},

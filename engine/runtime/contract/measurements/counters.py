@@ -14,7 +14,7 @@ DETECTORS_LOST: Final = "detectors_lost"
 DAMAGED: Final = "files_set_aside"
 DIVERGED: Final = "detectors_diverged"
 FORKS: Final = "detectors_forked"
-WOKEN: Final = "detectors_woken"
+DUE_ACTIVATIONS: Final = "due_activations"
 
 DIRECTORIES_LOST: Final = "directories_lost"
 
@@ -23,7 +23,7 @@ FRONT_ENDS_LOST: Final = "front_ends_lost"
 
 COUNTERS: Final = {
     ACTIVATIONS: "Detectors activated.",
-    WOKEN: "Passive detectors activated because something was due in them by time.",
+    DUE_ACTIVATIONS: "Passive detectors activated because something was due in them by time.",
     RECORDS_READ: "Journal records replayed to activate detectors.",
     SNAPSHOTS_WRITTEN: "Snapshots written while their detectors stayed active.",
     SNAPSHOTS_FAILED: "Snapshots that could not be written.",

@@ -129,13 +129,13 @@ class PlacedDetector:
                 await self._activation()
             return Route(self._worker.port.name, self._worker.port.address, self.epoch)
 
-    async def wake(self) -> None:
+    async def activate_for_tick(self) -> None:
         """Activate the detector, which is not active, and have it leave once its worker has ticked it.
 
         Returns when it has left, or is needed by callers. Raises as `route` does.
         """
         with self.needed():
-            await self._leaving.wake(self._activation())
+            await self._leaving.activate_for_tick(self._activation())
             self._gate.check()
 
     @contextmanager

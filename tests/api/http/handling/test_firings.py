@@ -148,7 +148,7 @@ async def test_an_idle_stream_says_that_it_is_alive(fed: Fed, monkeypatch: pytes
             await connection.reader.readuntil(b":\n\n")
 
 
-async def test_a_stream_neither_wakes_its_detector_nor_keeps_it_awake(fed: Fed) -> None:
+async def test_a_stream_neither_activates_its_detector_nor_keeps_it_active(fed: Fed) -> None:
     connection = await fed.begun()
     placed = fed.service.scheduler._placed[fed.detector]
     placed.make_room()

@@ -121,7 +121,7 @@ def test_on_a_full_disk_what_is_due_is_answered_and_marked_once_there_is_room(da
     assert said(data) == 0, "it stays, since there is no room for one that says when"
 
 
-def life(data: Path, files: FaultyFiles, answered: list[str]) -> None:
+def owners(data: Path, files: FaultyFiles, answered: list[str]) -> None:
     """What a detector lives through: something becomes due, it rests, is ticked, and rests for good."""
     actor = owner(data, 1, files=files)
     ask(actor, event(T))
@@ -147,7 +147,7 @@ def test_whenever_the_process_is_killed_what_is_due_is_known_and_fires_once(tmp_
         files = FaultyFiles(number, dies=True)
         answered: list[str] = []
         try:
-            life(data, files, answered)
+            owners(data, files, answered)
         except Died:
             died += 1
         else:

@@ -33,7 +33,7 @@ def alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
 
 
-class Life:
+class Owners:
     """A detector's folder, and the owners that it has one after another, at a time of the server."""
 
     def __init__(self, data: Path, **settings: Any) -> None:
@@ -82,13 +82,13 @@ class Life:
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Life:
-    return Life(tmp_path)
+def owners(tmp_path: Path) -> Owners:
+    return Owners(tmp_path)
 
 
-def test_a_tick_moves_the_clock_and_gives_what_fires_in_order_of_time(life: Life) -> None:
-    life.ask(alarm(T + 9 * SECOND, "second"), alarm(T + 5 * SECOND, "first"), event(T))
-    [ticked] = life.ask(tick(T + 10 * SECOND))
+def test_a_tick_moves_the_clock_and_gives_what_fires_in_order_of_time(owners: Owners) -> None:
+    owners.ask(alarm(T + 9 * SECOND, "second"), alarm(T + 5 * SECOND, "first"), event(T))
+    [ticked] = owners.ask(tick(T + 10 * SECOND))
     assert [(one["name"], one["time_ms"], one["timed"]) for one in ticked["actions"]] == [
         ("first", (T + 5 * SECOND) // 1_000, True),
         ("second", (T + 9 * SECOND) // 1_000, True),
@@ -96,24 +96,24 @@ def test_a_tick_moves_the_clock_and_gives_what_fires_in_order_of_time(life: Life
     first = ticked["actions"][0]
     assert (first["type"], first["notify"], first["keys"]) == ("match", False, {"host": "first"})
     assert "suppressed" not in first
-    assert life.position == (T + 10 * SECOND, 1)
-    assert life.ticks() == [10 * SECOND]
+    assert owners.position == (T + 10 * SECOND, 1)
+    assert owners.ticks() == [10 * SECOND]
 
 
-def test_a_tick_that_is_not_after_the_clock_changes_nothing_and_is_not_journaled(life: Life) -> None:
-    life.ask(alarm(T + 5 * SECOND), event(T))
+def test_a_tick_that_is_not_after_the_clock_changes_nothing_and_is_not_journaled(owners: Owners) -> None:
+    owners.ask(alarm(T + 5 * SECOND), event(T))
     for time_us in (T - 10**9, T):
-        assert life.ask(tick(time_us), tick(time_us, "key")) == 2 * [{"actions": []}]
-    assert life.position == (T, 1)
-    assert life.ticks() == []
+        assert owners.ask(tick(time_us), tick(time_us, "key")) == 2 * [{"actions": []}]
+    assert owners.position == (T, 1)
+    assert owners.ticks() == []
 
 
-def test_a_tick_that_is_too_far_ahead_is_refused(life: Life) -> None:
-    ahead_us = life.settings.limits.ahead_ms_max * 1_000
-    assert life.ask(tick(T + ahead_us + 1)) == [1402]
-    assert life.position == (None, 0)
-    assert life.ask(tick(T + ahead_us)) == [{"actions": []}]
-    assert life.position == (T + ahead_us, 0)
+def test_a_tick_that_is_too_far_ahead_is_refused(owners: Owners) -> None:
+    ahead_us = owners.settings.limits.ahead_ms_max * 1_000
+    assert owners.ask(tick(T + ahead_us + 1)) == [1402]
+    assert owners.position == (None, 0)
+    assert owners.ask(tick(T + ahead_us)) == [{"actions": []}]
+    assert owners.position == (T + ahead_us, 0)
 
 
 @pytest.mark.parametrize(
@@ -127,25 +127,27 @@ def test_a_tick_that_is_too_far_ahead_is_refused(life: Life) -> None:
         (b'{"timestamp_ms":-9e15}', 1001),
     ],
 )
-def test_a_body_that_is_no_tick_is_refused(body: bytes, code: int, life: Life) -> None:
-    assert life.ask(Operation("tick", body)) == [code]
+def test_a_body_that_is_no_tick_is_refused(body: bytes, code: int, owners: Owners) -> None:
+    assert owners.ask(Operation("tick", body)) == [code]
 
 
-def test_a_repeated_tick_gets_the_first_answer_also_from_another_owner(life: Life) -> None:
-    life.ask(alarm(T + SECOND), event(T))
+def test_a_repeated_tick_gets_the_first_answer_also_from_another_owner(owners: Owners) -> None:
+    owners.ask(alarm(T + SECOND), event(T))
     asked = tick(T + 2 * SECOND, "key")
-    [first] = life.ask(asked)
+    [first] = owners.ask(asked)
     assert len(first["actions"]) == 1
     for _ in range(2):
-        assert life.ask(asked, tick(T + 3 * SECOND, "key")) == [first, 1006]
-        life.activate()
-    assert life.position == (T + 2 * SECOND, 1)
+        assert owners.ask(asked, tick(T + 3 * SECOND, "key")) == [first, 1006]
+        owners.activate()
+    assert owners.position == (T + 2 * SECOND, 1)
 
 
-def test_a_replay_repeats_ticks_and_checks_what_fired(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    life.ask(alarm(T + SECOND), event(T), tick(T + 2 * SECOND), event(T + 3 * SECOND))
-    life.activate()
-    assert life.position == (T + 3 * SECOND, 2)
+def test_a_replay_repeats_ticks_and_checks_what_fired(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners.ask(alarm(T + SECOND), event(T), tick(T + 2 * SECOND), event(T + 3 * SECOND))
+    owners.activate()
+    assert owners.position == (T + 3 * SECOND, 2)
     take = Replay._take
 
     def without_ticks(replay: Replay, entry: Any, at_us: int) -> None:
@@ -154,11 +156,11 @@ def test_a_replay_repeats_ticks_and_checks_what_fired(life: Life, monkeypatch: p
 
     monkeypatch.setattr(Replay, "_take", without_ticks)
     with pytest.raises(AssertionError):
-        life.activate()
+        owners.activate()
 
 
-def test_a_replay_that_ends_elsewhere_is_refused(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    life.ask(event(T), tick(T + 2 * SECOND))
+def test_a_replay_that_ends_elsewhere_is_refused(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners.ask(event(T), tick(T + 2 * SECOND))
     take = Replay._take
     monkeypatch.setattr(
         Replay,
@@ -168,14 +170,14 @@ def test_a_replay_that_ends_elsewhere_is_refused(life: Life, monkeypatch: pytest
         ),
     )
     with pytest.raises(Exception, match="the original led to event 1 at"):
-        life.activate()
+        owners.activate()
 
 
 def test_actions_that_have_no_room_are_counted(tmp_path: Path) -> None:
     limits = RuntimeSettings(data=tmp_path).limits
-    life = Life(tmp_path, limits=type(limits)(answer_bytes_max=400))
-    life.ask(*(alarm(T + SECOND, f"alarm {n}") for n in range(9)), event(T))
-    [answer] = life.actor.handle([tick(T + SECOND)]).answers
+    owners = Owners(tmp_path, limits=type(limits)(answer_bytes_max=400))
+    owners.ask(*(alarm(T + SECOND, f"alarm {n}") for n in range(9)), event(T))
+    [answer] = owners.actor.handle([tick(T + SECOND)]).answers
     assert isinstance(answer, Done)
     assert 0 < len(json.loads(answer.result)["actions"]) < 9
     [message] = json.loads(answer.messages)
@@ -185,89 +187,91 @@ def test_actions_that_have_no_room_are_counted(tmp_path: Path) -> None:
 # -- the service ticks by itself ---------------------------------------------------------------------------
 
 
-def test_the_service_ticks_to_the_present_time_once_something_is_due(life: Life) -> None:
-    life.ask(alarm(T + 5 * SECOND), event(T))
-    assert life.actor.due_us == T + 5 * SECOND
-    life.now_us = T + 4 * SECOND
-    assert life.ask(DUE) == [{}]
-    assert life.position == (T, 1)
-    life.now_us = T + 6 * SECOND
-    assert life.ask(DUE) == [{}]
-    assert life.position == (T + 6 * SECOND, 1)
-    assert life.actor.due_us is None
-    assert life.ask(DUE) == [{}]
-    assert life.ticks() == [6 * SECOND]
+def test_the_service_ticks_to_the_present_time_once_something_is_due(owners: Owners) -> None:
+    owners.ask(alarm(T + 5 * SECOND), event(T))
+    assert owners.actor.due_us == T + 5 * SECOND
+    owners.now_us = T + 4 * SECOND
+    assert owners.ask(DUE) == [{}]
+    assert owners.position == (T, 1)
+    owners.now_us = T + 6 * SECOND
+    assert owners.ask(DUE) == [{}]
+    assert owners.position == (T + 6 * SECOND, 1)
+    assert owners.actor.due_us is None
+    assert owners.ask(DUE) == [{}]
+    assert owners.ticks() == [6 * SECOND]
 
 
-def test_a_detector_that_is_being_replayed_is_left_alone(life: Life) -> None:
+def test_a_detector_that_is_being_replayed_is_left_alone(owners: Owners) -> None:
     """An event that came an hour late moved its clock; those after it must not be refused for a tick."""
     hour_us = 3_600 * SECOND
-    life.now_us = T + hour_us
-    life.ask(alarm(T + SECOND), event(T))
-    assert life.actor.due_us is None
-    assert life.ask(DUE, event(T + SECOND // 2, b=1)) == [{}, {"actions": []}]
-    assert life.ticks() == []
+    owners.now_us = T + hour_us
+    owners.ask(alarm(T + SECOND), event(T))
+    assert owners.actor.due_us is None
+    assert owners.ask(DUE, event(T + SECOND // 2, b=1)) == [{}, {"actions": []}]
+    assert owners.ticks() == []
     # Now it has caught up.
-    life.ask(alarm(T + hour_us + SECOND), event(T + hour_us))
-    assert life.actor.due_us == T + hour_us + SECOND
+    owners.ask(alarm(T + hour_us + SECOND), event(T + hour_us))
+    assert owners.actor.due_us == T + hour_us + SECOND
 
 
-def test_a_quiet_detector_is_ticked_however_long_ago_its_last_event_was(life: Life) -> None:
-    life.ask(alarm(T + 7_200 * SECOND), event(T))
-    life.now_us = T + 7_300 * SECOND
-    for ask in (lambda: None, life.activate):
+def test_a_quiet_detector_is_ticked_however_long_ago_its_last_event_was(owners: Owners) -> None:
+    owners.ask(alarm(T + 7_200 * SECOND), event(T))
+    owners.now_us = T + 7_300 * SECOND
+    for ask in (lambda: None, owners.activate):
         ask()
-        assert life.actor.due_us == T + 7_200 * SECOND
-    assert life.ask(DUE) == [{}]
-    assert life.position == (life.now_us, 1)
+        assert owners.actor.due_us == T + 7_200 * SECOND
+    assert owners.ask(DUE) == [{}]
+    assert owners.position == (owners.now_us, 1)
 
 
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("hour", [0, 1])
-def test_whether_it_is_being_replayed_is_known_to_the_next_owner(saved: bool, hour: int, life: Life) -> None:
-    life.now_us = T + hour * 3_600 * SECOND
-    life.ask(event(T))
+def test_whether_it_is_being_replayed_is_known_to_the_next_owner(
+    saved: bool, hour: int, owners: Owners
+) -> None:
+    owners.now_us = T + hour * 3_600 * SECOND
+    owners.ask(event(T))
     if saved:
-        assert life.actor.begin_saving()
-        life.actor.finish_saving()
-    life.now_us = T + 2 * 3_600 * SECOND
-    life.activate()
-    life.ask(alarm(T + SECOND))
-    assert life.actor.due_us == (None if hour else T + SECOND)
+        assert owners.actor.begin_saving()
+        owners.actor.finish_saving()
+    owners.now_us = T + 2 * 3_600 * SECOND
+    owners.activate()
+    owners.ask(alarm(T + SECOND))
+    assert owners.actor.due_us == (None if hour else T + SECOND)
 
 
-def test_a_read_only_detector_is_not_ticked_and_what_is_due_stays_due(life: Life) -> None:
-    life.ask(alarm(T + SECOND), event(T))
-    life.now_us += 9 * SECOND
-    life.full()
-    life.activate()
-    assert life.actor.due_us is None
-    assert life.ask(DUE, tick(T + 2 * SECOND)) == [1501, 1501]
-    life.files.fails_at = None
-    life.actor.discard()
-    life.activate()
-    assert life.actor.due_us == T + SECOND
+def test_a_read_only_detector_is_not_ticked_and_what_is_due_stays_due(owners: Owners) -> None:
+    owners.ask(alarm(T + SECOND), event(T))
+    owners.now_us += 9 * SECOND
+    owners.full()
+    owners.activate()
+    assert owners.actor.due_us is None
+    assert owners.ask(DUE, tick(T + 2 * SECOND)) == [1501, 1501]
+    owners.files.fails_at = None
+    owners.actor.discard()
+    owners.activate()
+    assert owners.actor.due_us == T + SECOND
 
 
 def test_ticks_are_lost_with_events_where_no_event_is_journaled(tmp_path: Path) -> None:
-    life = Life(tmp_path, journal_sync="off")
-    life.ask(alarm(T + SECOND))
-    life.ask(event(T), tick(T + 2 * SECOND))
-    life.activate()
-    assert life.position == (None, 0)
+    owners = Owners(tmp_path, journal_sync="off")
+    owners.ask(alarm(T + SECOND))
+    owners.ask(event(T), tick(T + 2 * SECOND))
+    owners.activate()
+    assert owners.position == (None, 0)
 
 
 def test_a_replay_finds_out_that_other_timed_rules_fire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    life = Life(tmp_path)
+    owners = Owners(tmp_path)
     silent = ops.add_rule("silent", "per host (not once within 4s beat == 1)", timed=True)
-    life.ask(silent, event(T, host="a", beat=1))
-    life.now_us += 9 * SECOND
-    life.ask(DUE)
-    assert life.ticks() == [9 * SECOND]
-    life.activate()
+    owners.ask(silent, event(T, host="a", beat=1))
+    owners.now_us += 9 * SECOND
+    owners.ask(DUE)
+    assert owners.ticks() == [9 * SECOND]
+    owners.activate()
     monkeypatch.setattr(Detector, "_fire_by_time", lambda *_: None)
     with pytest.raises(AssertionError):
-        life.activate()
+        owners.activate()

@@ -14,10 +14,10 @@ import pytest
 
 from engine.runtime.catalogue.offline.backup import copy_data_folder
 from engine.runtime.catalogue.offline.restoring import restore_detector
-from engine.runtime.contract.measurements.counters import ACTIVATIONS, WOKEN
+from engine.runtime.contract.measurements.counters import ACTIVATIONS, DUE_ACTIVATIONS
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.journal_entries import Ticked
-from engine.runtime.scheduler.wakes import Wakes
+from engine.runtime.scheduler.due_activations import DueActivations
 from snapshots.files import RealFiles
 from snapshots.inspection import read_only
 from tests.local_runtime.actors import LocalNodes
@@ -95,10 +95,10 @@ async def test_an_active_detector_is_ticked_soon_after_something_is_due(tmp_path
         assert one_tick_within(tmp_path, detector, began_s + 5.5)
         await asyncio.sleep(20)
         assert len(ticks(tmp_path, detector)) == 2
-        assert made.scheduler.counts[WOKEN] == 0
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 0
 
 
-async def test_a_passive_detector_is_woken_ticked_and_rests_again(tmp_path: Path) -> None:
+async def test_a_passive_detector_is_activated_ticked_and_rests_again(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock, **PASSIVE) as made:
         began_s = asyncio.get_running_loop().time()
@@ -110,25 +110,25 @@ async def test_a_passive_detector_is_woken_ticked_and_rests_again(tmp_path: Path
         assert made.scheduler.active_detectors == 0, "it rests at once"
         await asyncio.sleep(60)
         assert len(ticks(tmp_path, detector)) == 2
-        assert made.scheduler.counts[WOKEN] == 2
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 2
         assert marks(tmp_path, detector) == []
         await asyncio.sleep(100)
-        assert made.scheduler.counts[WOKEN] == 2
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 2
 
 
-async def test_a_detector_with_nothing_due_is_never_woken_and_has_no_mark(tmp_path: Path) -> None:
+async def test_a_detector_with_nothing_due_is_never_activated_and_has_no_mark(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock, **PASSIVE) as made:
         detector = await create(made)
         await asyncio.sleep(100)
         assert made.scheduler.active_detectors == 0
-        assert made.scheduler.counts[WOKEN] == 0
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 0
         assert made.scheduler.counts[ACTIVATIONS] == 1
         assert marks(tmp_path, detector) == []
     assert ticks(tmp_path, detector) == []
 
 
-async def test_a_service_that_never_ticks_neither_wakes_nor_ticks(tmp_path: Path) -> None:
+async def test_a_service_that_never_ticks_neither_activates_nor_ticks(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock, tick_s=0.0, **PASSIVE) as made:
         detector = await create(made, 2)
@@ -137,7 +137,7 @@ async def test_a_service_that_never_ticks_neither_wakes_nor_ticks(tmp_path: Path
             await made.backend.call(active, event(clock.now_us()))
             await asyncio.sleep(0.4)
         await asyncio.sleep(60)
-        assert made.scheduler.counts[WOKEN] == 0
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 0
         assert ticks(tmp_path, detector) == ticks(tmp_path, active) == []
 
 
@@ -169,15 +169,15 @@ async def test_a_detector_that_was_active_when_all_was_killed_is_looked_at(
     clock.passed_s += 60
     async with service(tmp_path / "left", clock) as made:
         await asyncio.sleep(2)
-        assert made.scheduler.counts[WOKEN] == 1
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 1
         assert len(ticks(tmp_path / "left", detector)) == (due_s == 5)
         await asyncio.sleep(300)
         assert len(ticks(tmp_path / "left", detector)) == 1
-        assert made.scheduler.counts[WOKEN] == (1 if due_s == 5 else 2)
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == (1 if due_s == 5 else 2)
         assert marks(tmp_path / "left", other) == []
 
 
-async def test_a_detector_whose_worker_is_killed_is_woken_in_another(tmp_path: Path) -> None:
+async def test_a_detector_whose_worker_is_killed_is_activated_in_another(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock) as made:
         detector = await create(made, 10)
@@ -196,8 +196,8 @@ async def test_a_scheduler_that_is_replaced_knows_what_is_due(tmp_path: Path) ->
     async with service(tmp_path, clock, **PASSIVE) as made:
         passive = await create(made, 30)
         await asyncio.sleep(5)
-        await made.scheduler._wakes.end()
-        successor = Wakes(made.scheduler._services, made.scheduler._place, clock.now_us)
+        await made.scheduler._due_activations.end()
+        successor = DueActivations(made.scheduler._services, made.scheduler._place, clock.now_us)
         made.scheduler._services.dues.forget(passive)
         successor.start()
         await asyncio.sleep(40)
@@ -214,7 +214,7 @@ async def test_a_detector_that_moves_is_ticked_where_it_is(tmp_path: Path) -> No
         await asyncio.sleep(13)
         assert one_tick_within(tmp_path, detector, began_s + 10, 2.0)
         assert made.scheduler.active_detectors == 1
-        assert made.scheduler.counts[WOKEN] == 0
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 0
 
 
 async def test_a_fork_fires_by_itself(tmp_path: Path) -> None:
@@ -224,21 +224,21 @@ async def test_a_fork_fires_by_itself(tmp_path: Path) -> None:
         fork = await made.backend.fork_detector(detector, "fork")
         await asyncio.sleep(13)
         assert len(ticks(tmp_path, fork)) == len(ticks(tmp_path, detector)) == 1
-        assert made.scheduler.counts[WOKEN] == 2, "once to know when something is due"
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 2, "once to know when something is due"
 
 
-async def test_a_deleted_detector_is_woken_no_more(tmp_path: Path) -> None:
+async def test_a_deleted_detector_is_activated_no_more(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock, **PASSIVE) as made:
         detector = await create(made, 10)
         await asyncio.sleep(5)
         await made.backend.delete_detector(detector)
         await asyncio.sleep(10)
-        assert made.scheduler.counts[WOKEN] == 0
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 0
         assert len(made.scheduler._services.dues) == 0
 
 
-async def test_callers_who_come_while_it_is_woken_keep_it_active(tmp_path: Path) -> None:
+async def test_callers_who_come_while_it_is_activated_keep_it_active(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock, passivate_after_s=60.0) as made:
         detector = await create(made, 100)
@@ -252,7 +252,7 @@ async def test_callers_who_come_while_it_is_woken_keep_it_active(tmp_path: Path)
             worker.before = slowly
         made.actors.before = slowly
         await asyncio.sleep(32)
-        assert made.scheduler.counts[WOKEN] == 1
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 1
         await made.backend.call(detector, event(clock.now_us()))
         activations = made.scheduler.counts[ACTIVATIONS]
         await asyncio.sleep(30)
@@ -260,7 +260,7 @@ async def test_callers_who_come_while_it_is_woken_keep_it_active(tmp_path: Path)
         assert made.scheduler.counts[ACTIVATIONS] == activations
 
 
-async def test_a_detector_that_cannot_be_ticked_is_woken_less_and_less_often(
+async def test_a_detector_that_cannot_be_ticked_is_activated_less_and_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -276,7 +276,7 @@ async def test_a_detector_that_cannot_be_ticked_is_woken_less_and_less_often(
             worker.before = dies
         made.actors.before = dies
         await asyncio.sleep(250)
-        assert 5 <= made.scheduler.counts[WOKEN] <= 8
+        assert 5 <= made.scheduler.counts[DUE_ACTIVATIONS] <= 8
         for worker in made.actors.started:
             worker.before = lambda _: asyncio.sleep(0)
         made.actors.before = lambda _: asyncio.sleep(0)
@@ -325,7 +325,7 @@ async def test_whatever_message_is_lost_a_passive_detector_is_ticked_soon(
         assert loss.lost == 1
 
 
-async def test_many_that_are_due_at_once_are_woken_a_few_at_a_time(tmp_path: Path) -> None:
+async def test_many_that_are_due_at_once_are_activated_a_few_at_a_time(tmp_path: Path) -> None:
     clock = Clock()
     settings = {"max_resident": 8, "starts_at_once": 2, "spares": 2}
     async with service(tmp_path, clock, **PASSIVE, **settings) as made:
@@ -342,4 +342,4 @@ async def test_many_that_are_due_at_once_are_woken_a_few_at_a_time(tmp_path: Pat
         assert 1 <= most <= 2
         for detector in detectors:
             assert one_tick_within(tmp_path, detector, dues_s, 20.0)
-        assert made.scheduler.counts[WOKEN] == 40
+        assert made.scheduler.counts[DUE_ACTIVATIONS] == 40

@@ -1,4 +1,4 @@
-"""Wakes passive detectors when something is due by time, a few at once; their workers then tick them."""
+"""Activates passive detectors when something is due by time, a few at once; their workers then tick them."""
 
 import asyncio
 import logging
@@ -8,25 +8,25 @@ from typing import Final
 from engine.language.diagnostics import Refusal
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.counters import WOKEN
+from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 
 _log = logging.getLogger(__name__)
 
 _SHARE: Final = 4
-"""At most one of so many activation slots is for detectors that are woken."""
+"""At most one of so many activation slots is for detectors that are activated for a tick."""
 _LOOKED_AT_ONCE: Final = 100
 """The most folders whose names the directory reads in one call."""
 _AGAIN_S_MAX: Final = 600.0
-"""The longest time before a detector that was woken in vain is woken again."""
+"""The longest time before a detector that was activated in vain is activated again."""
 
 
-class Wakes:
-    """Looks every `tick_s` for what is due in passive detectors, and wakes those.
+class DueActivations:
+    """Looks every `tick_s` for what is due in passive detectors, and activates those.
 
-    While callers wait for slots, it wakes one detector at a time. One that still has to be ticked after it
-    was woken is woken again later, each time after twice as long.
+    While callers wait for slots, it activates one detector at a time. One that still has to be ticked after
+    that is activated again later, each time after twice as long.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Wakes:
         self._now_us = now_us
         self._at_once = max(1, min(self._settings.starts_at_once, self._settings.max_resident // _SHARE))
         self._in_vain: dict[str, int] = {}
-        """How often detectors were woken in vain, one time after another."""
+        """How often detectors were activated in vain, one time after another."""
         self._under_way = Background()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin, with a look at the folders of all detectors."""
         if self._settings.tick_s:
-            self._running = asyncio.create_task(self._run(), name="wakes")
+            self._running = asyncio.create_task(self._run(), name="due activations")
 
     async def end(self) -> None:
         """Stop. What is due stays due."""
@@ -75,7 +75,7 @@ class Wakes:
             await asyncio.sleep(self._settings.tick_s)
 
     async def look(self) -> None:
-        """Find out what is not known, and wake detectors in which something is due."""
+        """Find out what is not known, and activate detectors in which something is due."""
         self._begin()
         while detector_ids := self._dues.look_at(_LOOKED_AT_ONCE):
             try:
@@ -90,29 +90,29 @@ class Wakes:
             self._begin()
 
     def _begin(self) -> None:
-        """Wake as many detectors as may be awake for this at once."""
+        """Activate as many detectors as may be active for this at once."""
         at_once = 1 if self._services.slots.wanted else self._at_once
         while len(self._under_way) < at_once and (detector_id := self._dues.take(self._now_us())) is not None:
-            self._under_way.begin(self._wake(detector_id)).add_done_callback(self._go_on)
+            self._under_way.begin(self._activate(detector_id)).add_done_callback(self._go_on)
 
     def _go_on(self, _: asyncio.Task[None]) -> None:
         if self._running is not None:
             self._begin()
 
-    async def _wake(self, detector_id: str) -> None:
+    async def _activate(self, detector_id: str) -> None:
         placed = self._place(detector_id)
         if placed.worker_name is not None or placed.activating is not None:
             # Its worker ticks it.
             return
-        self._services.counts[WOKEN] += 1
+        self._services.counts[DUE_ACTIVATIONS] += 1
         began_us, in_vain = self._now_us(), True
         try:
-            await placed.wake()
+            await placed.activate_for_tick()
         except Refusal:
             # It was deleted.
             in_vain = False
         except DetectorUnavailable as error:
-            _log.debug("the detector %s is not woken: %s", detector_id, error.message)
+            _log.debug("the detector %s cannot be ticked: %s", detector_id, error.message)
         else:
             due_us = self._dues.since_us(detector_id)
             in_vain = detector_id in self._dues.unknown or (due_us is not None and due_us <= began_us)
