@@ -43,8 +43,8 @@ def too_late(late_us: int, limits: Limits) -> Refusal:
 
 
 def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
-    """Return the Refusal for an event that is too far ahead of the server's clock."""
-    said = f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
+    """Return the Refusal for an event or a tick that is too far ahead of the server's clock."""
+    said = f"the time is {_ms(ahead_us)} ms ahead of the server's; "
     hint = "; timestamp_ms counts milliseconds since 1970" if ahead_us > _DECADES_US else ""
     return Refusal(Entry(1402, f"{said}at most {limits.ahead_ms_max} ms are accepted{hint}"))
 

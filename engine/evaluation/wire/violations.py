@@ -118,4 +118,6 @@ def _said(value: object) -> str:
     """Describe a value for a message; a string by its length, since it may contain control characters."""
     if isinstance(value, str):
         return f"{len(value)} characters" if value else "an empty string"
+    if isinstance(value, int | float):
+        return str(value)[:_NAME_CHARS_SHOWN]
     return json_type(value)

@@ -88,7 +88,7 @@ async def test_what_is_wrong_with_how_a_rule_acts_is_listed_with_its_place(calle
     bad = {"timed": 1, "every_secs": -1, "every_by": ["", "x" * 1_025, 1]}
     texts = [
         "timed: expected a boolean, got a number",
-        "every_secs: expected a number from 0 to 1000000000, got a number",
+        "every_secs: expected a number from 0 to 1000000000, got -1",
         "every_by[0]: expected 1 to 1024 characters, got an empty string",
         "every_by[1]: expected 1 to 1024 characters, got 1025 characters",
         "every_by[2]: expected a string, got a number",
@@ -104,7 +104,7 @@ async def test_what_is_wrong_with_how_a_rule_acts_is_listed_with_its_place(calle
         assert (dollar.status, dollar.codes) == (400, [1001])
     put = await caller("PUT", path, {"rules": [{**new, "every_secs": 1e10}, {**new, "every_by": ["a"] * 65}]})
     assert put.texts == [
-        "rules[0].every_secs: expected a number from 0 to 1000000000, got a number",
+        "rules[0].every_secs: expected a number from 0 to 1000000000, got 10000000000.0",
         "rules[1].every_by: expected at most 64 elements, got 65",
     ]
     many = await caller("PUT", path, {"rules": [{**new, "every_by": []}]})

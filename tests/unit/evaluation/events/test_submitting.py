@@ -223,7 +223,7 @@ def test_how_far_ahead_an_event_may_be_counts_from_the_moment_of_its_evaluation(
     assert refused.value.entries == (
         Entry(
             1402,
-            "the event is stamped 1000.001 ms ahead of the server's time; at most 1000 ms are accepted",
+            "the time is 1000.001 ms ahead of the server's; at most 1000 ms are accepted",
         ),
     )
 

@@ -117,11 +117,11 @@ def test_a_wrong_type_names_its_place_and_both_types(body, message):
     assert refused(body) == [(1001, message)]
 
 
-def test_a_number_out_of_bounds_learns_what_is_expected():
+def test_a_number_out_of_bounds_is_shown_beside_what_is_expected():
     bounded = msgspec.defstruct(
         "Bounded", [("after", Annotated[int, msgspec.Meta(ge=0, extra={"expected": "a whole number"})])]
     )
-    assert refused(b'{"after": -1}', bounded) == [(1001, "after: expected a whole number, got a number")]
+    assert refused(b'{"after": -1}', bounded) == [(1001, "after: expected a whole number, got -1")]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\x00", "a\x1f", "a\x7f", "a\x85", "\x0b"])
