@@ -15,6 +15,7 @@ from engine.language import condition as terms
 from engine.language.terms import is_past, terms_in
 from tests import reference_terms
 from tests.reference_at_most_once import held_back
+from tests.reference_at_most_once import keys as keys_of
 from tests.reference_panes import added, double, pane_numbers, window_us
 from tests.reference_values import address, among, equal, kind, lies_in, look_up, scalar
 
@@ -290,7 +291,7 @@ class Rule:
     kept: Mapping[Part, int] = field(default_factory=dict, hash=False)
     timed: bool = False
     timed_from: int = 0
-    """How many events had been evaluated when the rule became timed."""
+    """How many events had been evaluated when it began to wait for slices."""
 
     def keeping(self, old: "Rule") -> "Rule":
         """Return the rule with what the one before it has in common with it."""
@@ -324,14 +325,20 @@ class Rule:
             else verdict(self.condition, events[self.birth :])
         )
 
+    def seen_by(
+        self, part: Any, keys: terms.Keys, history: Sequence[Event], events: Sequence[Event]
+    ) -> Sequence[Event]:
+        """Return the events of a history since the birth of a part."""
+        young = {*map(id, events[self.kept.get((part, keys), self.birth) :])}
+        return [event for event in history if id(event) in young]
+
     def _verdict(
         self, condition: terms.Condition, keys: terms.Keys, history: Sequence[Event], events: Sequence[Event]
     ) -> bool:
         """Return the verdict of a condition around parts. Each part sees the history since its own birth."""
 
         def seen_by(part: Any, history: Sequence[Event]) -> Sequence[Event]:
-            young = {*map(id, events[self.kept.get((part, keys), self.birth) :])}
-            return [event for event in history if id(event) in young]
+            return self.seen_by(part, keys, history, events)
 
         now = history[-1]
         match condition:
@@ -391,7 +398,8 @@ class ReferenceDetector:
         if history == "keep" and old.enabled and new.enabled:
             begun = begun.keeping(old)
         begun = new if kept else begun
-        if new.timed and not old.timed:
+        goes_on = kept or (begun.kept and {*keys_of(old.condition)} == {*keys_of(new.condition)})
+        if not goes_on or (new.timed and not old.timed):
             begun = replace(begun, timed_from=len(self.events))
         self.rules[rule_id] = begun
 

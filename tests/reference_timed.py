@@ -1,7 +1,7 @@
 """The executable specification of firings by time: it asks at every time at which a verdict could turn."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from engine.language import condition as terms
 from engine.language import terms as values
 from engine.language.terms import is_past, terms_in
-from tests.reference import Event, Rule, verdicts
+from tests.reference import Event, Rule, parts, verdicts
 from tests.reference_panes import double, pane_us, window_us
 from tests.reference_values import equal, kind, scalar
 
@@ -120,51 +120,86 @@ def remembers(part: Any, history: Sequence[Event], at_us: int) -> bool:
     raise AssertionError(part)
 
 
+Seen = Callable[[Any, terms.Keys, Sequence[Event]], Sequence[Event]]
+"""Gives the events of a history that a part under keys sees."""
+
+
+def all_seen(_: Any, __: terms.Keys, history: Sequence[Event]) -> Sequence[Event]:
+    """Give what is inside a part all that the part sees."""
+    return history
+
+
 def is_live(
-    condition: terms.Condition, keys: Keys, history: Sequence[Event], at_us: int, *, keyed: bool = False
+    condition: terms.Condition,
+    keys: Keys,
+    history: Sequence[Event],
+    at_us: int,
+    *,
+    seen: Seen,
+    around: terms.Keys = (),
 ) -> bool:
     """Tell whether a slice of these keys remembers something that could matter to an event then."""
+
+    def inside(part: Any, conditions: Iterable[terms.Condition]) -> bool:
+        visible = seen(part, around, history)
+        return any(is_live(each, keys, visible, at_us, seen=all_seen, around=around) for each in conditions)
+
     match condition:
         case terms.Keyed(inner, key, where):
-            if where is not None and is_live(where, keys, history, at_us, keyed=keyed):
-                return True
+            there = history
+            if where is not None:
+                looks_back = any(parts(where))
+                there = seen(condition.step, around, history) if looks_back else history
+                inner_seen = all_seen if looks_back else seen
+                if is_live(where, keys, there, at_us, seen=inner_seen, around=around):
+                    return True
+                kept = verdicts(where, there)
+                there = [event for event, true in zip(there, kept, strict=True) if true]
             if key not in keys:
                 return False
-            kept = [True] * len(history) if where is None else verdicts(where, history)
-            there = [event for event, true in zip(history, kept, strict=True) if true]
             mine = [event for event in there if equal(event[key], keys[key])]
-            return is_live(inner, keys, mine, at_us, keyed=True)
+            return is_live(inner, keys, mine, at_us, seen=seen, around=(*around, condition.step))
         case _ if isinstance(condition, terms.Predicate):
             return False
+        case terms.All() | terms.Any() | terms.Not():
+            members = terms.children(condition)
+            return any(is_live(one, keys, history, at_us, seen=seen, around=around) for one in members)
         case terms.Compare(left, _, right):
             all_terms = [*terms_in(left), *terms_in(right)]
-            parts: list[Any] = [term for term in all_terms if is_past(type(term))]
-        case terms.All() | terms.Any() | terms.Not():
-            parts = []
+            looking = [(term, values.conditions_in(term)) for term in all_terms if is_past(type(term))]
         case _:
-            parts = [condition]
-    if keyed and any(remembers(part, history, at_us) for part in parts):
-        return True
-    return any(is_live(child, keys, history, at_us, keyed=keyed) for child in terms.children(condition))
+            looking = [(condition, terms.children(condition))]
+    return any(
+        (bool(around) and remembers(part, seen(part, around, history), at_us)) or inside(part, conditions)
+        for part, conditions in looking
+    )
 
 
 def first_event(rule: Rule, keys: Keys, events: Sequence[Event], at_us: int) -> int | None:
     """Give the event from which on the slice has been live until this time, if it is."""
     first = None
-    for number in range(max(rule.birth, rule.timed_from), len(events)):
+
+    def live(end: int, then_us: int) -> bool:
+        def seen(part: Any, around: terms.Keys, history: Sequence[Event]) -> Sequence[Event]:
+            return rule.seen_by(part, around, history, events)
+
+        visible, seeing = (events[:end], seen) if rule.kept else (events[rule.birth : end], all_seen)
+        return not keys or is_live(rule.condition, keys, visible, then_us, seen=seeing)
+
+    for number in range(waits_from(rule), len(events)):
         now_us = events[number].time_us
-
-        def live(end: int, then_us: int) -> bool:
-            return not keys or is_live(rule.condition, keys, events[rule.birth : end], then_us)
-
         if first is not None and not live(number, now_us):
             first = None
         if not live(number + 1, now_us):
             first = None
         elif first is None and all(equal(events[number][name], value) for name, value in keys.items()):
             first = number
-    alive = first is not None and (not keys or is_live(rule.condition, keys, events[rule.birth :], at_us))
-    return first if alive else None
+    return first if first is not None and live(len(events), at_us) else None
+
+
+def waits_from(rule: Rule) -> int:
+    """Give the first event whose slice the rule may wait for."""
+    return max(rule.timed_from, min([rule.birth, *rule.kept.values()]))
 
 
 # -- the times at which a verdict could turn ----------------------------------------------------------------
@@ -225,7 +260,7 @@ def firings(
             continue
         names = keys_of(rule.condition)
         slices: list[dict[str, Any]] = []
-        for event in events[max(rule.birth, rule.timed_from) :]:
+        for event in events[waits_from(rule) :]:
             keys = {name: event[name] for name in names}
             if all(map(scalar, keys.values())) and not any(
                 all(equal(keys[name], other[name]) for name in names) for other in slices
@@ -236,7 +271,7 @@ def firings(
             def true_at(us: int, keys: Keys = keys, rule: Rule = rule) -> bool:
                 return rule.is_true([*events, key_event(keys, us, stored)])
 
-            history = events[rule.birth :]
+            history = events[min([rule.birth, *rule.kept.values()]) :]
             for us in sorted({*turning(true_at, candidates(rule.condition, history, start_us, end_us))}):
                 first = first_event(rule, keys, events, us - 1)
                 if first is not None:

@@ -4,7 +4,7 @@ A *part* is what has a memory of its own: a condition that looks back, or a term
 history, or begins anew, together with all that is inside it; so does the `where` of a key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
@@ -94,3 +94,24 @@ def inside(node: Condition, births: Births, path: Path) -> Iterator[tuple[Condit
         case _:
             within = births if operator_of(node) is None else births.of(node, path)
             yield from ((child, within, path) for child in children(node))
+
+
+class Around(NamedTuple):
+    """A `keyed` around a condition, with its births and the path around it."""
+
+    keyed: Keyed
+    births: Births
+    path: Path
+
+
+def births_alone(node: Compare, births: Births, path: Path, around: Iterable[Around]) -> Births:
+    """Return the births for a comparison that has only its keys around it, as they are where it stands."""
+    kept = {}
+    for keyed, outside, outer in around:
+        if keyed.where is not None:
+            own = outside.of_where(keyed, outer)
+            kept[Part(where_of(keyed), outer)] = Birth(own.birth, own.born)
+    for part in parts_of(node):
+        own = births.of(part, path)
+        kept[Part(part, path)] = Birth(own.birth, own.born)
+    return Births(births.birth, births.born, kept)

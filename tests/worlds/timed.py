@@ -146,8 +146,7 @@ class TimedWorld:
             case "age":
                 return terms.Compare(values.Age(inner), op, choose((0, 1, 1.5, 2, 5, 1e-6)))
             case "ages":
-                longer = values.Add((values.Age(inner), choose((0.5, values.Age(self.predicate())))))
-                return terms.Compare(longer, choose(("gt", "lte")), choose((2, values.Fact("a"))))
+                return terms.Compare(self.longer(inner), choose(("gt", "lte")), choose((2, values.Fact("a"))))
             case "now":
                 return terms.Compare(values.Now(), op, choose((2, 5, 1_700_000_003)))
             case "clock":
@@ -166,6 +165,10 @@ class TimedWorld:
             case _:
                 return terms.Compare(values.Prev("a"), op, choose((0, 1)))
 
+    def longer(self, inner: Condition) -> values.Add:
+        """Give an age and something more."""
+        return values.Add((values.Age(inner), self.choose((0.5, values.Age(self.predicate())))))
+
     def often(self, depth: int) -> Condition:
         """Give a condition that time often makes true."""
         choose, inner, secs = self.choose, self.condition(depth - 1), self.choose(WINDOWS_SECS)
@@ -183,7 +186,10 @@ class TimedWorld:
             case "m":
                 return terms.Sum(choose("abm"), None, secs, choose(("lt", "eq")), choose((1, 0)))
             case "a":
-                return terms.Compare(values.Age(inner), choose(("gt", "gte", "eq")), choose((1, 2, 1.5)))
+                aged, ops = choose(
+                    ((values.Age(inner), ("gt", "gte", "eq")), (self.longer(inner), ("gt", "lte")))
+                )
+                return terms.Compare(aged, choose(ops), choose((1, 2, 1.5)))
         return terms.All((terms.Once(inner), terms.Not(terms.OnceWithin(self.predicate(), secs))))
 
     def rule(self) -> Condition:
@@ -205,6 +211,18 @@ class TimedWorld:
                 return terms.All((self.condition(3), terms.Keyed(inner, "k", where)))
         return inner
 
+    def edited(self, condition: Condition) -> Condition:
+        """Give a condition that has something in common with another one."""
+        choose = self.choose
+        more = choose((lambda: self.condition(2), lambda: terms.Keyed(self.often(2), "k"), self.rule))()
+        match choose("mmn1"):
+            case "n":
+                return terms.Not(condition)
+            case "1" if isinstance(condition, terms.All | terms.Any):
+                return choose(condition.members)
+        members = choose(((condition, more), (more, condition)))
+        return (terms.All if choose((True, False)) else terms.Any)(members)
+
     def fields(self) -> dict[str, Any]:
         """Give the fields of an event."""
         choose = self.choose
@@ -218,27 +236,31 @@ class TimedWorld:
     def script(self, steps_max: int = 16) -> list[TimedStep]:
         """Give what happens to one detector."""
         choose = self.choose
-        steps: list[TimedStep] = [AddTimed("first", self.rule())]
-        rules, clock_us = 1, choose((0, 1_700_000_000_000_000))
+        conditions = [self.rule()]
+        steps: list[TimedStep] = [AddTimed("first", conditions[0])]
+        clock_us = choose((0, 1_700_000_000_000_000))
         for number in range(choose(range(3, steps_max))):
-            match choose("eeeeeettttrchxs"):
+            match choose("eeeeeettttrckkhxs"):
                 case "t":
                     time_us = clock_us + choose(TICKS_US)
                     steps.append(Tick(time_us))
                     clock_us = max(clock_us, time_us)
-                case "r" if rules < 3:
-                    steps.append(AddTimed(f"rule {number}", self.rule()))
-                    rules += 1
-                case "c":
-                    steps.append(Change(choose(range(rules)), {"condition": self.rule()}))
+                case "r" if len(conditions) < 3:
+                    conditions.append(self.rule())
+                    steps.append(AddTimed(f"rule {number}", conditions[-1]))
+                case "c" | "k" as kind:
+                    place = choose(range(len(conditions)))
+                    kept = {"history": "keep"} if kind == "k" else {}
+                    conditions[place] = self.edited(conditions[place]) if kept else self.rule()
+                    steps.append(Change(place, {"condition": conditions[place], **kept}))
                 case "h":
                     changes = choose(
                         (("enabled", False), ("enabled", True), ("timed", False), ("timed", True))
                     )
-                    steps.append(Change(choose(range(rules)), dict([changes])))
-                case "x" if rules > 1:
-                    steps.append(Remove(choose(range(rules))))
-                    rules -= 1
+                    steps.append(Change(choose(range(len(conditions))), dict([changes])))
+                case "x" if len(conditions) > 1:
+                    steps.append(Remove(choose(range(len(conditions)))))
+                    del conditions[steps[-1].place]
                 case "s":
                     steps.append(Reload())
                 case _:

@@ -12,15 +12,27 @@ from engine.language.diagnostics import quoted
 Count = Annotated[int, Meta(ge=1, extra={"expected": "a whole number from 1"})]
 
 
-class Firing(Struct, frozen=True, forbid_unknown_fields=True):
-    """An event at which a rule fires."""
+Moment = str | int | float
+"""A time, in any form that a recording may have."""
 
-    line: Count
+
+class Firing(Struct, frozen=True, forbid_unknown_fields=True):
+    """A firing of a rule: at an event, with `line`, or because time has passed, with `time`."""
+
+    line: Count | UnsetType = UNSET
     """The number of the event, counted from 1."""
+    time: Moment | UnsetType = UNSET
+    """The time at which a timed rule fires though no event makes it. It is compared to the millisecond."""
     keys: dict[str, Any] | UnsetType = UNSET
     """The values of the facts that the rule is keyed by (`per`), or of some of them."""
     labels: dict[str, Any] | UnsetType = UNSET
     """Labels of the rule, or some of them."""
+    suppressed: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] | UnsetType = UNSET
+    """How many actions were held back since the one before; see `every_secs`."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.line, UnsetType) == isinstance(self.time, UnsetType):
+            raise ValueError("expected `line` or `time`")
 
 
 class RuleTest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +41,9 @@ class RuleTest(Struct, frozen=True, forbid_unknown_fields=True):
     events: list[dict[str, Any]] | str
     """The events, each an object with a time and its fields, or the path of a recording of them."""
     fires: list[Firing | Count]
-    """All events at which the rule fires, by their numbers, counted from 1."""
+    """All firings of the rule: numbers are those of events, counted from 1."""
+    until: Moment | UnsetType = UNSET
+    """A time up to which no event comes after the last one, so that a timed rule may fire."""
     name: str | UnsetType = UNSET
     """What the test shows."""
 

@@ -30,6 +30,7 @@ def rules_file_schema() -> dict[str, Any]:
     conditions = json.dumps(condition_schemas(), allow_nan=False).replace("#/components/schemas/", "#/$defs/")
     parts |= json.loads(conditions)
     parts["RuleMembers"]["properties"]["condition"] |= _CONDITION
+    parts["Firing"]["oneOf"] = [{"required": ["line"]}, {"required": ["time"]}]
     parts["Rule"] = {
         "anyOf": [{"type": "string"}, {"$ref": "#/$defs/RuleMembers"}, {"$ref": "#/$defs/Condition"}]
     }

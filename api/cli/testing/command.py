@@ -43,7 +43,8 @@ def test(paths: tuple[str, ...], junit: Path | None, jobs: int | None, output: s
 
     Takes rules files, and all .yaml and .yml files of folders. A rule has its tests under `tests`, each with
     `events` (a list of them, or the path of a recording beside the file) and `fires`: the numbers of all
-    events at which the rule fires, or objects with `line`, and `keys` or `labels` that it fires with.
+    events at which the rule fires, or objects with `line`, and `keys`, `labels` or `suppressed` that it fires
+    with. A timed rule may also fire at a `time`, up to the time `until` after the last event.
 
     Each failure says what was expected, what came, and why.
     """

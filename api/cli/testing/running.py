@@ -17,8 +17,9 @@ from api.cli.counted import counted
 from api.cli.printing.output import value_text
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError
+from api.cli.recordings.times import NotATimeError, TimeParser, iso
 from api.cli.rule_files.members import Firing as Expected
-from api.cli.rule_files.members import RuleTest
+from api.cli.rule_files.members import Moment, RuleTest
 from api.cli.rule_files.reading import NamedCondition, RulesFile
 from api.cli.rule_files.relations import Tuple
 from api.cli.trying.trial import Firing, Trial, stored
@@ -104,12 +105,23 @@ def _failures(case: Case, file: str, made: Callable[..., Trial]) -> Iterator[str
     """Yield how a rule differs from what a test expects. Raises RecordingError."""
     events = _events(case.test, Path(file).parent)
     fired: dict[int, Firing] = {}
-    trial = made([case.rule], lambda firing: fired.update({firing.event.line: firing}))
+    by_time: list[Firing] = []
+
+    def note(firing: Firing) -> None:
+        if firing.timed:
+            by_time.append(firing)
+        else:
+            fired[firing.event.line] = firing
+
+    trial = made([case.rule], note)
     trial.evaluate(events)
+    if events and not isinstance(case.test.until, UnsetType):
+        trial.tick(_microseconds(case.test.until, "until"), events[-1])
     yield from trial.refusals()
     if trial.late_refused:
         yield f"{counted(trial.late_refused, 'event')} refused, more than five minutes late"
-    wanted = {each.line: each for each in map(_expected, case.test.fires)}
+    expected = [Expected(each) if isinstance(each, int) else each for each in case.test.fires]
+    wanted = {each.line: each for each in expected if not isinstance(each.line, UnsetType)}
     explained = 0
     for number in sorted(wanted.keys() | fired.keys()):
         said = _difference(case.rule, number, wanted.get(number), fired.get(number), len(events))
@@ -121,10 +133,30 @@ def _failures(case: Case, file: str, made: Callable[..., Trial]) -> Iterator[str
             again = made([case.rule], lambda _: None)
             again.evaluate(events[: number - 1])
             yield indent("\n".join(again.explain(events[number - 1])), "  ")
+    yield from _differences_by_time(case.rule, expected, by_time)
 
 
-def _expected(given: Expected | int) -> Expected:
-    return Expected(given) if isinstance(given, int) else given
+def _differences_by_time(
+    rule: NamedCondition, expected: Sequence[Expected], fired: list[Firing]
+) -> Iterator[str]:
+    """Yield how firings by time differ from those expected. Raises RecordingError."""
+    for each in expected:
+        if isinstance(each.time, UnsetType):
+            continue
+        time = iso(_microseconds(each.time, "time"))
+        there = [one for one in fired if iso(one.event.time_us) == time]
+        same = [one for one in there if not _mismatch(rule, each, one)]
+        if same:
+            fired.remove(same[0])
+        elif len(there) == 1:
+            fired.remove(there[0])
+            yield f"fired by time at {time} {_mismatch(rule, each, there[0])}"
+        else:
+            keys = "" if isinstance(each.keys, UnsetType) else f" with {_shown(each.keys)}"
+            yield f"expected to fire by time at {time}{keys}, and did not"
+    for one in fired:
+        keys = f" with {_shown(one.key)}" if one.key else ""
+        yield f"fired by time at {iso(one.event.time_us)}{keys}, which is not expected"
 
 
 def _difference(
@@ -139,6 +171,12 @@ def _difference(
         return f"fired at event {number}{keys}, which is not expected"
     if firing is None:
         return f"expected to fire at event {number}, and did not"
+    mismatch = _mismatch(rule, wanted, firing)
+    return f"fired at event {number} {mismatch}" if mismatch else ""
+
+
+def _mismatch(rule: NamedCondition, wanted: Expected, firing: Firing) -> str:
+    """Say with what a firing came, and what was expected; nothing if that is the same."""
     labels = rule.members.labels
     pairs: list[tuple[str, Any, Mapping[str, Any]]] = [
         ("", wanted.keys, firing.key),
@@ -148,8 +186,18 @@ def _difference(
         members = {} if isinstance(expected, UnsetType) else expected
         if any(name not in found or not _equal(found[name], value) for name, value in members.items()):
             came = _shown({name: found[name] for name in found if kind == "" or name in members})
-            return f"fired at event {number} with {kind}{came or 'none'}, expected {_shown(members)}"
+            return f"with {kind}{came or 'none'}, expected {_shown(members)}"
+    if not isinstance(wanted.suppressed, UnsetType) and wanted.suppressed != firing.suppressed:
+        return f"with {firing.suppressed} held back, expected {wanted.suppressed}"
     return ""
+
+
+def _microseconds(given: Moment, name: str) -> int:
+    """Return a time of a test in microseconds since 1970. Raises RecordingError."""
+    try:
+        return TimeParser().microseconds_of(given, name)
+    except NotATimeError as error:
+        raise RecordingError(str(error)) from None
 
 
 def _equal(one: object, other: object) -> bool:

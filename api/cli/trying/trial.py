@@ -220,11 +220,17 @@ class Trial:
                 if rules or before:
                     self._compare(event, {rule.name for rule in rules}, {rule.name for rule in before})
 
+    def tick(self, time_us: int, last: RecordedEvent) -> None:
+        """Let time pass after the last event."""
+        if self._new.by_time is not None:
+            self._new.by_time += self._new.detector.tick(time_us)
+            self._note_by_time(last)
+
     def _note_by_time(self, event: RecordedEvent) -> None:
         """Note what fired because time had passed before an event."""
         for rule, keys, time_us in self._new.by_time or ():
             then = event._replace(fields=keys, time_us=time_us, text=None)
-            self._note(Firing(rule.name, keys, then, timed=True))
+            self._note(Firing(rule.name, keys, then, suppressed=rule.suppressed, timed=True))
         if self._new.by_time:
             self._new.by_time.clear()
 

@@ -300,14 +300,14 @@ class RuleSet(Needs):
         """The Python source of the function that evaluates many events, while rules are not indexed."""
         return self._few().code
 
-    def decider(self, conditions: Sequence[Condition], births: Births) -> Any:
+    def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Any:
         """Return what decides conditions at events that are not recorded: a bit for each that is true.
 
-        It takes what `decide` takes. The histories of the conditions, which are parts of a rule, have these
-        births. Any change of the rules makes it invalid.
+        It takes what `decide` takes. The conditions, each with the births of its histories, are parts of a
+        rule. Any change of the rules makes it invalid.
         """
-        site = Site(self._histories, births)
-        return self._functions_for([(one, site) for one in conditions], _Bits()).decide
+        sites = [(one, Site(self._histories, births)) for one, births in conditions]
+        return self._functions_for(sites, _Bits()).decide
 
     @property
     def _note(self) -> Note | None:

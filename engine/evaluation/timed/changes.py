@@ -6,7 +6,7 @@ from itertools import islice
 from math import floor
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.births import Births, inside
+from engine.evaluation.births import Around, Births, births_alone, inside
 from engine.evaluation.operators.counting.pane_sums import pane_us
 from engine.evaluation.operators.counting.panes import OfPanes
 from engine.evaluation.operators.motions import crossings, motion_of, steps_us
@@ -97,7 +97,7 @@ def parts_under(
     keys: Sequence[str], condition: Condition, births: Births, histories: Histories
 ) -> Iterator[Part]:
     """Yield the parts of a condition that an event with only these keys can read, in order."""
-    for node, within, path in _under(keys, condition, births, ()):
+    for node, within, path, _ in _under(keys, condition, births, (), ()):
         ages_us = _ages_us(node) if isinstance(node, Compare) else ()
         for part in parts_of(node):
             own = within.of(part, path)
@@ -116,15 +116,18 @@ def _ages_us(node: Compare) -> tuple[int, ...]:
 
 
 def _under(
-    keys: Sequence[str], node: Condition, births: Births, path: Path
-) -> Iterator[tuple[Condition, Births, Path]]:
+    keys: Sequence[str], node: Condition, births: Births, path: Path, around: tuple[Around, ...]
+) -> Iterator[tuple[Condition, Births, Path, tuple[Around, ...]]]:
     """Yield a condition and all in it that an event with only these keys can decide."""
-    yield node, births, path
+    yield node, births, path, around
     if isinstance(node, Predicate):
         return
     for child, within, longer in inside(node, births, path):
-        if longer == path or fact_of(longer[-1]) in keys:
-            yield from _under(keys, child, within, longer)
+        if longer == path:
+            yield from _under(keys, child, within, longer, around)
+        elif fact_of(longer[-1]) in keys:
+            assert isinstance(node, Keyed), "it has made the path longer"
+            yield from _under(keys, child, within, longer, (*around, Around(node, births, path)))
 
 
 class Moving(NamedTuple):
@@ -134,43 +137,35 @@ class Moving(NamedTuple):
     """Comparisons that the time of day steps, and that read only it: one verdict for all slices."""
     stepping_by_slice: tuple[Compare, ...]
     """Those that read something else, too."""
-    crossing: tuple[Condition, ...]
-    """Comparisons that turn at most once between two other changes, each under its keys."""
+    crossing: tuple[tuple[Condition, Births], ...]
+    """Comparisons that turn at most once between two other changes, each under its keys; and their births."""
     crosses_shared: bool
     """Whether one of these looks back at what slices of several keys share."""
 
 
-def moving_in(keys: Sequence[str], condition: Condition) -> Moving:
+def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Moving:
     """Return what moves in a condition at an event with only these keys."""
     stepping: list[Compare] = []
     by_slice: list[Compare] = []
-    crossing: list[Condition] = []
+    crossing: list[tuple[Condition, Births]] = []
     crosses_shared = False
-    for node, around in _compared(condition, ()):
+    for node, within, path, around in _under(keys, condition, births, (), ()):
+        if not isinstance(node, Compare):
+            continue
         steps = any(next(each, None) is not None for each in steps_us(node, 0))
         moves = any(motion_of(side) is not Motion.STILL for side in (node.left, node.right))
         alone = not parts_of(node) and not moves and not set(keys) & set(facts_of(node))
         if steps:
             (stepping if alone else by_slice).append(node)
         if moves and not _ages_us(node):
-            crosses_shared |= bool(parts_of(node)) and {keyed.key for keyed in around} < {*keys}
+            crosses_shared |= bool(parts_of(node)) and {each.keyed.key for each in around} < {*keys}
+            own = births_alone(node, within, path, around)
             for each in crossings(node):
                 under: Condition = each
-                for keyed in reversed(around):
+                for keyed, *_ in reversed(around):
                     under = Keyed(under, keyed.key, keyed.where)
-                crossing.append(under)
+                crossing.append((under, own))
     return Moving(tuple(stepping), tuple(by_slice), tuple(crossing), crosses_shared)
-
-
-def _compared(node: Condition, around: tuple[Keyed, ...]) -> Iterator[tuple[Compare, tuple[Keyed, ...]]]:
-    if isinstance(node, Predicate):
-        return
-    if isinstance(node, Compare):
-        yield node, around
-    for place, (child, _, _) in enumerate(inside(node, Births(), ())):
-        # The first condition in a `keyed` is that on its slices, the second its `where`.
-        within = (*around, node) if isinstance(node, Keyed) and not place else around
-        yield from _compared(child, within)
 
 
 def next_step_us(compares: Iterable[Compare], now_us: int) -> int:

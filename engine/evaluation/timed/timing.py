@@ -1,6 +1,6 @@
 """The timed rules of a detector, and the queue of the times at which their verdicts may turn."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +9,7 @@ from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import LATEST, time_of
-from engine.evaluation.timed.watch import Deciders, Watch
+from engine.evaluation.timed.watch import Deciders, Waiting, Watch
 
 _SPARE: Final = 4_096
 """How many entries more than twice those that wait the queue may have: of slices that wait no more."""
@@ -60,29 +60,26 @@ class Timing:
             before.rule = rule
             return
         watch = self._watch(rule, births)
+        waiting: list[Waiting] = []
         if before is not None:
-            if (
-                births.kept
-                and before.names == watch.names
-                and before.path == watch.path
-                and not watch.is_idle
-            ):
-                _adopt(watch, before, now_us or 0)
+            if births.kept and {*before.names} == {*watch.names}:
+                waiting = before.waiting()
             before.end()
-        self._place(watch)
+            if waiting and (before.path, before.names) != (watch.path, watch.names):
+                self._purge()
+        self._place(watch, waiting, now_us)
 
     def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
         """Take two rules that have exchanged their conditions and histories."""
         before = [self.watches.pop(each.rule.priority, None) for each in (one, other)]
-        for live, old in zip((one, other), reversed(before), strict=True):
-            if live.rule.enabled and live.rule.timed:
-                watch = self._watch(live.rule, live.births)
-                if old is not None and not watch.is_idle:
-                    _adopt(watch, old, now_us or 0)
-                self._place(watch)
+        waiting = [[] if old is None else old.waiting() for old in reversed(before)]
         for old in before:
             if old is not None:
                 old.end()
+        self._purge()
+        for live, entries in zip((one, other), waiting, strict=True):
+            if live.rule.enabled and live.rule.timed:
+                self._place(self._watch(live.rule, live.births), entries, now_us)
 
     def remove(self, priority: int) -> None:
         """Forget a rule, if it is one of these."""
@@ -106,12 +103,13 @@ class Timing:
     def _watch(self, rule: Rule, births: Births) -> Watch:
         return Watch(rule, births, self._histories, self._deciders, self._add)
 
-    def _place(self, watch: Watch) -> None:
+    def _place(self, watch: Watch, waiting: Sequence[Waiting], now_us: int | None) -> None:
         self.watches.pop(watch.rule.priority, None)
         if watch.is_idle:
             watch.end()
         else:
             self.watches[watch.rule.priority] = watch
+            watch.adopt(waiting, now_us or 0)
         self._changed()
 
     # -- events, while rules are indexed --------------------------------------------------------------------
@@ -181,8 +179,16 @@ class Timing:
         if len(queue) > 2 * self._waiting + _SPARE:
             self._waiting = sum(len(watch.table) for watch in self.watches.values())
             if len(queue) > 2 * self._waiting + _SPARE:
-                queue[:] = [one for one in queue if self._waits(one)]
-                heapify(queue)
+                self._purge()
+
+    def _purge(self) -> None:
+        """Drop the entries that wait no more.
+
+        The queue compares keys where all else is equal. Those of another condition may be of another type, so
+        what one has left goes before its slices are adopted.
+        """
+        self._queue[:] = [one for one in self._queue if self._waits(one)]
+        heapify(self._queue)
 
     _waiting = 0
     """At least about how many slices wait."""
@@ -192,11 +198,3 @@ class Timing:
         if priority < 0:
             return number in self.watches and self.watches[number].rest[0] == due
         return priority in self.watches and self.watches[priority].table.get(key) is entry
-
-
-def _adopt(watch: Watch, before: Watch, now_us: int) -> None:
-    """Have a rule wait for the slices that another one waits for."""
-    for entry in before.table:
-        watch.put((LATEST, watch.rule.priority, *entry[2:]))
-    watch.long.update(before.long)
-    watch.look_again(now_us)

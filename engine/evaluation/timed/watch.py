@@ -39,11 +39,15 @@ Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
 """Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
 
 
+Waiting = tuple[int, dict[str, Any]]
+"""A slice that waits: the number of its first event, and the values of its keys by name."""
+
+
 class Deciders(Protocol):
     """Makes functions that decide conditions of a rule."""
 
-    def decider(self, conditions: Sequence[Condition], births: Births) -> Decide:
-        """Return what decides conditions whose histories have these births."""
+    def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Decide:
+        """Return what decides conditions whose histories have births."""
 
 
 class Event(NamedTuple):
@@ -73,7 +77,7 @@ class Watch:
         """The stamp of the time at which something may turn that slices share: then all are looked at."""
         self._histories, self._deciders, self._add = histories, deciders, add
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
-        self._moving = moving_in(self.names, rule.condition)
+        self._moving = moving_in(self.names, rule.condition, births)
         self._split = [split_name(name) for name in self.names]
         self._own, self._shared = self._grouped()
         is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
@@ -226,7 +230,7 @@ class Watch:
         due, _, first, key = entry
         event = self._event_of(key, self.long.get(key))
         if self._decide is None:
-            self._decide = self._deciders.decider([self.rule.condition], self.births)
+            self._decide = self._deciders.decider([(self.rule.condition, self.births)])
         now_us = time_of(due)
         turns = self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0)
         fires = turns and self._ahead(key, event, now_us - 1)[1]
@@ -248,7 +252,7 @@ class Watch:
         key = self.key_at(*event)
         if key is None or self.table.get(key) is None:
             return None
-        decide = self._deciders.decider([self.rule.condition], self.births)
+        decide = self._deciders.decider([(self.rule.condition, self.births)])
         for _ in range(_LOOKS_MAX):
             next_us, _ = self._ahead(key, event, now_us)
             if next_us > LATEST_US:
@@ -279,6 +283,19 @@ class Watch:
             due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
             self._queue((due, *entry[1:]))
 
+    def waiting(self) -> list[Waiting]:
+        """Return the slices that wait: for each the number of its first event, and its keys."""
+        return [(first, self._values(key, self.long.get(key))) for _, _, first, key in self.table]
+
+    def adopt(self, waiting: Sequence[Waiting], now_us: int) -> None:
+        """Wait for slices that another rule of the same keys has waited for, from a time on."""
+        for first, values in waiting:
+            key: Any = self.key_at(*_event(values))
+            if self._is_long(key):
+                self.long[key] = tuple([values[name] for name in self.names])
+            self.put((LATEST, self.rule.priority, first, key))
+        self.look_again(now_us)
+
     def _ahead(self, key: Hashable, event: Event, now_us: int) -> tuple[int, bool]:
         """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
         best, lives = FOREVER, not self.names
@@ -302,7 +319,7 @@ class Watch:
         from_us, turn_us = self._turn_us
         if not from_us <= now_us < turn_us:
             stepping = self._moving.stepping
-            decide = self._deciders.decider(stepping, self.births)
+            decide = self._deciders.decider([(each, self.births) for each in stepping])
             turn_us = next_turn_us(stepping, lambda us: decide({}, {}, us << NUMBER_BITS, 0), now_us)
             self._turn_us = now_us, turn_us
         return turn_us
@@ -310,7 +327,7 @@ class Watch:
     def _crossed_us(self, event: Event, now_us: int, end_us: int) -> int:
         """Return when a comparison turns whose values move, if that is before all else changes."""
         if self._crossing is None:
-            self._crossing = self._deciders.decider(self._moving.crossing, self.births)
+            self._crossing = self._deciders.decider(self._moving.crossing)
         decide = self._crossing
         before = decide(*event, now_us << NUMBER_BITS, 0)
         last_us = min(end_us - 1, LATEST_US)

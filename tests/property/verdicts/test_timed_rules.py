@@ -63,7 +63,7 @@ def _only_when_old_enough(self: Any, node: Any, entry: Any) -> Any:
 
 
 def _without_looking_back(self: Watch, entry: Any) -> Any:
-    decide = self._deciders.decider([self.rule.condition], self.births)
+    decide = self._deciders.decider([(self.rule.condition, self.births)])
     self._decide = lambda fields, sent, base, tick: base == entry[0] and decide(fields, sent, base, tick)
     return _look(self, entry)
 

@@ -28,7 +28,7 @@ def test_the_commands_print_what_the_page_says(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("RULE_DETECTOR_TOKEN", "t")
     monkeypatch.chdir(tmp_path)
     files = {"logins.yaml": "a rules file", "wrong.yaml": "an error in a definition"}
-    files |= {name: name for name in ("offices.txt", "logins.ndjson")}
+    files |= {name: name for name in ("offices.txt", "logins.ndjson", "silent.yaml")}
     for name, title in files.items():
         (tmp_path / name).write_text(block(title), "utf-8")
     commands = 0

@@ -65,6 +65,11 @@ def test_there_are_examples() -> None:
         ("rules: {r: {condition: a == 1, labels: {x: [1]}}}", ["rules", "r"]),
         ("rules: {r: {condition: a == 1, tests: [{events: []}]}}", ["rules", "r"]),
         ("rules: {r: {condition: a == 1, tests: [{events: [], fires: [0]}]}}", ["rules", "r"]),
+        ("rules: {r: {condition: a == 1, tests: [{events: [], fires: [{}]}]}}", ["rules", "r"]),
+        (
+            "rules: {r: {condition: a == 1, tests: [{events: [], fires: [{line: 1, time: '2024-01-01'}]}]}}",
+            ["rules", "r"],
+        ),
         ("rules: {r: {leef: {}}}", ["rules", "r"]),
         ("rules: {r: {leaf: {fact: a, op: eqq, value: 1}}}", ["rules", "r"]),
         ("rules: {r: 7}", ["rules", "r"]),

@@ -103,6 +103,82 @@ def test_an_event_that_is_not_evaluated_is_a_failure(tmp_path: Path, events: str
     assert said in ran.stdout
 
 
+TIMED = """
+rules:
+  silent:
+    condition: per host (not once within 5m exists beat)
+    timed: true
+    every_secs: 600
+    tests:
+      - events:
+          - {time: 2024-03-04T09:00:00Z, host: a, beat: 1}
+          - {time: 2024-03-04T09:00:10Z, host: b, beat: 1}
+          - {time: 2024-03-04T09:06:00Z, host: a}
+          - {time: 2024-03-04T09:06:30Z, host: b, beat: 1}
+          - {time: 2024-03-04T09:18:00Z, host: a}
+        until: UNTIL
+        fires: [FIRES]
+"""
+BY_TIME = (
+    "{time: 2024-03-04T09:05:00Z, keys: {host: a}}, {time: 2024-03-04T09:05:10Z, keys: {host: b}}, "
+    "{line: 5, keys: {host: a}, suppressed: 1}"
+)
+
+
+def timed(folder: Path, fires: str, until: str = "2024-03-04T09:18:00Z") -> Result:
+    return run(folder, text=TIMED.replace("UNTIL", until), fires=fires)
+
+
+def test_a_rule_fires_by_time_where_its_test_says(tmp_path: Path) -> None:
+    held_back = "2024-03-04T09:11:30Z"
+    assert timed(tmp_path, BY_TIME).output == "1 test passed\n"
+    assert timed(tmp_path, BY_TIME.replace("2024-03-04T09:05:00Z", "1709543100")).exit_code == 0
+    assert held_back not in timed(tmp_path, BY_TIME).output
+    text = TIMED.replace("    every_secs: 600\n", "").replace("UNTIL", "2024-03-04T09:11:30.001Z")
+    text = text.replace("          - {time: 2024-03-04T09:18:00Z, host: a}\n", "")
+    early = "{time: 2024-03-04T09:05:00Z}, {time: 2024-03-04T09:05:10Z}, 3"
+    assert run(tmp_path, text=text, fires=f"{early}, {{time: {held_back}}}").exit_code == 0
+    assert run(tmp_path, text=text.replace("11:30.001", "11:30"), fires=early).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            "keys: {host: b}",
+            "keys: {host: c}",
+            ["fired by time at 2024-03-04T09:05:10.000Z with host=b, expected host=c"],
+        ),
+        (
+            "09:05:10Z",
+            "09:05:20Z",
+            [
+                "expected to fire by time at 2024-03-04T09:05:20.000Z with host=b, and did not",
+                "fired by time at 2024-03-04T09:05:10.000Z with host=b, which is not expected",
+            ],
+        ),
+        ("suppressed: 1", "suppressed: 2", ["fired at event 5 with 1 held back, expected 2"]),
+        (
+            "2024-03-04T09:05:10Z",
+            "soon",
+            ["`time`: expected a time (ISO 8601, a number since 1970, or as syslog"],
+        ),
+    ],
+)
+def test_a_firing_by_time_that_differs(tmp_path: Path, before: str, after: str, said: list[str]) -> None:
+    ran = timed(tmp_path, BY_TIME.replace(before, after))
+    lines = [line.strip() for line in ran.stdout.splitlines()[1:]]
+    assert len(lines) == len(said)
+    assert all(line.startswith(each) for line, each in zip(lines, said, strict=True))
+
+
+@pytest.mark.parametrize("firing", ["{}", "{line: 1, time: 2024-03-04T09:00:00Z}"])
+def test_a_firing_has_a_line_or_a_time(tmp_path: Path, firing: str) -> None:
+    ran = timed(tmp_path, firing)
+    assert ran.exit_code == 1
+    assert "expected `line` or `time`" in ran.stderr
+
+
 def test_true_is_not_1(tmp_path: Path) -> None:
     event = "{time: 2024-01-01, x: 1, k: true}"
     test = f"{{events: [{event}], fires: [{{line: 1, keys: {{k: 1}}}}]}}"

@@ -157,6 +157,53 @@ class TestFiring:
         detector.change_rule(rule_id, condition=SILENT.replace("5m", "4m"), history="keep")
         assert told(detector, 10 * MINUTE) == [(4 * MINUTE + 1, "a")]
 
+    @pytest.mark.parametrize("more", ["per host where beat == 1 (once gone == 1)", "once gone == 1"])
+    def test_what_waits_goes_on_under_other_paths(self, more: str) -> None:
+        long = "h" * 2_000
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        for host in ("a", long, "b"):
+            detector.evaluate({"host": host, "beat": 1}, 0)
+        detector.change_rule(rule_id, condition=f"{SILENT} or {more}", history="keep")
+        detector.evaluate({"host": "b", "beat": 1}, 1_000)
+        assert told(detector, 5 * MINUTE + 1) == [(5 * MINUTE + 1, host) for host in ("a", long)]
+        detector.change_rule(rule_id, condition=SILENT, history="keep")
+        assert told(detector, 10 * MINUTE) == [(5 * MINUTE + 1_000_001, "b")]
+
+    @pytest.mark.parametrize("moving", ["age(a == 1) > 2 * age(b == 1)", "now() > last(t) + 120"])
+    @pytest.mark.parametrize(
+        "before",
+        [
+            "per k (once within 5m ({}))",
+            "per k where (once a == 1) (once within 5m ({}))",
+            "per k where (once within 1h ({})) (once within 5m a == 1)",
+            "per k (once within 5m (per k where (previous a == 1) ({})))",
+            "per k where (previous a == 1) ({})",
+        ],
+    )
+    def test_what_moves_inside_of_what_a_change_keeps(self, moving: str, before: str) -> None:
+        def fired(*, is_changed: bool) -> list[tuple[int, Any]]:
+            after = f"not ({before.format(moving)}) or per k (once never == 1)"
+            detector = timed(before.format(moving) if is_changed else after)
+            for number, event in enumerate([{"a": 1}, {"b": 1, "t": 60}, {"a": 1}, {"a": 1, "b": 1}]):
+                detector.evaluate({"k": "x", **event}, number * 1_000)
+            if is_changed:
+                detector.change_rule(detector.rules()[0].id, condition=after, history="keep")
+            detector.evaluate({"k": "x", "a": 1}, 5_000)
+            return told(detector, 60 * MINUTE)
+
+        assert fired(is_changed=True) == fired(is_changed=False)
+
+    def test_a_draft_of_other_keys_takes_the_place_of_its_rule(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        condition = SILENT.replace("host", "user")
+        detector.add_rule("draft", condition, timed=True, shadow=True, draft_of=rule_id)
+        for number in range(5):
+            detector.evaluate({"host": number, "user": str(number), "beat": 1}, 0)
+        detector.promote(rule_id)
+        assert told(detector, 5 * MINUTE + 1)[:5] == [(5 * MINUTE + 1, str(number)) for number in range(5)]
+
     def test_a_key_that_is_evicted_begins_anew(self) -> None:
         detector = timed(SILENT, limits=Limits(keys_max=2))
         for host in "abc":
