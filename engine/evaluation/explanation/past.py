@@ -31,13 +31,17 @@ class Entries:
     """The entries of the slices of one event, which has a number."""
 
     def __init__(
-        self, number: int, fields: Mapping[str, Any], sent: Mapping[str, Any], entries_max: int = ENTRIES_MAX
+        self,
+        number: int,
+        fields: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        entries_max: int | None = None,
     ) -> None:
         self.number = number
         self._fields, self._sent = fields, sent
         self._slices: dict[Slices, Slice] = {}
         self._kept: dict[Remembered, Before] = {}
-        self._left = entries_max
+        self._left = ENTRIES_MAX if entries_max is None else entries_max
 
     def of(self, remembered: Remembered) -> Before:
         """Return what a memory had. Raises Refusal 1400 after too many times, values and sums."""

@@ -29,9 +29,6 @@ _MICROSECOND: Final = 1 << NUMBER_BITS
 SOONEST_MAX_US: Final = 1 << 61
 """After any event, this is before LATEST."""
 
-_LOOKS_MAX: Final = 200
-"""The most changes that are looked at to tell when a rule fires."""
-
 ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
 
@@ -165,11 +162,7 @@ class Watch:
             if slice_ is not None:
                 rest_us = min([rest_us, *(part.ahead(slice_, now_us)[0] for part in parts)])
         if self._moving.crosses_shared:
-            values = {
-                name: value_of(split, fields, sent or _NOTHING)
-                for name, split in zip(self.names, self._split, strict=True)
-            }
-            rest_us = self._crossed_us(_event(values), now_us, rest_us)
+            rest_us = self._crossed_us(self._read(fields, sent or _NOTHING), now_us, rest_us)
         if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
 
@@ -208,6 +201,21 @@ class Watch:
             self.long.pop(key, None)
             self._weigh(-ENTRY_BYTES)
 
+    def copy_from(self, other: "Watch", fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event | None:
+        """Have the slice of an event wait as it does in another watch of the rule, for what it shares, too.
+
+        Return the event that has only its keys; None if it does not have them all.
+        """
+        if other.rest[0] < self.rest[0]:
+            self.look_at_all_from(time_of(other.rest[0]))
+        key = self.key_at(fields, sent)
+        entry = other.table.get(key)
+        if entry is not None and self.table.get(key) is None:
+            if key in other.long:
+                self.long[key] = other.long[key]
+            self.put(entry)
+        return None if key is None else self._read(fields, sent)
+
     def _queue(self, entry: Entry) -> None:
         self.table.put(entry)
         if entry[0] < LATEST:
@@ -238,27 +246,6 @@ class Watch:
         else:
             self.dropped(key)
         return keys
-
-    def fires_us(self, values: Mapping[str, Any], now_us: int) -> int | None:
-        """Return when the rule fires by time for values of its keys, after a time, if no event comes.
-
-        None if it does not, or not within some hundred changes.
-        """
-        event = _event(values)
-        key = self.key_at(*event)
-        if key is None or self.table.get(key) is None:
-            return None
-        decide = self._deciders.decider([self.rule.condition], self.births)
-        for _ in range(_LOOKS_MAX):
-            next_us, _ = self._ahead(key, event, now_us)
-            if next_us > LATEST_US:
-                return None
-            due = next_us << NUMBER_BITS
-            turns = decide(*event, due, 0) and not decide(*event, due - _MICROSECOND, 0)
-            if turns and self._ahead(key, event, next_us - 1)[1]:
-                return next_us
-            now_us = next_us
-        return None
 
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
@@ -331,6 +318,11 @@ class Watch:
     def _event_of(self, key: Hashable, long: tuple[Any, ...] | None) -> Event:
         """Return the event that has only a key."""
         return _event(self._values(key, long))
+
+    def _read(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
+        """Return the event that has only the keys of an event."""
+        values = [value_of(split, fields, sent) for split in self._split]
+        return _event(dict(zip(self.names, values, strict=True)))
 
     def _values(self, key: Any, long: tuple[Any, ...] | None) -> dict[str, Any]:
         """Return the values of a key by name."""

@@ -6,7 +6,7 @@ import pytest
 
 from engine import Detector, Refusal
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.explanation.firings import dry_run
+from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import timing
@@ -72,6 +72,21 @@ class TestFiring:
         assert copied.evaluate({"host": "a"}, 400_000) != []
         assert detector.dump() == before
         assert told(detector, 5 * MINUTE + 1) == [(5 * MINUTE + 1, "a")]
+
+    def test_what_fired_by_time_before_an_event_holds_back_what_the_event_would_fire(self) -> None:
+        detector = timed(SILENT)
+        detector.change_rule(detector.rules()[0].id, every_secs=3_600, every_by=["host", "zone"])
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        for fields, fires in (({"host": "a"}, 0), ({"host": "a", "zone": 1}, 1)):
+            copies = [Detector.load(detector.dump(), Detector.STATE_VERSION) for _ in range(2)]
+            assert len(copies[0].evaluate(fields, 301_000)) == fires
+            assert len(evaluate_explained(copies[1], fields, 301_000, {}).rules) == fires
+            assert copies[1].dump() == copies[0].dump()
+            before = detector.dump()
+            assert len(dry_run(detector, fields, 301_000, {}).rules) == fires
+            event = (fields, 301_000, None)
+            assert len(detector.fork([event]).evaluate(*event)) == fires
+            assert detector.dump() == before
 
     def test_a_tick_moves_the_clock_so_that_events_are_late(self) -> None:
         detector = timed(SILENT)
