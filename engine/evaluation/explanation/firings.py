@@ -115,7 +115,10 @@ def _foreseen(
 def _before(
     detector: Detector, fired: Sequence[Rule], now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
 ) -> AtMostOnce:
-    """Return what rules that fire remember of their actions, after what fires by time before the event."""
+    """Return what rules that fire remember of their actions, after what fires by time before the event.
+
+    Of what is still due, that for the keys of the event counts.
+    """
     now = stamp_of(now_us, 0)
     held = [detector.live[rule.id] for rule in fired if AtMostOnce.concerns(rule)]
     if detector.timing.due > now or not held:
