@@ -107,7 +107,9 @@ def _condition(condition: Condition, left: list[int]) -> str:
 
 def _rule(rule: ExplainedRule) -> str:
     fires = "fires" if rule.verdict else "does not fire"
-    return f"<div><b>{escape(rule.rule.name)}</b> {fires}</div><ul>{_node(rule.node, [_NODES_SHOWN])}</ul>"
+    ahead = "" if rule.fires_us is None else f", and by time at {_moment(rule.fires_us)}"
+    node = _node(rule.node, [_NODES_SHOWN])
+    return f"<div><b>{escape(rule.rule.name)}</b> {fires}{ahead}</div><ul>{node}</ul>"
 
 
 def _pairs(values: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
 from engine.evaluation.rule_book.rule_book import RuleBook
-from engine.evaluation.rules import Fired
+from engine.evaluation.rules import Fired, LiveRule
 from engine.evaluation.stamps import stamp_of
 from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import FOREVER
@@ -376,20 +376,21 @@ class Detector(RuleBook):
         saved.load(detector, saved.unpack(data), version)
         return detector
 
-    def fork(self, events: Sequence[Event]) -> Self:
+    def fork(self, events: Sequence[Event], among: Iterable[LiveRule] | None = None) -> Self:
         """Return a detector that evaluates these events as this one would, and shares nothing with it.
 
-        The events consist of JSON values. The copy has only their keys, so it cannot evict others. It keeps
-        no firings.
+        The events consist of JSON values. The copy has only their keys, so it cannot evict others, and all
+        rules or those `among`. It keeps no firings.
         """
         copied = type(self)(limits=replace(self.limits, firings_max=0), now_us=self._now_us)
         copied.stored.update(self.stored)
         copied.clock_us, copied.events_seen = self.clock_us, self.events_seen
-        for live in self.live.values():
+        for live in self.live.values() if among is None else among:
             copied.install(live.rule, live.births)
         copied.settle_rules(indexed=self.rule_set.indexed)
         copied.histories.copy_from(self.histories, events)
-        copied.at_most_once.copy_from(self.at_most_once, events)
+        of_keys = copied.timing.copy_from(self.timing, events)
+        copied.at_most_once.copy_from(self.at_most_once, [*events, *of_keys])
         return copied
 
     def live_at(self, now_us: Callable[[], int]) -> None:

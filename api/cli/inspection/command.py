@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from api.cli.counted import counted
 from api.cli.failures import CommandError
 from api.cli.inspection.report import to_json, to_lines
 from api.cli.options.key_options import key_option
-from api.cli.printing.explained_rules import node_lines
-from rule_detector_client import ExplainedNode
+from api.cli.printing.explained_rules import standing_lines
 
 
 @click.command(
@@ -73,6 +71,5 @@ def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, a
     if as_json:
         click.echo(json.dumps(tree, ensure_ascii=False, allow_nan=False))
         return
-    click.echo(tree["name"])
-    for line in node_lines(msgspec.convert(tree["node"], ExplainedNode), stored.clock_us or 0, "  "):
+    for line in standing_lines(tree, stored.clock_us or 0):
         click.echo(line)

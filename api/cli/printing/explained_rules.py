@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.times import iso
 from rule_detector_client import ExplainedNode, ExplainedRule
@@ -24,6 +26,21 @@ def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
             yield f"  {fires} if this turned: {one}"
         case several:
             yield f"  {fires} if these turned: {'; '.join(several)}"
+    if rule.fires_ms is not None:
+        yield f"  {_ahead(rule.fires_ms, time_us)} if the event comes and then nothing else"
+
+
+def standing_lines(found: Mapping[str, Any], clock_us: int) -> Iterator[str]:
+    """Yield the lines about the standing verdict of a rule, at the detector's clock."""
+    yield on_one_line(found["name"])
+    yield from node_lines(msgspec.convert(found["node"], ExplainedNode), clock_us, "  ")
+    if "fires_ms" in found:
+        yield f"  {_ahead(found['fires_ms'], clock_us)} if no event comes"
+
+
+def _ahead(fires_ms: float, now_us: int) -> str:
+    fires_us = round(fires_ms * 1_000)
+    return f"it fires by time at {iso(fires_us)}, after {_duration(fires_us - now_us)},"
 
 
 def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:

@@ -9,10 +9,10 @@ import msgspec
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.key_options import key_option
 from api.cli.options.service_options import service_and_output_options
-from api.cli.printing.explained_rules import node_lines
+from api.cli.printing.explained_rules import standing_lines
 from api.cli.printing.output import show
 from api.cli.recordings.times import iso
-from rule_detector_client import Client, ExplainedNode, calls
+from rule_detector_client import Client, calls
 
 
 @click.command(
@@ -98,9 +98,7 @@ def _show_rule(found: dict[str, Any], output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.encode(found))
         return
-    click.echo(found["name"])
-    node = msgspec.convert(found["node"], ExplainedNode)
-    for line in node_lines(node, round(found.get("clock_ms", 0) * 1_000), "  "):
+    for line in standing_lines(found, round(found.get("clock_ms", 0) * 1_000)):
         click.echo(line)
 
 

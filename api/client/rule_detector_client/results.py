@@ -282,6 +282,8 @@ class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
     node: ExplainedNode
     why_not: list[str] | None = None
     shadow: bool = False
+    fires_ms: float | None = None
+    """When the rule, which is timed, fires by time if the event comes and then nothing else does."""
 
 
 class ExplainedRules(msgspec.Struct, frozen=True):

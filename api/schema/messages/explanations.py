@@ -43,6 +43,9 @@ class ExplainedRule(Struct):
     shadow: Literal[True] | UnsetType = UNSET
     why_not: list[str] | UnsetType = UNSET
     """The smallest set of predicates that an event could change to turn the verdict; absent if none does."""
+    fires_ms: float | UnsetType = UNSET
+    """When the timed rule fires by time for the event's keys, if the event comes and then nothing else does.
+    Absent if it does not."""
 
 
 class Explanation(Struct):

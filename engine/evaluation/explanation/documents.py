@@ -12,7 +12,7 @@ from engine.language.text.printer import format as format_condition
 
 
 def rule_document(explained: ExplainedRule) -> dict[str, Any]:
-    """Return an explained rule: `{ruleId, name, verdict, node, shadow?, why_not?}`."""
+    """Return an explained rule: `{ruleId, name, verdict, node, shadow?, why_not?, fires_ms?}`."""
     document = {
         "ruleId": explained.rule.id,
         "name": explained.rule.name,
@@ -23,6 +23,8 @@ def rule_document(explained: ExplainedRule) -> dict[str, Any]:
         document["shadow"] = True
     if explained.why_not is not None:
         document["why_not"] = [*map(format_condition, explained.why_not)]
+    if explained.fires_us is not None:
+        document["fires_ms"] = milliseconds(explained.fires_us)
     return document
 
 

@@ -19,7 +19,7 @@ from engine.evaluation.explanation.past import Deciding, Entries, LookingBack, P
 from engine.evaluation.explanation.predicates import Predicates
 from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
-from engine.evaluation.facts.values import key_of
+from engine.evaluation.facts.values import Event, key_of
 from engine.evaluation.kernel.code.node_code import memory_code
 from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
 from engine.evaluation.operators.table import parts_of, remembering
@@ -27,6 +27,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.stamps import stamp_of
+from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
@@ -36,6 +37,9 @@ from engine.language.text.printer import format_term
 
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
+
+_CHANGES_MAX: Final = 200
+"""The most changes by time, for each timed rule, that are looked at to tell when it fires."""
 
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
@@ -111,8 +115,42 @@ def one_by_one(
         explained = list(detector.live.values())
         _check_size(explained)
     with reading(detector, fields, timestamp_ms, sent) as event:
-        steps = Steps()
-        yield event, (explained_rule(live, event, steps) for live in explained)
+        yield event, _explained(detector, event, explained, (fields, timestamp_ms, sent))
+
+
+def _explained(
+    detector: Detector, reading: "Reading", explained: Sequence[LiveRule], event: Event
+) -> Iterator[ExplainedRule]:
+    steps, timed = Steps(), [live for live in explained if live.rule.priority in detector.timing.watches]
+    ahead: Mapping[str, int] | None = None
+    for live in explained:
+        one = explained_rule(live, reading, steps)
+        if ahead is None and live in timed:
+            copied = detector.fork([event], timed)
+            copied.submit_clean_one(*event)
+            ahead = firings_ahead(copied)
+        yield replace(one, fires_us=ahead.get(live.rule.id)) if ahead else one
+
+
+def firings_ahead(copied: Detector) -> dict[str, int]:
+    """Return when rules, by their ids, fire by time first if no event comes, in microseconds.
+
+    The detector is a copy, whose time passes. What comes after some hundred changes by time is left out.
+    """
+    timing, found = copied.timing, dict[str, int]()
+
+    def fire(fired: FiredByTime, tick: int) -> None:
+        if copied.recorder.by_time(*fired, tick) is not None:
+            found.setdefault(fired.rule.id, fired.time_us)
+
+    timing.fired = fire
+    for _ in range(_CHANGES_MAX * len(timing.watches)):
+        if timing.next_due_us is None:
+            break
+        timing.pass_time(timing.due, copied.events_seen)
+        for priority in [each for each, watch in timing.watches.items() if watch.rule.id in found]:
+            timing.remove(priority)
+    return found
 
 
 class Reading(NamedTuple):

@@ -115,6 +115,9 @@ class ExplainedRule:
     why_not: tuple[Condition, ...] | None
     """The smallest set of predicates that would change the verdict if each changed its truth at this event,
     and that some event could change. None if no set does, because the past or a missing key decides."""
+    fires_us: int | None = None
+    """When the timed rule fires by time for the keys of the event, if the event comes and then nothing else
+    does. None if it does not, or not within some hundred changes by time."""
 
     @property
     def verdict(self) -> bool:

@@ -183,7 +183,7 @@ class AtMostOnce:
         return replace(rule, suppressed=held_back) if held_back else rule
 
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
-        """Take over the entries that some events ask for from a detector that has the same rules."""
+        """Take over the entries that some events ask for from a detector that has these rules."""
         self.last = other.last
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:

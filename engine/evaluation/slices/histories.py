@@ -73,10 +73,10 @@ class Histories:
         self._eviction.renew()
 
     def copy_from(self, other: "Histories", events: Sequence[Event]) -> None:
-        """Copy the slices of some events from histories that have the same memories."""
+        """Copy the slices of some events from histories that have these memories, and maybe more."""
         by_path: dict[Path, list[tuple[Remembered, Remembered]]] = {}
-        for name, theirs in other.memories.items():
-            by_path.setdefault(name.path, []).append((theirs, self.memories[name]))
+        for name, ours in self.memories.items():
+            by_path.setdefault(name.path, []).append((other.memories[name], ours))
         for path, pairs in by_path.items():
             slices, mine = other.slices[path], self.slices[path]
             keys = {slices.key_at(fields, sent or {}) for fields, _, sent in events} if path else {()}

@@ -75,7 +75,7 @@ class Part:
         entry = remembered.slices.entry_in(slice_, remembered)
         if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
             return FOREVER, False
-        lives = self._readers.until_us(entry, slice_[SEEN]) >= now_us
+        is_live = self._readers.until_us(entry, slice_[SEEN]) >= now_us
         next_us = self._pane_ends_us(entry, now_us)
         turn_us = self._operator.next_us(self._node, entry, now_us)
         if turn_us is not None and turn_us < next_us:
@@ -84,7 +84,7 @@ class Part:
             us = time_of(entry) + age_us
             if now_us < us < next_us:
                 next_us = us
-        return next_us, lives
+        return next_us, is_live
 
     def _pane_ends_us(self, entry: Any, now_us: int) -> int:
         if not self._turns_by_pane or self._window_us is None:

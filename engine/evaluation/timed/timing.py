@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.births import Births
+from engine.evaluation.facts.values import Event
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
@@ -149,6 +150,19 @@ class Timing:
                 else:
                     of_memory.setdefault(part.remembered, []).append(watch)
         return of_memory
+
+    def copy_from(self, other: "Timing", events: Iterable[Event]) -> list[Event]:
+        """Wait for what another one, which has these rules, waits for in the slices of some events.
+
+        Return events that have only the keys of these: at such a one a rule fires by time.
+        """
+        of_keys: list[Event] = []
+        for priority, watch in self.watches.items():
+            for fields, timestamp_ms, sent in events:
+                one = watch.copy_from(other.watches[priority], fields, sent or {})
+                if one is not None:
+                    of_keys.append((one.fields, timestamp_ms, one.sent))
+        return of_keys
 
     # -- time -----------------------------------------------------------------------------------------------
 

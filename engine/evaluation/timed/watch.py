@@ -29,9 +29,6 @@ _MICROSECOND: Final = 1 << NUMBER_BITS
 SOONEST_MAX_US: Final = 1 << 61
 """After any event, this is before LATEST."""
 
-_LOOKS_MAX: Final = 200
-"""The most changes that are looked at to tell when a rule fires."""
-
 ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
 
@@ -145,8 +142,8 @@ class Watch:
         long = self.long.get(key)
         if entry is None and self._is_long(key):
             long = tuple([value_of(split, fields, sent or _NOTHING) for split in self._split])
-        next_us, lives = self._ahead(key, self._event_of(key, long), now_us)
-        if not lives:
+        next_us, is_live = self._ahead(key, self._event_of(key, long), now_us)
+        if not is_live:
             if entry is not None:
                 self.dropped(key)
             return
@@ -169,11 +166,7 @@ class Watch:
             if slice_ is not None:
                 rest_us = min([rest_us, *(part.ahead(slice_, now_us)[0] for part in parts)])
         if self._moving.crosses_shared:
-            values = {
-                name: value_of(split, fields, sent or _NOTHING)
-                for name, split in zip(self.names, self._split, strict=True)
-            }
-            rest_us = self._crossed_us(_event(values), now_us, rest_us)
+            rest_us = self._crossed_us(self._read(fields, sent or _NOTHING), now_us, rest_us)
         if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
 
@@ -212,6 +205,21 @@ class Watch:
             self.long.pop(key, None)
             self._weigh(-ENTRY_BYTES)
 
+    def copy_from(self, other: "Watch", fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event | None:
+        """Have the slice of an event wait as it does in another watch of the rule, for what it shares, too.
+
+        Return the event that has only its keys; None if it does not have them all.
+        """
+        if other.rest[0] < self.rest[0]:
+            self.look_at_all_from(time_of(other.rest[0]))
+        key = self.key_at(fields, sent)
+        entry = other.table.get(key)
+        if entry is not None and self.table.get(key) is None:
+            if key in other.long:
+                self.long[key] = other.long[key]
+            self.put(entry)
+        return None if key is None else self._read(fields, sent)
+
     def _queue(self, entry: Entry) -> None:
         self.table.put(entry)
         if entry[0] < LATEST:
@@ -235,34 +243,13 @@ class Watch:
         turns = self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0)
         fires = turns and self._ahead(key, event, now_us - 1)[1]
         keys = self._values(key, self.long.get(key)) if fires else None
-        next_us, lives = self._ahead(key, event, now_us)
-        if lives:
+        next_us, is_live = self._ahead(key, event, now_us)
+        if is_live:
             next_due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
             self._queue((next_due, self.rule.priority, first, key))
         else:
             self.dropped(key)
         return keys
-
-    def fires_us(self, values: Mapping[str, Any], now_us: int) -> int | None:
-        """Return when the rule fires by time for values of its keys, after a time, if no event comes.
-
-        None if it does not, or not within some hundred changes.
-        """
-        event = _event(values)
-        key = self.key_at(*event)
-        if key is None or self.table.get(key) is None:
-            return None
-        decide = self._deciders.decider([(self.rule.condition, self.births)])
-        for _ in range(_LOOKS_MAX):
-            next_us, _ = self._ahead(key, event, now_us)
-            if next_us > LATEST_US:
-                return None
-            due = next_us << NUMBER_BITS
-            turns = decide(*event, due, 0) and not decide(*event, due - _MICROSECOND, 0)
-            if turns and self._ahead(key, event, next_us - 1)[1]:
-                return next_us
-            now_us = next_us
-        return None
 
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
@@ -298,22 +285,22 @@ class Watch:
 
     def _ahead(self, key: Hashable, event: Event, now_us: int) -> tuple[int, bool]:
         """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
-        best, lives = FOREVER, not self.names
+        best, is_live = FOREVER, not self.names
         for slices, parts in (*self._own, *self._shared):
             is_of_key = self.path is not None and slices.path == self.path
             slice_: Slice = (slices.find(key) if is_of_key else slices.at(*event)) or slices.blank
             for part in parts:
                 us, matters = part.ahead(slice_, now_us)
                 best = min(best, us)
-                lives = lives or (matters and bool(slices.path))
+                is_live = is_live or (matters and bool(slices.path))
         moving = self._moving
-        if lives and moving.stepping_by_slice:
+        if is_live and moving.stepping_by_slice:
             best = min(best, next_step_us(moving.stepping_by_slice, now_us))
-        if lives and moving.stepping:
+        if is_live and moving.stepping:
             best = min(best, self._next_turn_us(now_us))
-        if lives and moving.crossing:
+        if is_live and moving.crossing:
             best = self._crossed_us(event, now_us, best)
-        return best, lives
+        return best, is_live
 
     def _next_turn_us(self, now_us: int) -> int:
         from_us, turn_us = self._turn_us
@@ -348,6 +335,11 @@ class Watch:
     def _event_of(self, key: Hashable, long: tuple[Any, ...] | None) -> Event:
         """Return the event that has only a key."""
         return _event(self._values(key, long))
+
+    def _read(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
+        """Return the event that has only the keys of an event."""
+        values = [value_of(split, fields, sent) for split in self._split]
+        return _event(dict(zip(self.names, values, strict=True)))
 
     def _values(self, key: Any, long: tuple[Any, ...] | None) -> dict[str, Any]:
         """Return the values of a key by name."""

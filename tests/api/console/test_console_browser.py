@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -347,6 +348,65 @@ async def test_firings_are_there_when_it_opens_and_appear_as_they_come(console: 
     await expect(rows.first.get_by_text("Version 1 of the rule was")).to_be_visible()
     await page.get_by_label("Rule").fill("no such rule")
     await expect(page.get_by_text("None of them is of such a rule and key.")).to_be_visible()
+
+
+@pytest.mark.storm
+async def test_a_timed_rule_is_made_counts_down_fires_and_is_changed(console: Console) -> None:
+    page = console.page
+    detector = await console.create("hosts")
+    await console.sign_in()
+    await console.open(detector, "rules")
+    await page.get_by_role("button", name="New rule").click()
+    await page.get_by_label("Name", exact=True).fill("silent")
+    await page.get_by_label("Condition").fill("per host (not once within 4s exists beat)")
+    await page.get_by_label("Notify").check()
+    await page.get_by_label("Timed").check()
+    await page.get_by_label("At most once in so many seconds").fill("600")
+    await page.get_by_label("… for each of these facts").fill("host,zone")
+    await page.keyboard.press("Control+Enter")
+    row = page.locator("summary").first
+    await expect(row).to_contain_text("timed")
+    path = f"/api/detectors/{detector}/rules"
+    [rule] = (await console.caller("GET", path)).result["rules"]
+    assert (rule["timed"], rule["every_secs"], rule["every_by"]) == (True, 600, ["host", "zone"])
+
+    await console.open(detector, "event")
+    await page.get_by_label("Fields").fill('{"host": "a", "beat": 1}')
+    await page.get_by_role("button", name="Explain").click()
+    countdown = page.get_by_role("timer")
+    await expect(countdown).to_have_text(re.compile("^in [1-4] s$"))
+    await expect(countdown).to_have_text("now", timeout=10_000)
+
+    await page.get_by_role("button", name="Evaluate and record").click()
+    await expect(page.get_by_text("0 rules fired")).to_be_visible()
+    await console.open(detector, "state")
+    await page.get_by_role("button", name="Look").first.click()
+    await expect(countdown).to_have_text(re.compile("^in [1-4] s$"))
+    fired_by = (await console.caller("GET", f"/api/detectors/{detector}/state")).result["clock_ms"] + 4_001
+    await console.caller("POST", f"/api/detectors/{detector}/tick", {"timestamp_ms": fired_by})
+    # It has fired, so nothing is due any more.
+    await expect(countdown).to_have_count(0, timeout=10_000)
+    await console.open(detector, "firings")
+    await expect(page.locator("tbody tr").first).to_contain_text("silent by time")
+
+    for seconds, names, acts in (
+        ("60", "", "timed · at most once in 60 s"),
+        ("60", "zone", "timed · at most once in 60 s for each zone"),
+        ("", "zone", None),
+    ):
+        await console.open(detector, "rules")
+        await page.get_by_role("button", name="Edit").click()
+        await page.get_by_label("At most once in so many seconds").fill(seconds)
+        await page.get_by_label("… for each of these facts").fill(names)
+        await page.get_by_label("Timed").set_checked(acts is not None)
+        await page.keyboard.press("Control+Enter")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        await row.click()
+        if acts:
+            await expect(page.get_by_text(acts, exact=True)).to_be_visible()
+        await page.goto("about:blank")
+    [rule] = (await console.caller("GET", path)).result["rules"]
+    assert not {"timed", "every_secs", "every_by"} & set(rule)
 
 
 @pytest.mark.storm

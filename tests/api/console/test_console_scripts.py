@@ -69,6 +69,24 @@ def test_numbers_and_times_are_written_as_people_read_them() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fires_ms", "clock_ms", "now_ms", "said"),
+    [
+        (301_000.001, 1_000, 1_500, "in 5 m"),
+        (301_000, 1_000, 299_999, "in 2 s"),
+        (301_000, 1_000, 300_999, "in 1 s"),
+        (301_000, 1_000, 301_000, "now"),
+        (301_000, 1_000, 305_000, "now"),
+        # A detector that is being replayed: its clock is far behind.
+        (301_000, 1_000, 1_709_542_800_000, "5 m later by the detector's clock"),
+    ],
+)
+def test_what_remains_until_a_rule_fires_is_rounded_up(
+    fires_ms: float, clock_ms: int, now_ms: int, said: str
+) -> None:
+    assert evaluated("format.js", f"it.remaining({fires_ms}, {clock_ms}, {now_ms})") == said
+
+
 LEAF = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 
 

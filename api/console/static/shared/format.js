@@ -29,3 +29,13 @@ export function time(ms) {
   const date = new Date(ms);
   return isNaN(date) ? String(ms) : date.toISOString().replace("T", " ").replace(/\.000Z$/, "Z");
 }
+
+const REPLAYED_MS = 60_000;
+
+// How long it is until a timed rule fires by time; `clock_ms` is the time by the detector's clock from which on nothing comes.
+// The service has a rule fire on time, unless the detector is being replayed: then only events move its clock.
+export function remaining(fires_ms, clock_ms, now_ms) {
+  const left_ms = fires_ms - now_ms;
+  if (left_ms < -REPLAYED_MS) return `${duration(fires_ms - clock_ms)} later by the detector's clock`;
+  return left_ms > 0 ? `in ${duration(Math.ceil(left_ms / 1000) * 1000)}` : "now";
+}

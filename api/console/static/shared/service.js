@@ -13,6 +13,14 @@ export class ServiceError extends Error {
   }
 }
 
+const SKEW_MS = 2000;
+let ahead_ms = 0;
+
+// The time by the server's clock, from which the browser's may differ by much. Its answers are dated in whole seconds.
+export function serverNow() {
+  return Date.now() + ahead_ms;
+}
+
 export function signedIn() {
   return sessionStorage.getItem(KEPT) !== null;
 }
@@ -61,7 +69,10 @@ async function request(method, path, body, signal, accept = "application/json") 
   if (body !== undefined) headers["content-type"] = "application/json";
   const sent = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
   try {
-    return await fetch(new URL(path, ROOT), { method, headers, body: sent, signal, cache: "no-store" });
+    const response = await fetch(new URL(path, ROOT), { method, headers, body: sent, signal, cache: "no-store" });
+    const ahead = Date.parse(response.headers.get("date")) - Date.now();
+    if (!isNaN(ahead)) ahead_ms = Math.abs(ahead) > SKEW_MS ? ahead : 0;
+    return response;
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ServiceError(0, [{ message: "the service does not answer" }]);

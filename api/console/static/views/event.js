@@ -1,6 +1,7 @@
 // A form for an event: explains what it would do, or has it evaluated.
 
 import { ruleChoice } from "../shared/choice.js";
+import { countdown } from "../shared/countdown.js";
 import { field, h, nothing, say, submitQuickly, unsay } from "../shared/dom.js";
 import { count, time } from "../shared/format.js";
 import { call, rulesOf } from "../shared/service.js";
@@ -112,6 +113,8 @@ function explained(one, now_ms, open) {
     h("summary", {}, h("span", { class: `verdict ${one.verdict}` }, one.verdict ? "fires" : "does not fire"), h("strong", {}, one.name)),
     needed.length > 0 && h("p", { class: "quiet" }, one.verdict ? "It would not fire without: " : `It would fire if ${needed.length > 1 ? "these" : "this"} turned: `,
       needed.map((text, number) => [number ? ", " : "", h("code", {}, text)])),
+    one.fires_ms !== undefined &&
+      countdown("If it comes and then nothing else does, the rule fires by time", one.fires_ms, now_ms),
     one.node ? explainedTree(one.node, now_ms) : h("p", { class: "quiet" }, "Choose this rule to see why."));
 }
 

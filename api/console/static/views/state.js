@@ -1,12 +1,14 @@
 // What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
 import { ruleChoice } from "../shared/choice.js";
+import { countdown } from "../shared/countdown.js";
 import { action, failure, h, nothing, row, table } from "../shared/dom.js";
 import { bytes, count, time } from "../shared/format.js";
 import { call, rulesOf } from "../shared/service.js";
 import { explainedTree } from "../shared/tree.js";
 
 const PAGE = 25;
+const AGAIN_MS = 2000;
 
 export async function stateView(detector, query, signal) {
   const path = `detectors/${detector.id}/state`;
@@ -43,9 +45,18 @@ export async function stateView(detector, query, signal) {
     if (!rules.length) throw new Error("The detector has no rules any more.");
     const chosen = ruleChoice(rules, null, draw);
     const shown = h("div");
+    const standing = () => ask({ rule: chosen.value(), key: JSON.stringify(key) });
+    let told;
+
     async function draw() {
-      const { node, clock_ms } = await ask({ rule: chosen.value(), key: JSON.stringify(key) });
+      tell(await standing());
+    }
+
+    function tell(found) {
+      told = found;
+      const { node, clock_ms, fires_ms } = found;
       shown.replaceChildren(
+        fires_ms === undefined ? "" : countdown("If no event comes, it fires by time", fires_ms, clock_ms),
         h("p", { class: "quiet" }, "What an event would find that had only the keys of the rule" +
           (clock_ms === undefined ? "." : ` and came at ${time(clock_ms)}, by the detector's clock.`)),
         explainedTree(node, clock_ms));
@@ -56,6 +67,14 @@ export async function stateView(detector, query, signal) {
     keyRow().after(looked);
     button.setAttribute("aria-expanded", "true");
     looked.scrollIntoView({ block: "nearest" });
+
+    // An event, or time, may change when a timed rule fires.
+    const again = setInterval(async () => {
+      if (!shown.isConnected) return clearInterval(again);
+      if (document.hidden || !rules.find((rule) => rule.id === chosen.value())?.timed) return;
+      const now = await standing().catch(() => told);
+      if (now.ruleId === chosen.value() && now.fires_ms !== told.fires_ms) tell(now);
+    }, AGAIN_MS);
   }
 
   // A million keys take seconds to read, so the figures come first.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.documents import node_document
-from engine.evaluation.explanation.explaining import reading_at
+from engine.evaluation.explanation.explaining import firings_ahead, reading_at
 from engine.evaluation.explanation.looking.holdings import (
     SLICES_AT_ONCE,
     KeyPlace,
@@ -19,6 +19,7 @@ from engine.evaluation.explanation.looking.holdings import (
     seen_key,
 )
 from engine.evaluation.explanation.nodes import Future, Node
+from engine.evaluation.facts.values import Event
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import is_temporal, requirements_of
 from engine.evaluation.rules import LiveRule
@@ -38,13 +39,14 @@ def standing(detector: Detector, rule_id: str, key: Mapping[str, Any]) -> dict[s
     document: dict[str, Any] = {"ruleId": rule.id, "name": rule.name, "enabled": rule.enabled}
     if rule.shadow:
         document["shadow"] = True
-    node = standing_node(detector, detector.live[rule_id], key)
+    live = detector.live[rule_id]
+    node = standing_node(detector, live, key)
     if detector.clock_us is None:
         node = _without_times(node)
-    elif (watch := detector.timing.watches.get(rule.priority)) is not None:
-        fires_us = watch.fires_us(key, detector.clock_us)
-        if fires_us is not None:
-            document["fires_ms"] = milliseconds(fires_us)
+    elif rule.priority in detector.timing.watches:
+        ahead = firings_ahead(detector.fork([_event(live, key)], [live]))
+        if rule_id in ahead:
+            document["fires_ms"] = milliseconds(ahead[rule_id])
     return document | {"node": node_document(node)}
 
 
@@ -53,14 +55,18 @@ def standing_node(detector: Detector, live: LiveRule, key: Mapping[str, Any]) ->
 
     Values that are not of the rule's own keys are left out.
     """
-    given = {name: key[name] for name in keys_of(live.rule.condition) if name in key}
-    # No condition looks up a name that begins with `$` among the fields.
-    sent = {name[1:]: value for name, value in given.items() if name.startswith("$")}
+    given, _, sent = _event(live, key)
     try:
-        event = reading_at(detector, detector.clock_us or 0, given, sent)
+        event = reading_at(detector, detector.clock_us or 0, given, sent or {})
         return event._replace(tells_since=True).node(live)
     finally:
         detector.forget_lookups()
+
+
+def _event(live: LiveRule, key: Mapping[str, Any]) -> Event:
+    given = {name: key[name] for name in keys_of(live.rule.condition) if name in key}
+    # No condition looks up a name that begins with `$` among the fields.
+    return given, 0, {name[1:]: value for name, value in given.items() if name.startswith("$")}
 
 
 def _without_times(node: Node) -> Node:

@@ -79,6 +79,19 @@ def test_it_is_told_how_long_ago_an_event_was(
     assert f"settled at 2024-03-04T09:00:00.000Z, {told} before" in run.stdout
 
 
+def test_it_is_told_when_a_timed_rule_fires_if_nothing_else_comes(
+    detector: Detector, explained: Callable[..., Result]
+) -> None:
+    detector.add_rule("silent", "per host (not once within 5m exists beat)", timed=True)
+    run = explained({"time": 1_709_542_800, "host": "a", "beat": 1})
+    told = (
+        "it fires by time at 2024-03-04T09:05:00.000Z, after 5 min, if the event comes and then nothing else"
+    )
+    assert run.stdout.splitlines()[-1] == f"  {told}"
+    run = explained({"time": 1, "host": "a", "beat": 1}, options=("-o", "json"))
+    assert json.loads(run.stdout)["rules"][0]["fires_ms"] == 301_000.001
+
+
 def test_one_rule_can_be_named_and_the_answer_given_as_it_came(
     detector: Detector, explained: Callable[..., Result]
 ) -> None:

@@ -86,6 +86,13 @@ def test_a_rule_is_shown_for_a_key() -> None:
     assert json.loads(state("--rule", "login", "-o", "json").stdout)["name"] == "login"
 
 
+def test_it_is_told_when_a_timed_rule_fires_if_no_event_comes(detector: Detector) -> None:
+    detector.add_rule("silent", "per user (not once within 5m exists ok)", timed=True)
+    detector.submit_clean_one({"user": "ada", "ok": True}, 4_000, None)
+    told = state("--rule", "silent", "--key", "user=ada").stdout
+    assert told.endswith("\n  it fires by time at 1970-01-01T00:05:04.000Z, after 5 min, if no event comes\n")
+
+
 def test_control_characters_of_a_key_do_not_reach_the_terminal(detector: Detector) -> None:
     detector.submit_clean_one({"user": "eve\n\x1b[31mred", "ok": False}, 3_000, None)
     page = state("--list", "keys", "--limit", "1").stdout

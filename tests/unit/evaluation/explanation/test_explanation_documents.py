@@ -29,6 +29,13 @@ def test_a_rule_has_its_names_its_verdict_and_why_not() -> None:
     assert document_of("a == 1", {"a": 2}, shadow=True) == {**expected, "shadow": True}
 
 
+def test_a_timed_rule_says_when_it_fires_if_nothing_else_comes() -> None:
+    silent, beat = "per host (not once within 5m exists beat)", {"host": "a", "beat": 1}
+    assert document_of(silent, beat, timed=True)["fires_ms"] == 310_000.001
+    for fields, changed in ((beat, {}), ({"beat": 1}, {"timed": True}), ({"host": "a"}, {"timed": True})):
+        assert "fires_ms" not in document_of(silent, fields, **changed)
+
+
 def test_a_rule_that_the_past_decides_has_no_reason_why_not() -> None:
     member = {"text": "a == 1", "verdict": False}
     node = {"text": "previous a == 1", "verdict": False, "nodes": [member]}

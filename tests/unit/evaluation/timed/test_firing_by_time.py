@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine import Detector, Refusal
+from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.explanation.firings import dry_run
+from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import timing
@@ -72,6 +72,27 @@ class TestFiring:
         assert copied.evaluate({"host": "a"}, 400_000) != []
         assert detector.dump() == before
         assert told(detector, 5 * MINUTE + 1) == [(5 * MINUTE + 1, "a")]
+
+    def test_what_fired_by_time_before_an_event_holds_back_what_the_event_would_fire(self) -> None:
+        detector = timed(SILENT)
+        detector.change_rule(detector.rules()[0].id, every_secs=3_600, every_by=["host", "zone"])
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        for fields, fires in (({"host": "a"}, 0), ({"host": "a", "zone": 1}, 1)):
+            copies = [Detector.load(detector.dump(), Detector.STATE_VERSION) for _ in range(2)]
+            assert len(copies[0].evaluate(fields, 301_000)) == fires
+            assert len(evaluate_explained(copies[1], fields, 301_000, {}).rules) == fires
+            assert copies[1].dump() == copies[0].dump()
+            before = detector.dump()
+            assert len(dry_run(detector, fields, 301_000, {}).rules) == fires
+            event = (fields, 301_000, None)
+            assert len(detector.fork([event]).evaluate(*event)) == fires
+            assert detector.dump() == before
+
+    def test_what_fired_by_time_for_another_key_holds_back_an_event_that_is_explained(self) -> None:
+        detector = timed(SILENT)
+        detector.change_rule(detector.rules()[0].id, every_secs=3_600, every_by=[])
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        assert evaluate_explained(detector, {"host": "b"}, 301_000, {}).rules == ()
 
     def test_a_tick_moves_the_clock_so_that_events_are_late(self) -> None:
         detector = timed(SILENT)
@@ -219,6 +240,20 @@ class TestFiring:
         assert "fires_ms" not in standing(detector, rule_id, {"host": "b"})
         detector.tick(10 * MINUTE)
         assert "fires_ms" not in standing(detector, rule_id, {"host": "a"})
+
+    def test_what_is_held_back_by_time_is_not_said_to_fire(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        # Time fires for the host alone, without a zone.
+        detector.change_rule(rule_id, every_secs=3_600, every_by=["host", "zone"])
+        beat = {"host": "a", "zone": 1, "beat": 1}
+        detector.evaluate(beat, 0)
+        assert explain(detector, beat, 1_000).rules[0].fires_us == 5 * MINUTE + 1_000_001
+        detector.tick(5 * MINUTE + 1)
+        assert explain(detector, beat, 310_000).rules[0].fires_us is None
+        detector.evaluate(beat, 310_000)
+        assert "fires_ms" not in standing(detector, rule_id, {"host": "a"})
+        assert explain(detector, beat, 3_600_000).rules[0].fires_us == 65 * MINUTE + 1
 
     def test_saved_and_loaded(self) -> None:
         detector = timed(SILENT)

@@ -17,7 +17,13 @@ export function editRule(rule, save) {
   labels.value = labelLines(rule.labels ?? {});
   const timed = h("input", { type: "checkbox", checked: Boolean(rule.timed) });
   const every = h("input", { type: "number", min: 0, step: "any", value: rule.every_secs ?? "" });
-  const by = h("input", { spellcheck: "false", value: (rule.every_by ?? []).join(", "), placeholder: "the keys of its condition" });
+  const byBefore = (rule.every_by ?? []).join(", ");
+  const by = h("input", {
+    spellcheck: "false", value: byBefore,
+    placeholder: rule.every_by?.length === 0 ? "none: it acts once in all" : "the keys of its condition",
+  });
+  // Names that nobody has changed stay as they are, and go with the time.
+  const everyBy = () => by.value !== byBefore ? namesIn(by.value) : every.value && rule.every_by ? { every_by: rule.every_by } : {};
   const condition = conditionField(rule.condition);
   const failed = h("p", { class: "failed", role: "alert" });
   const saving = h("button", { type: "submit", class: "first" }, "Save");
@@ -31,7 +37,7 @@ export function editRule(rule, save) {
         result = await save({
           name: name.value, condition: condition.value(), notify: notify.checked,
           description: description.value, labels: labelsIn(labels.value),
-          timed: timed.checked, every_secs: Number(every.value), ...namesIn(by.value, rule.every_by),
+          timed: timed.checked, every_secs: Number(every.value), ...everyBy(),
         });
         dialog.close();
       } catch (error) {
@@ -43,12 +49,12 @@ export function editRule(rule, save) {
     dialog.append(h("form", { onsubmit: submit, onkeydown: submitQuickly, oninput: () => failed.replaceChildren() },
       field("Name", name),
       condition.element,
-      h("label", { class: "check" }, notify, " Notify: its actions have the type “notify”"),
+      h("label", { class: "check" }, notify, " Notify: what it fires is in the feed, and its actions have the type “notify”"),
       field("Description", description),
       field("Labels of its actions, a line each", labels),
-      h("label", { class: "check" }, timed, " Timed: it also fires when time alone makes it true"),
-      field("At most once in so many seconds", every),
-      field("… for each of these facts", by),
+      h("label", { class: "check" }, timed, " Timed: it also fires when time alone makes it true; the feed tells, so let it notify"),
+      field("At most once in so many seconds", every, "Empty: whenever it fires"),
+      field("… for each of these facts", by, "Separated by commas"),
       failed,
       h("div", { class: "bar" }, saving,
         h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
@@ -62,8 +68,10 @@ export function editRule(rule, save) {
 
 // Changes a rule and returns it. Only a rule without `every_secs` loses its `every_by`.
 export async function changeRule(path, rule, wanted) {
-  if (rule.every_by && !wanted.every_by && wanted.every_secs) await call("PATCH", path, { every_secs: 0 });
-  return call("PATCH", path, wanted);
+  if (!rule.every_by || wanted.every_by || !wanted.every_secs) return call("PATCH", path, wanted);
+  // All that may be refused is in the first change, so that a refused one changes nothing.
+  await call("PATCH", path, { ...wanted, every_secs: 0 });
+  return call("PATCH", path, { every_secs: wanted.every_secs });
 }
 
 // How a rule acts, in words, besides whenever its condition is true.
@@ -72,10 +80,10 @@ export function actsText({ timed, every_secs: secs, every_by: by }) {
   return [timed && "timed", secs && `at most once in ${secs} s${each}`].filter(Boolean).join(" · ");
 }
 
-// The names that are separated by commas. Without any, a rule has the keys of its condition, or none as before.
-function namesIn(text, before) {
+// The names that are separated by commas. Without any, a rule has the keys of its condition.
+function namesIn(text) {
   const names = text.split(",").map((name) => name.trim()).filter(Boolean);
-  return names.length || before?.length === 0 ? { every_by: names } : {};
+  return names.length ? { every_by: names } : {};
 }
 
 // Labels as lines: "severity: high". Texts that would be read as something else are quoted.

@@ -65,7 +65,8 @@ export async function rulesView(detector, query, signal) {
       textOf(rule, signal).then((found) => { rule.text = found; text.textContent = found; }, () => {});
     }
     const whole = h("details", { ontoggle: () => whole.open && open(rule, whole) },
-      h("summary", {}, h("strong", {}, rule.name), rule.shadow && h("span", { class: "tag" }, "shadow"), text));
+      h("summary", {}, h("strong", {}, rule.name), rule.shadow && h("span", { class: "tag" }, "shadow"),
+        rule.timed && h("span", { class: "tag" }, "timed"), text));
     return row(on, String(rule.priority), whole, rule.notify ? "yes" : "",
       h("div", { class: "bar" },
         action("Edit", () => edit(rule)),
