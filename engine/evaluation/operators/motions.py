@@ -12,9 +12,10 @@ from engine.language.terms import Abs, Div, Term, terms_in
 
 def steps_us(node: Compare, now_us: int) -> Iterator[Iterator[int]]:
     """Yield the times at which the time of day changes terms, for each."""
-    for term in (*terms_in(node.left), *terms_in(node.right)):
-        if isinstance(term, TermNode):
-            yield term_operator(term).steps_us(term, now_us)
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        for term in terms_in(side):
+            if isinstance(term, TermNode):
+                yield term_operator(term).steps_us(term, now_us, other if term is side else None)
 
 
 def motion_of(term: Term) -> Motion:

@@ -86,8 +86,11 @@ class TermOperator(ABC, Generic[TermT]):
         """Return how time changes a value, by how it changes those of its operands."""
         return Motion.STILL
 
-    def steps_us(self, term: TermT, now_us: int) -> Iterator[int]:  # noqa: ARG002 -- overridden
-        """Yield the times from one on just after which a value may step, because of the time of day alone."""
+    def steps_us(self, term: TermT, now_us: int, compared: Term | None) -> Iterator[int]:  # noqa: ARG002
+        """Yield the times from one on just after which a value may step, because of the time of day alone.
+
+        If it is `compared` with another term, steps between which that cannot differ may be left out.
+        """
         yield from ()
 
 

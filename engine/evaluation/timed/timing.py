@@ -1,5 +1,6 @@
 """The timed rules of a detector, and the queue of the times at which their verdicts may turn."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
@@ -11,6 +12,12 @@ from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import LATEST, time_of
 from engine.evaluation.timed.watch import Deciders, Waiting, Watch
+
+_log = logging.getLogger(__name__)
+
+LOOKS_MAX: Final = 20_000
+"""How often slices are looked at between two events, besides twice for each of them: for some seconds. A rule
+about the time of day turns thousands of times while a detector has seen nothing for years."""
 
 _SPARE: Final = 4_096
 """How many entries more than twice those that wait the queue may have: of slices that wait no more."""
@@ -167,9 +174,18 @@ class Timing:
     # -- time -----------------------------------------------------------------------------------------------
 
     def pass_time(self, base: int, tick: int) -> None:
-        """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`."""
-        queue = self._queue
+        """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`.
+
+        Past `LOOKS_MAX` and two looks for each slice, what else is due is skipped: it is far in the past.
+        """
+        queue, looks, looks_max = self._queue, 0, LOOKS_MAX
         while queue and queue[0][0] <= base:
+            looks += 1
+            if looks > looks_max:
+                looks_max = LOOKS_MAX + 2 * sum(len(watch.table) for watch in self.watches.values())
+                if looks > looks_max:
+                    self._skip(base)
+                    break
             entry = heappop(queue)
             due, priority, number, key = entry
             if priority < 0:
@@ -184,6 +200,15 @@ class Timing:
             if keys is not None:
                 self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)
         self.due = queue[0][0] if queue else LATEST
+
+    def _skip(self, base: int) -> None:
+        """Have no slice wait for a time up to that of a stamp any more."""
+        _log.warning(
+            "more fired by time than is looked at at once: skipped from %d us on", time_of(self._queue[0][0])
+        )
+        for watch in self.watches.values():
+            watch.skip(base)
+        self._purge()
 
     def _add(self, entry: tuple[int, int, int, Any]) -> None:
         """Have an entry wait for its time."""

@@ -251,6 +251,15 @@ class Watch:
             self.dropped(key)
         return keys
 
+    def skip(self, base: int) -> None:
+        """Have no slice be looked at up to the time of a stamp: none fires."""
+        # What slices share is among what each is looked at for from now on.
+        rests = self.rest[0] <= base
+        self.rest[0] = LATEST if rests else self.rest[0]
+        for entry in [*self.table]:
+            if (rests or entry[0] <= base) and not self._look_again(entry, time_of(base)):
+                self.dropped(entry[3])
+
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
         self.rest[0] = time_us << NUMBER_BITS
@@ -266,9 +275,15 @@ class Watch:
     def look_again(self, now_us: int) -> None:
         """Find for all slices anew when time may turn their verdicts."""
         for entry in [*self.table]:
-            next_us, _ = self._ahead(entry[3], self._event_of(entry[3], self.long.get(entry[3])), now_us)
-            due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
-            self._queue((due, *entry[1:]))
+            self._look_again(entry, now_us)
+
+    def _look_again(self, entry: Entry, now_us: int) -> bool:
+        """Find anew when time may turn the verdict of a slice; return whether it is still live."""
+        key = entry[3]
+        next_us, is_live = self._ahead(key, self._event_of(key, self.long.get(key)), now_us)
+        due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
+        self._queue((due, *entry[1:]))
+        return is_live
 
     def waiting(self) -> list[Waiting]:
         """Return the slices that wait: for each the number of its first event, and its keys."""

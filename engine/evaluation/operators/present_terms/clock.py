@@ -1,12 +1,12 @@
 """`clock` and its parts: the local time of an event, such as its hour or weekday, in a zone."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from importlib import import_module
-from math import nan
+from math import floor, nan
 from pathlib import Path
 from typing import Final, NamedTuple
 from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError
@@ -14,11 +14,14 @@ from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError
 from engine.evaluation.operators.interface import Reading
 from engine.evaluation.operators.table import values
 from engine.evaluation.operators.term_interface import Kind, TermOperator
-from engine.language.terms import Clock
+from engine.language.terms import Clock, Term
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE_US: Final = 60_000_000
 _MICROSECOND: Final = timedelta(microseconds=1)
+_BY_MINUTE: Final = {"minute": 60, "clock": 24 * 60}
+"""The parts that change each minute, and how many minutes they go round in."""
+_CLOCKS: Final = [f"{hour:02}:{minute:02}" for hour in range(24) for minute in range(60)]
 _MINUTES_KEPT: Final = 1024
 _ZONES_KEPT: Final = 1024
 
@@ -64,11 +67,15 @@ class LocalTimes(dict[int, Parts | None]):
         clock = f"{local.hour:02}:{local.minute:02}"
         return Parts(local.hour, local.minute, local.isoweekday(), local.day, local.month, clock)
 
-    def steps_us(self, part: str, now_us: int) -> Iterator[int]:
-        """Yield the times from one on just after which a part may change."""
+    def steps_us(self, part: str, now_us: int, stops: Sequence[int] | None = None) -> Iterator[int]:
+        """Yield the times from one on just after which a part may change.
+
+        With `stops`, only minutes matter in which it becomes one of these: minutes of the hour, or of the
+        day for `clock`, from 0 on in order.
+        """
         while (local := self._local(now_us)) is not None:
             try:
-                end_us = now_us + (_next(part, local) - local.replace(tzinfo=None)) // _MICROSECOND - 1
+                end_us = now_us + (_next(part, local, stops) - local.replace(tzinfo=None)) // _MICROSECOND - 1
             except OverflowError:
                 return
             then = self._local(end_us)
@@ -92,9 +99,15 @@ class LocalTimes(dict[int, Parts | None]):
             return None
 
 
-def _next(part: str, local: datetime) -> datetime:
+def _next(part: str, local: datetime, stops: Sequence[int] | None) -> datetime:
     """Return the local time at which a part changes next, unless the clocks are changed before."""
-    if part in ("minute", "clock"):
+    if part in _BY_MINUTE and stops is not None:
+        begun = local.replace(tzinfo=None, second=0, microsecond=0)
+        hours = local.hour if part == "clock" else 0
+        begun -= timedelta(hours=hours, minutes=local.minute)
+        passed = bisect_right(stops, 60 * hours + local.minute)
+        return begun + timedelta(minutes=stops[passed] if passed < len(stops) else _BY_MINUTE[part])
+    if part in _BY_MINUTE:
         return local.replace(tzinfo=None, second=0, microsecond=0) + timedelta(minutes=1)
     if part == "hour":
         return local.replace(tzinfo=None, minute=0, second=0, microsecond=0) + timedelta(hours=1)
@@ -147,5 +160,16 @@ class ClockOperator(TermOperator[Clock]):
         place = Parts._fields.index(term.part)
         return f"({times}[{read.now} // {MINUTE_US}] or {times}.at({read.now}))[{place}]"
 
-    def steps_us(self, term: Clock, now_us: int) -> Iterator[int]:
-        return local_times(term.zone).steps_us(term.part, now_us)
+    def steps_us(self, term: Clock, now_us: int, compared: Term | None) -> Iterator[int]:
+        return local_times(term.zone).steps_us(term.part, now_us, _stops(term.part, compared))
+
+
+def _stops(part: str, compared: Term | None) -> list[int] | None:
+    """Return the minutes in which a part may become less than, equal to or greater than a constant."""
+    if part == "clock" and isinstance(compared, str):
+        reached = bisect_left(_CLOCKS, compared)
+    elif part == "minute" and isinstance(compared, int | float):
+        reached = floor(min(max(compared, -1), 60))
+    else:
+        return None
+    return sorted({0, *(each for each in (reached, reached + 1) if 0 < each < _BY_MINUTE[part])})

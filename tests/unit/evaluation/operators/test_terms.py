@@ -13,7 +13,8 @@ import pytest
 from engine import Detector, explain
 from engine.evaluation.key_sizes import key_bytes, value_bytes
 from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima, least
-from engine.evaluation.operators.present_terms.clock import LocalTimes, local_times
+from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
+from engine.evaluation.operators.table import term_operator
 from engine.language.condition import Compare, Leaf
 from engine.language.terms import (
     Abs,
@@ -191,6 +192,38 @@ def test_a_part_of_the_time_changes_at_its_steps_and_nowhere_else(part: str, zon
         for before, after in itertools.pairwise([now_us - 1, *steps]):
             probed = [before + 1 + (after - before - 1) * part // 7 for part in range(8)]
             assert len({shown(us) for us in probed}) == 1, (start, before, after)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.parametrize(
+    ("part", "constant"),
+    [
+        *(("minute", value) for value in (-1, 0, 30, 30.5, 59, 60, 10**400)),
+        *(("clock", text) for text in ("", "00:00", "02:3", "02:30", "23:59", "zz")),
+    ],
+)
+def test_a_comparison_with_a_constant_steps_only_where_its_verdict_may_change(
+    part: str, constant: Any, zone: str | None
+) -> None:
+    times = local_times(zone)
+    place = Parts._fields.index(part)
+
+    def verdicts(time_us: int) -> tuple[bool, bool]:
+        value: Any = times.at(time_us)[place]
+        return value < constant, value == constant
+
+    for start in ("2024-03-30T12:00:07+00:00", "2024-10-05T12:00:00+00:00"):
+        now_us = round(at(start) * 1_000)
+        end_us = now_us + 2 * 86_400_000_000
+        every, few = (
+            [*itertools.takewhile(lambda us, end_us=end_us: us < end_us, found)]
+            for found in (
+                times.steps_us(part, now_us),
+                term_operator(Clock(part, zone)).steps_us(Clock(part, zone), now_us, constant),
+            )
+        )
+        assert {us for us in every if verdicts(us) != verdicts(us + 1)} <= {*few} <= {*every}
+        assert len(few) < len(every) / 10
 
 
 EVENTS = [({"x": x, "a": a}, ms) for x, a, ms in [(3, 1, 0), ("s", 0, 500), (5, 1, 900), (None, 0, 1_400)]]

@@ -314,3 +314,35 @@ def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:
         checksums.add(detector.verdicts.take())
         assert detector.verdicts.take() == 0
     assert len(checksums) == 2
+
+
+@pytest.mark.usefixtures("mode")
+class TestLongSilence:
+    """Nobody can wait for what has turned each minute of years."""
+
+    @pytest.fixture(autouse=True)
+    def few_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(timing, "LOOKS_MAX", 10)
+
+    def test_what_is_far_in_the_past_is_skipped_and_what_comes_after_fires(self) -> None:
+        detector = timed('clock() == "00:05"')
+        detector.evaluate({}, 0)
+        day_us, at_us = 24 * 60 * MINUTE, 5 * MINUTE
+        assert told(detector, 30 * day_us) == [(day * day_us + at_us,) for day in range(6)]
+        assert told(detector, 31 * day_us) == [(30 * day_us + at_us,)]
+
+    def test_each_slice_fires_once_however_many_there_are(self) -> None:
+        detector = timed(SILENT)
+        for host in range(50):
+            detector.evaluate({"host": host, "beat": 1}, host)
+        assert [host for _, host in told(detector, 60 * MINUTE)] == [*range(50)]
+
+    def test_a_slice_that_is_skipped_past_its_end_waits_no_more(self) -> None:
+        detector = timed(
+            "per host (once within 1h exists beat and minute() in [1, 3, 5, 7, 9, 11, 13, 15, 17])"
+        )
+        detector.evaluate({"host": 1, "beat": 1}, 0)
+        assert len(told(detector, 1_000 * MINUTE)) == 6
+        assert detector.next_due_us is None
+        detector.evaluate({"host": 1, "beat": 1}, 1_020 * 60_000)
+        assert told(detector, 1_022 * MINUTE) == [(1_021 * MINUTE, 1)]
