@@ -40,6 +40,15 @@ def list_(*, client: Client, detector: str, output: str) -> None:
     show(output, {"rules": found}, HEADER, map(_row, found))
 
 
+def _acting(rule: Rule) -> list[str]:
+    """Say how a rule acts, if not at each event at which it is true."""
+    said = ["timed"] if rule.timed else []
+    if rule.every_secs is not None:
+        by = f" for each {on_one_line(', '.join(rule.every_by))}" if rule.every_by else ""
+        said.append(f"at most once in {rule.every_secs} s{by}")
+    return said
+
+
 @rules.command(name="show")
 @click.argument("rule", metavar="ID|NAME")
 @detector_option
@@ -53,10 +62,7 @@ def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
     shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
     said = [f"# {on_one_line(line)}" for line in shown.description.splitlines()]
     said += [f"# {on_one_line(name)}: {value_text(value)}" for name, value in shown.labels.items()]
-    said += ["# timed"] if shown.timed else []
-    if shown.every_secs is not None:
-        by = f" for each {on_one_line(', '.join(shown.every_by))}" if shown.every_by else ""
-        said.append(f"# at most once in {shown.every_secs} s{by}")
+    said += [f"# {how}" for how in _acting(shown)]
     tell(output, shown, "\n".join([*said, shown.source]))
 
 
@@ -218,11 +224,12 @@ def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
             "" if each.token is None else on_one_line(each.token.name or each.token.id),
             each.rule.name,
             _yes(each.rule.enabled),
+            ", ".join(_acting(each.rule)),
             canonical(condition_from_document(each.rule.condition)),
         )
         for each in found
     ]
-    show(output, {"versions": found}, ("version", "since", "by", "name", "enabled", "condition"), rows)
+    show(output, {"versions": found}, _VERSIONS, rows)
 
 
 @rules.command()
@@ -286,6 +293,7 @@ def _show_changed(output: str, changed: Rule) -> None:
 
 
 HEADER = ("id", "name", "enabled", "notify", "condition")
+_VERSIONS = ("version", "since", "by", "name", "enabled", "acts", "condition")
 
 
 def _row(rule: Rule) -> tuple[str, ...]:

@@ -52,6 +52,9 @@ def test_how_a_rule_acts_is_changed_shown_and_reverted(service: FakeService, run
     assert shown == "# timed\n# at most once in 60 s for each host, zone\nper host a == 1\n"
     run("rules", "change", "r", "--every-secs", "0.5", *shop)
     assert detector.rule(rule_id).every_secs == 0.5
+    _, *versions = run("rules", "versions", "r", *shop).stdout.splitlines()
+    assert ["at most once in 0.5 s" in version for version in versions] == [True, False, False]
+    assert ["timed" in version for version in versions] == [True, True, False]
     run("rules", "revert", "r", *shop)
     rule = detector.rule(rule_id)
     assert (rule.timed, rule.every_secs, rule.every_by) == (True, 60, ("host", "zone"))
