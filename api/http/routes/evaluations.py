@@ -112,13 +112,15 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
     text="Moves the detector's clock to `timestamp_ms`, and gives the actions of the timed rules that fire "
     "because of it, in order of time. A time that is not after the clock changes nothing. The service "
     "itself ticks each detector when something is due (`--tick-s`).",
+    query=messages.RecordedQuery,
     body=TickBody,
     body_example={"timestamp_ms": examples.EVENT["timestamp_ms"]},
     result=messages.ActionsByTime,
     own_codes=(1402,),
     result_example={"actions": [examples.ACTION_BY_TIME]},
 )
-async def tick(detectorId: str, body: bytes) -> Response:
+async def tick(detectorId: str, query: messages.RecordedQuery, body: bytes) -> Response:
+    del query
     return await service.call(detectorId, operations.tick(body, idempotency_key(request.head)))
 
 

@@ -33,7 +33,19 @@ class EvaluateQuery(BatchQuery):
     """`true` adds `node` to each action: the explanation of its rule."""
 
 
-class IngestQuery(Struct):
+class RecordedQuery(Struct):
+    """That what is sent is recorded, as it always is."""
+
+    dry_run: (
+        Annotated[
+            Literal["false"], Meta(extra={"expected": "`false`, because this operation has no dry run"})
+        ]
+        | UnsetType
+    ) = UNSET
+    """There is no dry run of this operation: `true` is refused."""
+
+
+class IngestQuery(RecordedQuery):
     """Where the time of a record is, and whether the answer has the actions."""
 
     time: (

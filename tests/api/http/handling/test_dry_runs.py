@@ -33,6 +33,17 @@ async def test_a_query_chooses_the_operation(
     assert (given, key) == (kind, "" if kind in ops.READS else "k")
 
 
+async def test_what_has_no_dry_run_is_refused_and_not_recorded(
+    scripted_caller: Caller, scripted: ScriptedBackend
+) -> None:
+    path = f"/api/detectors/{DETECTOR}/tick?dry_run="
+    reply = await scripted_caller("POST", path + "true", {"timestamp_ms": 1})
+    said = "dry_run: expected `false`, because this operation has no dry run, got `true`"
+    assert (reply.codes, reply.texts) == ([1006], [said])
+    assert scripted.operations == []
+    assert (await scripted_caller("POST", path + "false", {"timestamp_ms": 1})).status == 200
+
+
 @pytest.mark.parametrize("media_type", ["application/json", "application/msgpack"])
 async def test_a_batch_can_be_tried(
     scripted_caller: Caller, scripted: ScriptedBackend, media_type: str

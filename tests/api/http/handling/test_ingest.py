@@ -149,7 +149,7 @@ async def test_without_a_time_records_arrive_now(caller: Caller) -> None:
     assert counts(await ingest(caller, detector, {"t": "2001-01-01"})) == (1, 0, 1)
 
 
-@pytest.mark.parametrize("query", ["?time=", "?actions=yes"])
+@pytest.mark.parametrize("query", ["?time=", "?actions=yes", "?dry_run=true"])
 async def test_a_wrong_query_is_refused(caller: Caller, query: str) -> None:
     assert (await ingest(caller, await detector_of(caller), {}, query)).codes == [1006]
 
