@@ -8,9 +8,9 @@ import heapq
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tests.linearizability.history import (
     READS,
@@ -113,8 +113,7 @@ class Replay:
                 return [
                     _at(place)
                     for place, before, after in self.changed[name]
-                    if replace(before, **dict(changes), birth=after.birth, anew=after.anew) == after
-                    and call.answer == (listed(after),)
+                    if _as_asked(before, changes, after) == after and call.answer == (listed(after),)
                 ]
             case _:
                 return self.questions.get(call.answer, [])
@@ -164,6 +163,12 @@ def _not_asked(calls: Sequence[Call], replay: Replay) -> list[str]:
             if not least <= times <= len(asked):
                 found.append(f"{kind.__name__} {times} times instead of {least} to {len(asked)}: {name}")
     return found
+
+
+def _as_asked(before: Rule, changes: Mapping[str, Any], after: Rule) -> Rule:
+    """Return a rule with changes; when each of its histories begins anew is not among them."""
+    began = {"birth": after.birth, "anew": after.anew, "timed_from": after.timed_from}
+    return replace(before, **dict(changes), **began)
 
 
 def _all(calls: Sequence[Call], kind: type[T]) -> list[T]:
