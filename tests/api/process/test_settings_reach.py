@@ -187,7 +187,7 @@ OF_THE_RUNTIME = {
     "spares": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_so_many_processes_wait_for_a_detector",
     "tick_s": "tests/unit/runtime/ticks/test_service.py::"
-    "test_a_service_that_never_ticks_neither_wakes_nor_ticks",
+    "test_a_service_that_never_ticks_neither_activates_nor_ticks",
     "worker_cpus": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_ray_is_asked_for_what_a_worker_needs",
     "worker_memory_bytes": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
