@@ -180,22 +180,21 @@ class Timing:
         """
         queue, looks, looks_max = self._queue, 0, LOOKS_MAX
         while queue and queue[0][0] <= base:
-            looks += 1
-            if looks > looks_max:
+            if looks == looks_max:
                 looks_max = LOOKS_MAX + 2 * sum(len(watch.table) for watch in self.watches.values())
-                if looks > looks_max:
+                if looks >= looks_max:
                     self._skip(base)
                     break
             entry = heappop(queue)
-            due, priority, number, key = entry
+            if not self._waits(entry):
+                # A detector that was loaded has no such entries, so they must not count.
+                continue
+            looks += 1
+            due, priority, number, _ = entry
             if priority < 0:
-                watch = self.watches.get(number)
-                if watch is not None and watch.rest[0] == due:
-                    watch.look_at_all(due)
+                self.watches[number].look_at_all(due)
                 continue
-            watch = self.watches.get(priority)
-            if watch is None or watch.table.get(key) is not entry:
-                continue
+            watch = self.watches[priority]
             keys = watch.look(entry)
             if keys is not None:
                 self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)

@@ -346,3 +346,19 @@ class TestLongSilence:
         assert detector.next_due_us is None
         detector.evaluate({"host": 1, "beat": 1}, 1_020 * 60_000)
         assert told(detector, 1_022 * MINUTE) == [(1_021 * MINUTE, 1)]
+
+    def test_how_much_is_skipped_does_not_depend_on_a_reload(self) -> None:
+        def played(*, reloaded: bool) -> list[tuple[int, Any]]:
+            detector = timed(f"minute() in {[*range(1, 60, 2)]}")
+            detector.add_rule(
+                "r", "per host not (once within 5m a == 1 or once within 1m b == 1)", timed=True
+            )
+            for host in range(30):
+                # The second event brings the time forward, and leaves the first one's in the queue.
+                detector.evaluate({"host": host, "a": 1}, host)
+                detector.evaluate({"host": host, "b": 1}, 1_000 + host)
+            if reloaded:
+                detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+            return [(one.time_us, *one.keys.values()) for one in detector.tick(180 * MINUTE)]
+
+        assert played(reloaded=False) == played(reloaded=True)
