@@ -51,7 +51,7 @@ def test_the_first_page_has_a_rules_file_and_a_command_that_are_read() -> None:
     found = {name: rule.condition for name, rule in rules_file_of(shown, "hosts.yaml").rules.items()}
     assert found == {
         "a host is silent": "per host (not once within 5m exists beat)",
-        "a host is down": "down == true",
+        "a host is down": "per host down == true",
     }
     [command] = re.findall(r"<!-- deliver -->\n```sh\n(.*)\n```", page)
     program, *arguments = shlex.split(command)
