@@ -1,6 +1,7 @@
 """`rule-detector export`: writes a rules file from a running detector."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,6 +17,8 @@ from engine.language.diagnostics import quoted
 from rule_detector_client import Client, calls
 from rule_detector_client.results import ShownRule
 
+FILE_CHARS_MAX: Final = 200
+"""The most characters of a relation's name in that of its file. A longer name is cut, and its digest follows."""
 INLINE_MAX: Final = 100
 """The most tuples of a relation that stand in the rules file if there is a folder for relations."""
 
@@ -63,8 +66,11 @@ def _relation(name: str, tuples: list[list[Scalar]], folder: Path | None) -> lis
     """Return the tuples of a relation, or the path of the file that they are written to."""
     if folder is None or len(tuples) <= INLINE_MAX:
         return tuples
-    # A name may have slashes in it.
-    path = folder / f"{quote(name, safe='')}.ndjson"
+    # A name may have slashes in it, and be longer than that of a file.
+    file = quote(name, safe="")
+    if len(file) > FILE_CHARS_MAX:
+        file = file[:FILE_CHARS_MAX] + sha256(name.encode()).hexdigest()[:16]
+    path = folder / f"{file}.ndjson"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lines = (json.dumps(each, ensure_ascii=False, allow_nan=False) for each in tuples)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.cli.applying.test_export import run
@@ -68,6 +68,7 @@ def test_relations_that_no_file_names_are_removed_if_that_is_asked(tmp_path: Pat
 
 
 @given(st.dictionaries(texts.filter(bool), tuples, max_size=3))
+@example({"a" * 250: [[n] for n in range(6)], "a" * 251: [[n] for n in range(7)]})
 @pytest.mark.parametrize("to_files", [False, True])
 def test_what_is_exported_is_applied_without_a_change(
     tmp_path_factory: pytest.TempPathFactory, to_files: bool, relations: dict[str, list[list[object]]]
