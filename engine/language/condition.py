@@ -107,8 +107,9 @@ class Anywhere(Some):
     __slots__ = ()
     __match_args__ = ("inner",)
 
-    def __init__(self, inner: "Condition") -> None:
-        super().__init__(STRINGS, inner)
+    # It is also made of its fields, as all conditions are where one in them is replaced.
+    def __init__(self, inner: "Condition", fact: str = STRINGS) -> None:
+        super().__init__(fact, inner)
 
     def __repr__(self) -> str:
         """Show what it is made of."""

@@ -152,8 +152,6 @@ def rewritten(condition: Condition, rewrite: Callable[[Json], Json]) -> Conditio
     """Give the condition with each constant in it rewritten."""
     if isinstance(condition, tuple):
         return tuple(rewritten(member, rewrite) for member in condition)
-    if isinstance(condition, Anywhere):
-        return Anywhere(rewritten(condition.inner, rewrite))
     if is_dataclass(condition):
         parts = {field.name: getattr(condition, field.name) for field in fields(condition)}
         kept = {"fact", "op", "reference", "relation", "key"} | {k for k, v in parts.items() if v is None}
