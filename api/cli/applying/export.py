@@ -18,7 +18,7 @@ from rule_detector_client import Client, calls
 from rule_detector_client.results import ShownRule
 
 FILE_CHARS_MAX: Final = 200
-"""The most characters of a relation's name in that of its file. A longer name is cut, and its digest follows."""
+"""The most characters of a relation's name in its file's. A longer one is cut, and its digest follows."""
 INLINE_MAX: Final = 100
 """The most tuples of a relation that stand in the rules file if there is a folder for relations."""
 
