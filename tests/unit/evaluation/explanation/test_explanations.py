@@ -162,6 +162,9 @@ def test_a_late_event_is_explained_at_the_clock() -> None:
 # -- what would turn the verdict ----------------------------------------------------------------------------
 
 
+FAR = 10**450
+
+
 def turning(text: str, fields: dict) -> list[str] | None:
     detector = Detector()
     detector.add_rule("rule", text)
@@ -193,6 +196,10 @@ def turning(text: str, fields: dict) -> list[str] | None:
         ("(b == 1 and c == 1) or x < 100", {"x": 200}, ["x < 100"]),
         ("x > 100", {"x": 100}, ["x > 100"]),
         ("x > 100 and not x >= 100", {"x": 1}, None),
+        # Integers are exact beyond a double's range.
+        (f"compare(x > {FAR})", {"x": 1}, [f"compare(x > {FAR})"]),
+        (f"compare(x < -{FAR})", {"x": 1}, [f"compare(x < -{FAR})"]),
+        (f"compare(x > {FAR}) and compare(x < {FAR + 9})", {"x": 1}, [f"compare(x > {FAR})"]),
         # What no event can be is not proposed.
         ('action == "login" and once within 10m action == "logout"', {"action": "login"}, None),
         ('action == "login" and once action == "logout"', {"action": "logout"}, None),
