@@ -188,7 +188,7 @@ def test_an_entry_expires_when_the_rule_may_act_again_unless_actions_were_held_b
         for host in range(20):
             acts(detector, 0, a=1, host=host)
         assert acts(detector, 0, a=1, host=7) == []
-        for _ in range(50):
+        for _ in range(2_000):
             acts(detector, 999.999, a=0)
         assert len(detector.at_most_once) == 20
         for _ in range(2_000):
