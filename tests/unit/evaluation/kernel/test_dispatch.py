@@ -89,6 +89,18 @@ def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purpose
 
 
 @MODES
+@pytest.mark.parametrize("made", ["x startswith {!r}", "x endswith {!r}", "once (x startswith {!r})"])
+def test_a_rule_fires_once_however_long_the_texts_of_others_are(made: str, mode: str) -> None:
+    texts = ("a", "aa", "aaa", "ab", "b", "")
+    with in_mode(mode):
+        detector = Detector()
+        for text in texts:
+            detector.add_rule(text or "none", made.format(text))
+        told = [action["name"] for action in detector.evaluate({"x": "a"}, 0)]
+    assert told == ["a", "none"]
+
+
+@MODES
 def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: str) -> None:
     detector = Detector()
     with in_mode(mode):

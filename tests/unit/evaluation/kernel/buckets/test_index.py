@@ -20,15 +20,19 @@ from engine.evaluation.kernel.selection.row import Row
 from engine.evaluation.kernel.selection.selected_rows import SelectedRows
 from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
+    Beginning,
     Element,
+    Ending,
     Found,
     Hit,
+    InNetwork,
     Range,
     Trigger,
     Triggers,
     may_meet_several,
 )
 from engine.language.operators import LARGEST
+from engine.language.validation.networks import network_of
 
 HOLDING: Any = Holding(None)  # type: ignore[arg-type]
 """A trigger on what a slice remembers, which the index leaves to others."""
@@ -37,7 +41,10 @@ VALUES = (1, 2, 2.5, "x", "xy", "y", True, 10**30)
 PATTERNS = ("^x", "y$", "^$")
 ENDS = (0, 1, 2, 2.5, 10**30)
 TEXTS = ("", "x", "xz", "z")
-SEEN: tuple[Any, ...] = (*VALUES, None, False, "", "zxz", [1, "x"], ["xy"], [], {"x": 1})
+BEGINNINGS = ("x", "xy", "z", "xyz")
+NETWORKS = ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "2001:db8::/32", "::/0")
+ADDRESSES = ("10.1.2.3", "10.1.2.4", "11.0.0.0", "::ffff:10.9.9.9", "2001:db8::1", "10.1.2.3/8")
+SEEN: tuple[Any, ...] = (*VALUES, None, False, "", "zxz", "xyz", [1, "x"], ["xy"], [], {"x": 1}, *ADDRESSES)
 
 
 def fire_all(_: Any, rest: Any, *event: Any) -> None:
@@ -133,7 +140,30 @@ def _meets(trigger: Trigger, fields: dict[str, Any], sent: dict[str, Any]) -> bo
             return isinstance(value, str) and isinstance(wanted, str) and wanted in value
         case Found(_, pattern):
             return isinstance(value, str) and re.search(pattern, value) is not None
+        case Beginning(_, text):
+            return isinstance(value, str) and value.startswith(text)
+        case Ending(_, text):
+            return isinstance(value, str) and value.endswith(text)
+        case InNetwork(_, number):
+            return isinstance(value, str) and any(
+                number == key_in(each) and value in inside for each, inside in IN_NETWORK.items()
+            )
     raise AssertionError(trigger)
+
+
+def key_in(network: str) -> int:
+    found = network_of(network)
+    assert found is not None
+    return found.key
+
+
+IN_NETWORK = {
+    "10.0.0.0/8": {"10.1.2.3", "10.1.2.4", "::ffff:10.9.9.9"},
+    "10.1.0.0/16": {"10.1.2.3", "10.1.2.4"},
+    "10.1.2.3": {"10.1.2.3"},
+    "2001:db8::/32": {"2001:db8::1"},
+    "::/0": {"2001:db8::1"},
+}
 
 
 def drawn(draw: Callable[[Any], Any]) -> Iterator[Trigger]:
@@ -147,6 +177,9 @@ def drawn(draw: Callable[[Any], Any]) -> Iterator[Trigger]:
                 Hit(fact, PRESENT),
                 Element(fact, key_of(draw(VALUES))),
                 Found(fact, draw(PATTERNS)),
+                Beginning(fact, draw(BEGINNINGS)),
+                Ending(fact, draw(BEGINNINGS)),
+                InNetwork(fact, key_in(draw(NETWORKS))),
                 Range(fact, numbers[0], numbers[1]),
                 Range(fact, numbers[0], LARGEST),
                 Range(fact, texts[0], texts[1]),
