@@ -101,6 +101,28 @@ def test_a_rule_fires_once_however_long_the_texts_of_others_are(made: str, mode:
 
 
 @MODES
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'some x (it startswith "a")',
+        "some x (it == 'ab')",
+        "some x (it matches 'b$')",
+        'some x (it in network "10.0.0.0/8")',
+        "some x (n >= 1 and n <= 3)",
+        "some x (exists n)",
+        'anywhere (it startswith "a")',
+    ],
+)
+def test_a_rule_fires_once_however_many_elements_do(condition: str, mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        for name in ("one", "two"):
+            detector.add_rule(name, condition)
+        told = detector.evaluate({"x": ["ab", "ab", "10.0.0.1", "10.0.0.2", {"n": 2}, {"n": 1}]}, 0)
+    assert [action["name"] for action in told] == ["one", "two"]
+
+
+@MODES
 def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: str) -> None:
     detector = Detector()
     with in_mode(mode):
