@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Limits
+from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import key_of
@@ -36,7 +37,8 @@ from engine.language.validation.networks import network_of
 
 HOLDING: Any = Holding(None)  # type: ignore[arg-type]
 """A trigger on what a slice remembers, which the index leaves to others."""
-FACTS = ("a", "b.c", "$d")
+OF_ELEMENTS = element_fact("e", "n")
+FACTS = ("a", "b.c", "$d", OF_ELEMENTS)
 VALUES = (1, 2, 2.5, "x", "xy", "y", True, 10**30)
 PATTERNS = ("^x", "y$", "^$")
 ENDS = (0, 1, 2, 2.5, 10**30)
@@ -126,7 +128,12 @@ def _literals(triggers: Triggers | None) -> list[tuple[str, str]]:
 def _meets(trigger: Trigger, fields: dict[str, Any], sent: dict[str, Any]) -> bool:
     if trigger is HOLDING:
         return False
-    value = {"a": fields["a"], "b.c": fields["b"]["c"], "$d": sent.get("d")}[trigger.fact]
+    if trigger.fact == OF_ELEMENTS:
+        return any(_is_met(trigger, element["n"]) for element in fields["e"])
+    return _is_met(trigger, {"a": fields["a"], "b.c": fields["b"]["c"], "$d": sent.get("d")}[trigger.fact])
+
+
+def _is_met(trigger: Trigger, value: Any) -> bool:
     match trigger:
         case Hit(_, wanted):
             return value is not None and (wanted is PRESENT or key_of(value) == wanted)
@@ -201,6 +208,7 @@ def test_an_event_meets_the_members_of_its_triggers_each_once(seed: int) -> None
             world.remove(draw.choice([*world.members]))
         for _ in range(3):
             fields = {"a": draw.choice(SEEN), "b": {"c": draw.choice(SEEN)}}
+            fields["e"] = [{"n": draw.choice(SEEN)} for _ in range(draw.choice((0, 1, 2, 5)))]
             sent = {"d": draw.choice(SEEN)} if draw.random() < 0.8 else {}
             found = world.met(fields, sent)
             assert sorted(found) == world.expected(fields, sent)
@@ -210,7 +218,7 @@ def test_an_event_meets_the_members_of_its_triggers_each_once(seed: int) -> None
     for member in [*world.members]:
         world.remove(member)
     assert (world.index._facts, world.index._always.size) == ({}, 0)
-    assert not world.index._names.found_in({"a": 1, "b": {"c": 1}}, {"d": 1})
+    assert not world.index._names.found_in({"a": 1, "b": {"c": 1}, "e": [{"n": 1}]}, {"d": 1})
 
 
 def test_what_is_known_of_an_event_is_the_value_that_it_has() -> None:
