@@ -20,6 +20,7 @@ from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 from tests.worlds.shared_histories import NestedWorld, SharedWorld, WindowsWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 from tests.worlds.term_histories import FlatTermsWorld, TermsWorld
+from tests.worlds.text_tests import TextTestsWorld
 from tests.worlds.timed import BusyWorld, TimedStep, TimedWorld
 
 SEED = 20
@@ -38,6 +39,7 @@ WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
     (AgesWorld, 3, {"steps_max": 60}),
     (WindowsWorld, 3, {}),
     (RangesWorld, 2, {}),
+    (TextTestsWorld, 2, {"steps_max": 30}),
     (TermsWorld, 6, {"depth": 3, "steps_max": 40}),
     (FlatTermsWorld, 12, {"depth": 2, "steps_max": 40}),
 )
