@@ -11,7 +11,7 @@ from tests.differential.modes import MODES
 from tests.differential.timed import Told
 from tests.differential.timed import specified as specified_by_time
 from tests.reference import ReferenceDetector
-from tests.worlds.at_most_once import AlwaysTrueWorld
+from tests.worlds.at_most_once import AlwaysTrueWorld, AtMostOnceWorld
 from tests.worlds.evictions import CLOCKED, LASTING, Answer, BoundedWorld
 from tests.worlds.long_histories import AgesWorld, LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
@@ -45,7 +45,10 @@ WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
 )
 """Worlds, and how many scripts of each are for every mode."""
 
-ACTING_WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = ((AlwaysTrueWorld, 8, {}),)
+ACTING_WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
+    (AlwaysTrueWorld, 8, {}),
+    (AtMostOnceWorld, 8, {}),
+)
 """Worlds of rules that act at most once in some time."""
 
 TIMED_WORLDS = ((TimedWorld, 200), (BusyWorld, 400))
