@@ -169,7 +169,7 @@ class Exchange:
         try:
             await app(scope, self.receive, self.send)
         except Exception:  # noqa: BLE001 -- whatever it is, the caller is owed an answer
-            _log.exception("the application failed")
+            logging.getLogger(__name__).exception("the application failed")
         if not (self.is_started or self._disconnected):
             response = server_error(500)
             await self.respond(response.status, response.own_headers(), response.body)
