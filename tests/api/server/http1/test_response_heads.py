@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.server.http1.responses import HEADS
+from api.server.http1.exchange import HEADS
 from api.settings import Settings
 from tests.api.wire import request, served
 

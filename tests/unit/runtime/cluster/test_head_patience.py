@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from ray._raylet import Config
 
-from engine.runtime.cluster.nodes import head_patience
-from engine.runtime.cluster.nodes.node_asks import SilentError
+from engine.runtime.cluster import node_checks
+from engine.runtime.cluster.ray_nodes import SilentError
 
 HEAD = {"NodeID": "a", "Alive": True, "Resources": {"node:__internal_head__": 1.0}}
 OTHER = {"NodeID": "b", "Alive": True, "Resources": {"CPU": 4.0}}
@@ -21,8 +21,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         nodes.append(node["NodeID"])
         return work()
 
-    monkeypatch.setattr(head_patience, "alive_nodes", lambda: [OTHER, HEAD])
-    monkeypatch.setattr(head_patience, "ask_node", ask)
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [OTHER, HEAD])
+    monkeypatch.setattr(node_checks, "ask_node", ask)
     return nodes
 
 
@@ -35,7 +35,7 @@ def test_the_head_is_asked_how_long_it_waits(
         health_check_period_ms = staticmethod(lambda: 3_000)
 
     monkeypatch.setattr("ray._raylet.Config", Set)
-    warning = head_patience.patience_warning()
+    warning = node_checks.patience_warning()
     assert asked == ["a"]
     assert (warning is not None) is warns
     if warning is not None:
@@ -46,15 +46,15 @@ def test_the_head_is_asked_how_long_it_waits(
 def test_ray_tells_its_own_values(asked: list[str]) -> None:
     """The names are those of the installed Ray."""
     assert Config.health_check_failure_threshold() * Config.health_check_period_ms() == 15_000
-    assert "15 s" in (head_patience.patience_warning() or "")
+    assert "15 s" in (node_checks.patience_warning() or "")
 
 
 def test_a_head_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: Any) -> Any:
         raise SilentError("it has not answered for 30 s")
 
-    monkeypatch.setattr(head_patience, "alive_nodes", lambda: [HEAD])
-    monkeypatch.setattr(head_patience, "ask_node", silent)
-    assert "it has not answered for 30 s" in (head_patience.patience_warning() or "")
-    monkeypatch.setattr(head_patience, "alive_nodes", lambda: [OTHER])
-    assert head_patience.patience_warning() is None
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [HEAD])
+    monkeypatch.setattr(node_checks, "ask_node", silent)
+    assert "it has not answered for 30 s" in (node_checks.patience_warning() or "")
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [OTHER])
+    assert node_checks.patience_warning() is None

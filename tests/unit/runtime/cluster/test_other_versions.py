@@ -8,10 +8,9 @@ import pytest
 from ray.exceptions import RayError
 
 from engine.runtime.catalogue.catalogue import CatalogueSettings
-from engine.runtime.cluster import directory_reach
+from engine.runtime.cluster import directory_reach, node_checks
 from engine.runtime.cluster.directory_reach import DirectoryReach
-from engine.runtime.cluster.nodes import node_versions
-from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
+from engine.runtime.cluster.node_checks import OtherVersionError, refuse_other_versions
 from engine.runtime.cluster.session import joining
 from engine.runtime.contract.build import SPOKEN, build_version
 from engine.runtime.contract.settings import RuntimeSettings
@@ -34,9 +33,9 @@ def nodes(monkeypatch: pytest.MonkeyPatch, **installed: Any) -> None:
         return answer
 
     found = [{"NodeID": name, "NodeManagerAddress": name, "Alive": True} for name in installed]
-    monkeypatch.setattr(node_versions.ray, "get_runtime_context", Context)
-    monkeypatch.setattr(node_versions, "alive_nodes", lambda: found)
-    monkeypatch.setattr(node_versions, "ask_node", ask)
+    monkeypatch.setattr(node_checks.ray, "get_runtime_context", Context)
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: found)
+    monkeypatch.setattr(node_checks, "ask_node", ask)
 
 
 OURS = build_version(), tuple(SPOKEN)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.runtime.catalogue.offline.opened import mint_offline, opened_offline
+from engine.runtime.catalogue.offline import mint_offline, opened_offline
 from engine.runtime.contract.catalogue_changes import StoredToken
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (

@@ -7,8 +7,7 @@ import pytest
 
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.errors import DetectorUnavailable, shutting_down
-from engine.runtime.contract.failures import encode_failure
+from engine.runtime.contract.errors import DetectorUnavailable, encode_failure, shutting_down
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.replies import Crash

@@ -9,8 +9,8 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Held
-from engine.runtime.scheduler.workers.comparison import Comparison, Drop, Mend, Over, Tell, compare
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, Granted
+from engine.runtime.scheduler.workers.worker_watch import Comparison, Drop, Mend, Over, Tell, compare
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
