@@ -67,7 +67,7 @@ class Operation:
     @property
     def is_evaluation(self) -> bool:
         """Whether the body goes to the detector undecoded, and an Idempotency-Key may come with it."""
-        return "/evaluate" in self.route
+        return "/evaluate" in self.route or self.route.endswith("/ingest")
 
     @property
     def is_batch(self) -> bool:

@@ -4,21 +4,18 @@ The detector itself decodes the bodies. Nearly all evaluations take the fast pat
 """
 
 from functools import partial
-from time import time_ns
 from typing import Any
 
 from api.http.body.ndjson_stream import NdjsonStream
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
-from api.http.handling.ingest import evaluate as evaluate_records
-from api.http.handling.ingest import ingested, take_in
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
 from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered, success
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
@@ -26,6 +23,7 @@ from api.schema.messages.state import State, StateQuery
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
+from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests import operations
 
 blueprint = Operations("evaluations")
@@ -99,11 +97,9 @@ async def evaluate_batch(
     takes_any_type=True,
 )
 async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> Response:
-    now_us = time_ns() // 1_000
-    intake = await service.work(partial(take_in, body, given(query.time), now_us, service.limits), len(body))
-    results = await evaluate_records(intake.records, partial(service.backend.call, detectorId))
-    count = partial(ingested, intake, results, with_results=query.actions == "true")
-    return success(await service.work(count, len(body)))
+    with_results = query.actions == "true"
+    records = Ingest(body, given(query.time), with_results=with_results)
+    return await service.call(detectorId, operations.ingest(records, idempotency_key(request.head)))
 
 
 @blueprint.post("/api/detectors/<detectorId>/tick")

@@ -50,7 +50,7 @@ _KEY: Final = {
     "required": False,
     "description": "_An addition to the interface._ Makes the request safe to retry: within ten minutes, "
     "another request with the same key and body gets the answer of the first, and nothing is evaluated "
-    "again. With another body, or for the other of the two operations that take keys, it is refused with "
+    "again. With another body, or for another of the operations that take keys, it is refused with "
     "`1006`. A refused request is not remembered. Keys belong to one detector. Use a new key, for instance a "
     "UUID, for each new request.",
     # Without an example: Swagger UI would send it each time, and be refused the second time.
