@@ -9,13 +9,15 @@ from typing import Any
 from api.http.body.ndjson_stream import NdjsonStream
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
+from api.http.handling.otlp.exporting import exported
+from api.http.handling.otlp.json_form import Exported, ExportLogs
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
 from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, PROTOBUF, Response, answered
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
@@ -100,6 +102,26 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
     with_results = query.actions == "true"
     records = Ingest(body, given(query.time), with_results=with_results)
     return await service.call(detectorId, operations.ingest(records, idempotency_key(request.head)))
+
+
+@blueprint.post("/api/detectors/<detectorId>/v1/logs")
+@describe(
+    summary="Evaluate OpenTelemetry logs",
+    text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP says, without "
+    "an envelope unless it is an error. Each log record is an event at its `timeUnixNano`, or else when it "
+    "was observed. Its fields are the attributes of the record, those of its resource as `resource.NAME`, "
+    "`scope.name`, `scope.version`, `body`, `severity`, `severity_number`, `trace_id`, `span_id` and "
+    "`event_name`. Refused records are counted in `partialSuccess`.",
+    body=ExportLogs,
+    body_example=examples.LOGS,
+    result=Exported,
+    own_codes=(1400,),
+    result_example={},
+    media_types=(JSON, PROTOBUF),
+    is_bare=True,
+)
+async def export_logs(detectorId: str, body: bytes) -> Response:
+    return await exported(detectorId, body, in_protobuf=request.media_type == PROTOBUF)
 
 
 @blueprint.post("/api/detectors/<detectorId>/tick")

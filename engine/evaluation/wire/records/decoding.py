@@ -30,7 +30,8 @@ class Ingest(msgspec.Struct, frozen=True, array_like=True):
     time: str | None = None
     """The field with the time of a record; by default, it is that of its arrival."""
     are_events: bool = False
-    """Whether the objects are not records, but events: each has `fields` and `timestamp_ms`."""
+    """Whether the objects are not records, but events: each has `fields` and `timestamp_ms`. If all of these
+    are refused, they are counted, and the body is not refused."""
     with_results: bool = False
     """Whether the answer has the actions of each record."""
 

@@ -37,7 +37,8 @@ def ingest(
     """Evaluate the records of a body in the order of their times. The refused ones are counted.
 
     Gives the answer, and the places of the refused records. If all are refused, the answer is the first
-    refusal, and those of its kind. `between` is called from time to time. Raises Refusal as `events_of` does.
+    refusal, and those of its kind, unless they came as events. `between` is called from time to time. Raises
+    Refusal as `events_of` does.
     """
     with without_collector(given.body):
         events = events_of(given, now_us, detector.limits, between)
@@ -48,7 +49,7 @@ def ingest(
         count = len(events)
         events.clear()
     refused = dict(sorted(outcome.refused.items()))
-    is_whole = bool(refused) and len(refused) == count
+    is_whole = bool(refused) and len(refused) == count and not given.are_events
     for refusal in [*refused.values()][is_whole:]:
         # Of an answer that is a refusal, the first is counted where it is given.
         detector.refused[refusal.entries[0].code] += 1
