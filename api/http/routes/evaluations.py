@@ -4,12 +4,13 @@ The detector itself decodes the bodies. Nearly all evaluations take the fast pat
 """
 
 from functools import partial
+from time import time_ns
 from typing import Any
 
 from api.http.body.ndjson_stream import NdjsonStream
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
-from api.http.handling.otlp.exporting import exported
+from api.http.handling.otlp.exporting import events_in, exported
 from api.http.handling.otlp.json_form import Exported, ExportLogs
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
@@ -107,8 +108,8 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
 @blueprint.post("/api/detectors/<detectorId>/v1/logs")
 @describe(
     summary="Evaluate OpenTelemetry logs",
-    text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP says, without "
-    "an envelope unless it is an error. Each log record is an event at its `timeUnixNano`, or else when it "
+    text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP says: no "
+    "envelope, unless it is an error. Each log record is an event at its `timeUnixNano`, or else when it "
     "was observed. Its fields are the attributes of the record, those of its resource as `resource.NAME`, "
     "`scope.name`, `scope.version`, `body`, `severity`, `severity_number`, `trace_id`, `span_id` and "
     "`event_name`. Refused records are counted in `partialSuccess`.",
@@ -121,7 +122,12 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
     is_bare=True,
 )
 async def export_logs(detectorId: str, body: bytes) -> Response:
-    return await exported(detectorId, body, in_protobuf=request.media_type == PROTOBUF)
+    in_protobuf, now_us = request.media_type == PROTOBUF, time_ns() // 1_000
+    bytes_max = service.settings.max_batch_body_bytes
+    read = partial(events_in, body, now_us, service.limits, bytes_max, in_protobuf=in_protobuf)
+    records = Ingest(await service.work(read, len(body)), are_events=True)
+    answer = await service.backend.call(detectorId, operations.ingest(records))
+    return exported(answer, in_protobuf=in_protobuf) if isinstance(answer, Done) else answered(answer)
 
 
 @blueprint.post("/api/detectors/<detectorId>/tick")
