@@ -10,7 +10,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import SHARDS, Slice, Slices
+from engine.evaluation.slices.slices import SHARDS, Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
 from engine.evaluation.timed.changes import (
     Part,
@@ -20,7 +20,7 @@ from engine.evaluation.timed.changes import (
     parts_under,
 )
 from engine.evaluation.timed.table import Entry, Table
-from engine.evaluation.times import FOREVER
+from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Condition
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -77,21 +77,24 @@ class Watch:
         self._moving = moving_in(self.names, rule.condition, births)
         self._split = [split_name(name) for name in self.names]
         self._own, self._shared = self._grouped()
+        self._groups = [*self._own, *self._shared]
         is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
         self.path: Path | None = self._own[0][0].path if is_one else None
         """That of the slices whose keys the table has; None if it has those of several paths together."""
         self._key_names = self.names if self.path is None else [fact_of(step) for step in self.path]
         self.is_single = self.path is not None and len(self.path) == 1
         moving = self._moving
+        self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
+        """Whether time changes it besides by what leaves a window."""
         known = [part.soonest_us for part in self.parts if part.soonest_us is not None]
-        self.is_still = not (known or moving.stepping or moving.stepping_by_slice or moving.crossing)
+        self.is_still = not (known or self._is_moved)
         """Whether time never turns its verdict."""
-        own = [part for _, parts in self._own for part in parts]
-        shared = [part for _, parts in self._shared for part in parts]
-        self.soonest = None if moving.crossing else _soonest(own)
+        self.own_parts = [part for _, parts in self._own for part in parts]
+        self.shared_parts = [part for _, parts in self._shared for part in parts]
+        self.soonest = None if moving.crossing else _soonest(self.own_parts)
         """No event makes time turn a verdict sooner after it, as a difference of stamps; None if that is not
         known: then each event of a slice is looked at."""
-        self.shared_soonest = None if moving.crosses_shared else _soonest(shared)
+        self.shared_soonest = None if moving.crosses_shared else _soonest(self.shared_parts)
         """The same of what an event changes that slices share."""
         self._decide: Decide | None = None
         self._crossing: Decide | None = None
@@ -142,8 +145,8 @@ class Watch:
         long = self.long.get(key)
         if entry is None and self._is_long(key):
             long = tuple([value_of(split, fields, sent or _NOTHING) for split in self._split])
-        next_us, is_live = self._ahead(key, self._event_of(key, long), now_us)
-        if not is_live:
+        next_us, until_us = self._ahead(key, long, now_us)
+        if until_us < now_us:
             if entry is not None:
                 self.dropped(key)
             return
@@ -236,15 +239,21 @@ class Watch:
     def look(self, entry: Entry) -> dict[str, Any] | None:
         """Look at a slice when its time has come, and queue it again. Return its keys if the rule fires."""
         due, _, first, key = entry
-        event = self._event_of(key, self.long.get(key))
-        if self._decide is None:
-            self._decide = self._deciders.decider([(self.rule.condition, self.births)])
-        now_us = time_of(due)
-        turns = self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0)
-        fires = turns and self._ahead(key, event, now_us - 1)[1]
-        keys = self._values(key, self.long.get(key)) if fires else None
-        next_us, is_live = self._ahead(key, event, now_us)
-        if is_live:
+        now_us, long, keys = time_of(due), self.long.get(key), None
+        next_us, until_us = self._ahead(key, long, now_us - 1)
+        # Mostly, an event has come since it was queued, and it turns later.
+        if next_us == now_us or self._is_moved:
+            if self._decide is None:
+                self._decide = self._deciders.decider([(self.rule.condition, self.births)])
+            event = self._event_of(key, long)
+            if (
+                until_us >= now_us - 1
+                and self._decide(*event, due, 0)
+                and not self._decide(*event, due - _MICROSECOND, 0)
+            ):
+                keys = self._values(key, long)
+            next_us, until_us = self._ahead(key, long, now_us)
+        if until_us >= now_us:
             next_due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
             self._queue((next_due, self.rule.priority, first, key))
         else:
@@ -280,10 +289,10 @@ class Watch:
     def _look_again(self, entry: Entry, now_us: int) -> bool:
         """Find anew when time may turn the verdict of a slice; return whether it is still live."""
         key = entry[3]
-        next_us, is_live = self._ahead(key, self._event_of(key, self.long.get(key)), now_us)
+        next_us, until_us = self._ahead(key, self.long.get(key), now_us)
         due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
         self._queue((due, *entry[1:]))
-        return is_live
+        return until_us >= now_us
 
     def waiting(self) -> list[Waiting]:
         """Return the slices that wait: for each the number of its first event, and its keys."""
@@ -298,24 +307,33 @@ class Watch:
             self.put((LATEST, self.rule.priority, first, key))
         self.look_again(now_us)
 
-    def _ahead(self, key: Hashable, event: Event, now_us: int) -> tuple[int, bool]:
-        """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
-        best, is_live = FOREVER, not self.names
-        for slices, parts in (*self._own, *self._shared):
-            is_of_key = self.path is not None and slices.path == self.path
-            slice_: Slice = (slices.find(key) if is_of_key else slices.at(*event)) or slices.blank
+    def _ahead(self, key: Hashable, long: tuple[Any, ...] | None, now_us: int) -> tuple[int, int]:
+        """Return when time may turn a verdict next, after a time, and until when the slice is live."""
+        best, live_us = FOREVER, NEVER if self.names else FOREVER
+        event: Event | None = None
+        for slices, parts in self._groups:
+            if self.path is not None and slices.path == self.path:
+                slice_ = slices.find(key) or slices.blank
+            else:
+                event = event or self._event_of(key, long)
+                slice_ = slices.at(*event)
             for part in parts:
-                us, matters = part.ahead(slice_, now_us)
+                us, until_us = part.ahead(slice_, now_us)
                 best = min(best, us)
-                is_live = is_live or (matters and bool(slices.path))
+                if slices.path:
+                    live_us = max(live_us, until_us)
+        if self._is_moved and live_us >= now_us:
+            best = self._moved_us(event or self._event_of(key, long), now_us, best)
+        return best, live_us
+
+    def _moved_us(self, event: Event, now_us: int, best: int) -> int:
+        """Return when something moves that turns a verdict, if that is before all else changes."""
         moving = self._moving
-        if is_live and moving.stepping_by_slice:
+        if moving.stepping_by_slice:
             best = min(best, next_step_us(moving.stepping_by_slice, now_us))
-        if is_live and moving.stepping:
+        if moving.stepping:
             best = min(best, self._next_turn_us(now_us))
-        if is_live and moving.crossing:
-            best = self._crossed_us(event, now_us, best)
-        return best, is_live
+        return self._crossed_us(event, now_us, best) if moving.crossing else best
 
     def _next_turn_us(self, now_us: int) -> int:
         from_us, turn_us = self._turn_us

@@ -196,6 +196,13 @@ class ConditionCode(PresentCode):
         number = None if path is None else self._paths.get(path)
         return None if number is None else f"k{number}" if number else "()"
 
+    def written_to(self, remembered: Remembered) -> Access | None:
+        """Return what reads a memory after the event has been written, if the code writes it."""
+        number = self._paths.get(remembered.slices.path)
+        if number is None or remembered not in self._known:
+            return None
+        return Access(self, remembered, outcome=self._known[remembered], path=number, born=remembered.born)
+
     # -- code -----------------------------------------------------------------------------------------------
 
     def decided(self) -> list[str]:
