@@ -24,9 +24,6 @@ class TimedPart(Protocol):
     def changed(self, read: Any) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
 
-    def may_matter(self, read: Any) -> str:
-        """Return the test whether a slice that this event has not changed may matter after it."""
-
 
 class Waiting(Protocol):
     """The slices of one timed rule, which wait for their time."""

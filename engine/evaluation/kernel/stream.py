@@ -91,7 +91,7 @@ class _Touching:
             return
         self._code = code
         self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
-        self.given = [("timing", timing), ("NOT_WAITING", (LATEST + 1,)), ("LATEST", LATEST)]
+        self.given = [("timing", timing), ("NOT_WAITING", (LATEST,))]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
             if key is None:
@@ -112,20 +112,22 @@ class _Touching:
         self.lines.append(f"{_if(tests)}share{number}(base + tick, fields, vars)")
 
     def _touch(self, number: int, waiting: Waiting, key: str) -> None:
-        changed = self._changed(waiting.own_parts)
-        tests = [] if key == "()" else [f"{key} is not None"]
-        if changed is not None and key != "()":
-            tests.append(f"({' or '.join([changed, *self._may_matter(waiting.own_parts)])})")
-        found = f"waiting{number}[hash({key}) % {SHARDS}].get({key}, NOT_WAITING)[0]"
-        self.given.append((f"waiting{number}", waiting.shards))
+        self.given += [(f"waiting{number}", waiting.shards), (f"touch{number}", waiting.touch)]
+        touch = f"touch{number}({key}, base + tick, fields, vars)"
+        shard = f"waiting{number}[{hash(()) % SHARDS if key == '()' else key.replace('k', 'h')}]"
+        lines = [touch]
         if waiting.soonest is not None:
-            tests.append(f"(due := {found}) > base + soonest{number}")
             self.given.append((f"soonest{number}", waiting.soonest))
-            found = "due"
+            lines = [f"if {shard}.get({key}, NOT_WAITING)[0] > base + soonest{number}: {touch}"]
+        changed = self._changed(waiting.own_parts)
         if changed is not None:
-            tests.append(f"({changed} or {found} > LATEST)")
-        self.given.append((f"touch{number}", waiting.touch))
-        self.lines.append(f"{_if(tests)}touch{number}({key}, base + tick, fields, vars)")
+            lines = [f"if {changed}:", f" {lines[0]}"]
+            if key == "()":
+                # What has no keys waits from its first event, whatever that is.
+                lines.append(f"elif () not in {shard}: {touch}")
+        if key != "()":
+            lines = [f"if {key} is not None:", *(f" {line}" for line in lines)]
+        self.lines += lines
 
     def _changed(self, parts: Sequence[TimedPart]) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
@@ -137,11 +139,6 @@ class _Touching:
                 return None
             tests.append(f"k{read.path} is not None and {test}" if read.path else test)
         return f"({' or '.join(dict.fromkeys(tests))})" if tests else None
-
-    def _may_matter(self, parts: Sequence[TimedPart]) -> list[str]:
-        """Return the tests of which one passes if a slice that an event has not changed may matter."""
-        reads = [(part, self._code.written_to(part.remembered)) for part in parts]
-        return [*dict.fromkeys(part.may_matter(read) for part, read in reads)]
 
 
 def _if(tests: Sequence[str]) -> str:
@@ -252,6 +249,7 @@ class Functions:
         return self._made(ConditionCode(Uses(self._rules), *self._finders))
 
     def _made(self, code: ConditionCode) -> _Code:
+        code.is_timed = bool(self._timing and self._timing.watches)
         return _Code(code, [*_fired(code, self._rules)], self._tools, self._timing)
 
 

@@ -44,9 +44,6 @@ class Written(Protocol):
     def entry(self) -> str:
         """What the slice remembers."""
 
-    def edge(self, window_us: int) -> str:
-        """Return the expression for a stamp before all events inside a window, and after all older ones."""
-
 
 class Part:
     """A part of a rule that remembers something of the slice that an event with the keys is in."""
@@ -93,13 +90,10 @@ class Part:
             return None
         return memory.notable(read.outcome)[0] if memory.is_record else f"{read.entry} == {read.stamp}"
 
-    def may_matter(self, read: Written) -> str:
-        """Return the test whether a slice that this event has not changed may matter after it."""
-        if self._operator.only_next:
-            return "False"
-        if self._remembered.memory.is_record:
-            return read.entry
-        return f"{read.entry} >= {'UNSET' if self._window_us is None else read.edge(self._window_us)}"
+    def is_changed(self, slice_: Slice, stamp: int) -> bool:
+        """Return whether an event has changed what a slice remembers, by the event's stamp."""
+        entry = self._remembered.slices.entry_in(slice_, self._remembered)
+        return bool(entry) and self._remembered.memory.latest(entry) >= stamp
 
     def ahead(self, slice_: Slice, now_us: int) -> tuple[int, int]:
         """Return when time may change what it is next, after a time, and until when it matters."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.births import Births
@@ -185,17 +185,23 @@ class Timing:
                 if looks >= looks_max:
                     self._skip(base)
                     break
-            entry = heappop(queue)
+            entry = queue[0]
             if not self._waits(entry):
                 # A detector that was loaded has no such entries, so they must not count.
+                heappop(queue)
                 continue
             looks += 1
             due, priority, number, _ = entry
             if priority < 0:
+                heappop(queue)
                 self.watches[number].look_at_all(due)
                 continue
             watch = self.watches[priority]
-            keys = watch.look(entry)
+            again, keys = watch.look(entry)
+            if again is None or again[0] == LATEST:
+                heappop(queue)
+            else:
+                heapreplace(queue, again)
             if keys is not None:
                 self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)
         self.due = queue[0][0] if queue else LATEST

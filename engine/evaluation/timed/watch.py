@@ -141,6 +141,8 @@ class Watch:
         entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
+        if entry is None and self.names and not self._is_changed(key, stamp, fields, sent or _NOTHING):
+            return
         now_us = time_of(stamp)
         long = self.long.get(key)
         if entry is None and self._is_long(key):
@@ -157,6 +159,17 @@ class Watch:
             self.put((due, self.rule.priority, stamp & EVENT, key))
         elif due < entry[0]:
             self._queue((due, *entry[1:]))
+
+    def _is_changed(
+        self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+    ) -> bool:
+        """Return whether an event has changed what is remembered of its keys. From then on, a slice waits."""
+        for slices, parts in self._groups:
+            is_of_key = self.path is not None and slices.path == self.path
+            slice_ = slices.find(key) if is_of_key else slices.at(fields, sent)
+            if slice_ and any(part.is_changed(slice_, stamp) for part in parts):
+                return True
+        return False
 
     def share(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
         """See what an event has made of what slices share."""
@@ -236,10 +249,14 @@ class Watch:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def look(self, entry: Entry) -> dict[str, Any] | None:
-        """Look at a slice when its time has come, and queue it again. Return its keys if the rule fires."""
-        due, _, first, key = entry
-        now_us, long, keys = time_of(due), self.long.get(key), None
+    def look(self, entry: Entry) -> tuple[Entry | None, dict[str, Any] | None]:
+        """Look at a slice when its time has come.
+
+        Return its next entry, if it is still live, which the table has; and its keys if the rule fires.
+        """
+        due, priority, first, key = entry
+        now_us, keys = time_of(due), None
+        long = self.long.get(key) if self.long else None
         next_us, until_us = self._ahead(key, long, now_us - 1)
         # Mostly, an event has come since it was queued, and it turns later.
         if next_us == now_us or self._is_moved:
@@ -253,12 +270,12 @@ class Watch:
             ):
                 keys = self._values(key, long)
             next_us, until_us = self._ahead(key, long, now_us)
-        if until_us >= now_us:
-            next_due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
-            self._queue((next_due, self.rule.priority, first, key))
-        else:
+        if until_us < now_us:
             self.dropped(key)
-        return keys
+            return None, keys
+        again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, priority, first, key)
+        self.table.put(again)
+        return again, keys
 
     def skip(self, base: int) -> None:
         """Have no slice be looked at up to the time of a stamp: none fires."""

@@ -73,6 +73,8 @@ class ConditionCode(PresentCode):
         self._known: dict[Any, str] = {}
         """The variable or expression of predicates, outcomes and verdicts that are decided."""
         self._decided, self._written = Block(), Block()
+        self.is_timed = False
+        """Whether `h1` shall be the number of the key's shard, which timed rules also ask for."""
 
     # -- conditions -----------------------------------------------------------------------------------------
 
@@ -186,7 +188,8 @@ class ConditionCode(PresentCode):
             lines.append(f"if {key} is not None and not {where}: {key} = None")
         if self.uses.looks_back(path):
             shards = len(site.histories.slices[path].shards)
-            shard = f"shards{number}[hash({key}) % {shards}]"
+            place = f"hash({key}) % {shards}"
+            shard = f"shards{number}[{f'(h{number} := {place})' if self.is_timed else place}]"
             lines.append(f"if {key} is not None: s{number} = {shard}.get({key}, blank{number})")
         self._decided.add(0, lines)
         return path
