@@ -1,12 +1,10 @@
 """One timed rule: which of its slices are live, and when time may turn the verdict of each."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from engine.evaluation.births import Births
-from engine.evaluation.facts.look_up import split_name, value_of
-from engine.evaluation.facts.values import LONG_TEXT, part_of_key, scalar_of, slice_key_of
-from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
@@ -19,6 +17,7 @@ from engine.evaluation.timed.changes import (
     next_turn_us,
     parts_under,
 )
+from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
 from engine.evaluation.timed.table import Entry, Table
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Condition
@@ -47,13 +46,6 @@ class Deciders(Protocol):
         """Return what decides conditions whose histories have births."""
 
 
-class Event(NamedTuple):
-    """An event that has only the keys of a rule."""
-
-    fields: dict[str, Any]
-    sent: dict[str, Any]
-
-
 class Watch:
     """A timed rule, whose histories have some births. `add` takes the entries that wait for their time."""
 
@@ -75,14 +67,12 @@ class Watch:
         self._histories, self._deciders, self._add = histories, deciders, add
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
         self._moving = moving_in(self.names, rule.condition, births)
-        self._split = [split_name(name) for name in self.names]
         self._own, self._shared = self._grouped()
         self._groups = [*self._own, *self._shared]
         is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
-        self.path: Path | None = self._own[0][0].path if is_one else None
+        self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
+        self.path = self.keys.path
         """That of the slices whose keys the table has; None if it has those of several paths together."""
-        self._key_names = self.names if self.path is None else [fact_of(step) for step in self.path]
-        self.is_single = self.path is not None and len(self.path) == 1
         moving = self._moving
         self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time changes it besides by what leaves a window."""
@@ -145,8 +135,8 @@ class Watch:
             return
         now_us = time_of(stamp)
         long = self.long.get(key)
-        if entry is None and self._is_long(key):
-            long = tuple([value_of(split, fields, sent or _NOTHING) for split in self._split])
+        if entry is None and self.keys.is_long(key):
+            long = self.keys.long_at(fields, sent or _NOTHING)
         next_us, until_us = self._ahead(key, long, now_us)
         if until_us < now_us:
             if entry is not None:
@@ -182,7 +172,7 @@ class Watch:
             if slice_ is not None:
                 rest_us = min([rest_us, *(part.ahead(slice_, now_us)[0] for part in parts)])
         if self._moving.crosses_shared:
-            rest_us = self._crossed_us(self._read(fields, sent or _NOTHING), now_us, rest_us)
+            rest_us = self._crossed_us(self.keys.event_at(fields, sent or _NOTHING), now_us, rest_us)
         if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
 
@@ -190,7 +180,7 @@ class Watch:
         """See what an event has made of its slices, whatever their keys."""
         if self._shared:
             self.share(stamp, fields, sent)
-        key = self.key_at(fields, sent or _NOTHING)
+        key = self.keys.key_at(fields, sent or _NOTHING)
         if key is not None:
             self.touch(key, stamp, fields, sent)
 
@@ -198,14 +188,6 @@ class Watch:
     def shares(self) -> bool:
         """Whether there is something that slices share."""
         return bool(self._shared)
-
-    def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
-        """Return the key in the table of an event, if it has all keys of the rule."""
-        if self.path is not None:
-            slices = self._own[0][0]
-            return slices.key_at(fields, sent) if slices.path else ()
-        parts = [slice_key_of(value_of(split, fields, sent)) for split in self._split]
-        return None if None in parts else tuple(map(part_of_key, parts))
 
     def put(self, entry: Entry) -> None:
         """Have a slice wait that does not wait yet."""
@@ -228,13 +210,13 @@ class Watch:
         """
         if other.rest[0] < self.rest[0]:
             self.look_at_all_from(time_of(other.rest[0]))
-        key = self.key_at(fields, sent)
+        key = self.keys.key_at(fields, sent)
         entry = other.table.get(key)
         if entry is not None and self.table.get(key) is None:
             if key in other.long:
                 self.long[key] = other.long[key]
             self.put(entry)
-        return None if key is None else self._read(fields, sent)
+        return None if key is None else self.keys.event_at(fields, sent)
 
     def _queue(self, entry: Entry) -> None:
         self.table.put(entry)
@@ -262,13 +244,13 @@ class Watch:
         if next_us == now_us or self._is_moved:
             if self._decide is None:
                 self._decide = self._deciders.decider([(self.rule.condition, self.births)])
-            event = self._event_of(key, long)
+            event = self.keys.event(key, long)
             if (
                 until_us >= now_us - 1
                 and self._decide(*event, due, 0)
                 and not self._decide(*event, due - _MICROSECOND, 0)
             ):
-                keys = self._values(key, long)
+                keys = self.keys.values(key, long)
             next_us, until_us = self._ahead(key, long, now_us)
         if until_us < now_us:
             self.dropped(key)
@@ -313,13 +295,13 @@ class Watch:
 
     def waiting(self) -> list[Waiting]:
         """Return the slices that wait: for each the number of its first event, and its keys."""
-        return [(first, self._values(key, self.long.get(key))) for _, _, first, key in self.table]
+        return [(first, self.keys.values(key, self.long.get(key))) for _, _, first, key in self.table]
 
     def adopt(self, waiting: Sequence[Waiting], now_us: int) -> None:
         """Wait for slices that another rule of the same keys has waited for, from a time on."""
         for first, values in waiting:
-            key: Any = self.key_at(*_event(values))
-            if self._is_long(key):
+            key: Any = self.keys.key_at(*event_of(values))
+            if self.keys.is_long(key):
                 self.long[key] = tuple([values[name] for name in self.names])
             self.put((LATEST, self.rule.priority, first, key))
         self.look_again(now_us)
@@ -332,7 +314,7 @@ class Watch:
             if self.path is not None and slices.path == self.path:
                 slice_ = slices.find(key) or slices.blank
             else:
-                event = event or self._event_of(key, long)
+                event = event or self.keys.event(key, long)
                 slice_ = slices.at(*event)
             for part in parts:
                 us, until_us = part.ahead(slice_, now_us)
@@ -340,7 +322,7 @@ class Watch:
                 if slices.path:
                     live_us = max(live_us, until_us)
         if self._is_moved and live_us >= now_us:
-            best = self._moved_us(event or self._event_of(key, long), now_us, best)
+            best = self._moved_us(event or self.keys.event(key, long), now_us, best)
         return best, live_us
 
     def _moved_us(self, event: Event, now_us: int, best: int) -> int:
@@ -380,41 +362,7 @@ class Watch:
                 high_us = middle_us
         return high_us
 
-    # -- keys -----------------------------------------------------------------------------------------------
-
-    def _event_of(self, key: Hashable, long: tuple[Any, ...] | None) -> Event:
-        """Return the event that has only a key."""
-        return _event(self._values(key, long))
-
-    def _read(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
-        """Return the event that has only the keys of an event."""
-        values = [value_of(split, fields, sent) for split in self._split]
-        return _event(dict(zip(self.names, values, strict=True)))
-
-    def _values(self, key: Any, long: tuple[Any, ...] | None) -> dict[str, Any]:
-        """Return the values of a key by name."""
-        if long is not None:
-            return dict(zip(self.names, long, strict=True))
-        return dict(zip(self._key_names, map(scalar_of, self._parts_of(key)), strict=True))
-
-    def _parts_of(self, key: Any) -> tuple[Any, ...]:
-        return (key,) if self.is_single else key
-
-    def _is_long(self, key: Any) -> bool:
-        """Return whether a key is, or has, the digest of a long text."""
-        return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
-
 
 def _soonest(parts: Sequence[Part]) -> int | None:
     known = [part.soonest_us for part in parts if part.soonest_us is not None]
     return None if 0 in known else min([*known, SOONEST_MAX_US]) << NUMBER_BITS
-
-
-def _event(values: Mapping[str, Any]) -> Event:
-    fields, sent = dict[str, Any](), dict[str, Any]()
-    for name, value in values.items():
-        if name.startswith("$"):
-            sent[name[1:]] = value
-        else:
-            fields[name] = value
-    return Event(fields, sent)
