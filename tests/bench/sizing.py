@@ -70,7 +70,7 @@ def keys(condition: str) -> dict[str, float]:
 
 
 def deadlines(timed: bool) -> dict[str, float]:
-    """Bytes of each of a million keys, all of which have a deadline if the rule is `timed`; and their times."""
+    """Bytes and event of each of a million keys, which all have deadlines if the rule is `timed`."""
     collect_seldom()
     map_large_blocks()
     detector = Detector(limits=Limits(keys_max=TIMED + 1, state_bytes_max=1 << 34))

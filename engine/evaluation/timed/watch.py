@@ -31,6 +31,9 @@ SOONEST_MAX_US: Final = 1 << 61
 ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
 
+_BETWEEN: Final = 256
+"""How many slices are queued in about a millisecond."""
+
 Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
 """Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
 
@@ -273,10 +276,12 @@ class Watch:
         self.rest[0] = time_us << NUMBER_BITS
         self._add((self.rest[0], -1, self.rule.priority, None))
 
-    def look_at_all(self, due: int) -> None:
-        """Have all slices looked at at a time."""
+    def look_at_all(self, due: int, between: Callable[[], None] | None = None) -> None:
+        """Have all slices looked at at a time. `between` is called about once in a millisecond."""
         self.rest[0] = LATEST
-        for entry in [*self.table]:
+        for number, entry in enumerate([*self.table]):
+            if between is not None and not number % _BETWEEN:
+                between()
             if entry[0] > due:
                 self._queue((due, *entry[1:]))
 

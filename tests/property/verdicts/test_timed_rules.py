@@ -73,7 +73,7 @@ def _rest_is_forgotten(self: Watch, time_us: int) -> None:
     return
 
 
-def _last_first(self: Timing, base: int, tick: int) -> None:
+def _last_first(self: Timing, base: int, tick: int, _: Any = None) -> None:
     order = sorted(self._queue, key=lambda one: (one[0], -one[1], -one[2] if one[3] is not None else 0))
     for entry in [one for one in order if one[0] <= base]:
         self._queue.remove(entry)
