@@ -69,8 +69,8 @@ EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVAL
 """The kinds that evaluate events."""
 
 LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY, TICK, TICK_DUE})
-"""The kinds that may take LONG_S longer than others once a worker has them: it reads many conditions, or rules
-fire for very many keys."""
+"""The kinds that may take LONG_S longer than others once a worker has them: many conditions are read, or
+rules fire for very many keys."""
 LONG_S: Final = 600.0
 
 UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
