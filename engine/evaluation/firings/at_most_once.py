@@ -193,7 +193,6 @@ class AtMostOnce:
 
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
         """Take over the entries that some events ask for from a detector that has these rules."""
-        self.last = other.last
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
                 entry = other.find(key)
