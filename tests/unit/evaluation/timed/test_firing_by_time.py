@@ -57,6 +57,28 @@ class TestFiring:
         assert detector.evaluate({"host": "a", "beat": 1}, 300_000.001) == []
         assert [(one.time_us, one.keys) for one in fired] == [(5 * MINUTE + 1, {"host": "a"})]
 
+    @pytest.mark.parametrize("product", [0.5, 2, 9, 1e6])
+    def test_products_and_quotients_of_ages_turn_at_the_microsecond(self, product: float) -> None:
+        """A value that only grows, or only falls, turns once. The times by hand: t is the age of b."""
+        begun_us = 3_000_000
+        cases = {
+            f"age(a == 1) * age(b == 1) > {product}": lambda t: (t + 3) * t > product,
+            f"2 * age(b == 1) * age(a == 1) * age(b == 1) >= {product}": lambda t: (
+                2 * t * (t + 3) * t >= product
+            ),
+            f"age(a == 1) / age(b == 1) < {1 + product}": lambda t: t != 0 and (t + 3) / t < 1 + product,
+            f"age(b == 1) / age(a == 1) > {1 - 1 / (1 + product)}": lambda t: (
+                t / (t + 3) > 1 - 1 / (1 + product)
+            ),
+        }
+        for condition, holds in cases.items():
+            detector = timed(f"per host ({condition})")
+            detector.evaluate({"host": "h", "a": 1}, 0)
+            detector.evaluate({"host": "h", "b": 1}, begun_us / 1_000)
+            [(time_us, _)] = told(detector, 10**15)
+            assert holds((time_us - begun_us) / 1e6), condition
+            assert not holds((time_us - 1 - begun_us) / 1e6), condition
+
     @pytest.mark.parametrize("maintained", ["", " and not once within 2m maintenance == 1"])
     def test_others_go_on_between_the_firings_of_a_tick(self, maintained: str) -> None:
         detector = timed(f"(per host (not once within 5m exists beat)){maintained}")
