@@ -94,7 +94,7 @@ def decode(
         raise shape_refusal(document, type_, str(error), place) from None
 
 
-def without_collector(body: bytes) -> AbstractContextManager[None]:
+def without_collector(body: bytes | str) -> AbstractContextManager[None]:
     """Suspend garbage collection: it would scan the values of a large body again and again."""
     return _AS_IT_IS if len(body) < LARGE_BYTES or not gc.isenabled() else _without_collector()
 
