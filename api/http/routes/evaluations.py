@@ -8,6 +8,7 @@ from time import time_ns
 from typing import Any
 
 from api.http.body.ndjson_stream import NdjsonStream
+from api.http.handling.batch_results import check_accepted
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
 from api.http.handling.otlp.exporting import events_in, exported
@@ -81,7 +82,10 @@ async def evaluate_batch(
         operation = operations.dry_run_batch(body, form)
     else:
         operation = operations.evaluate_batch(body, idempotency_key(request.head), form)
-    return await service.call(detectorId, operation._replace(details=query.details == "true"))
+    answer = await service.backend.call(detectorId, operation._replace(details=query.details == "true"))
+    if query.strict == "true" and isinstance(answer, Done):
+        await service.work(partial(check_accepted, answer.result), len(answer.result))
+    return answered(answer)
 
 
 @blueprint.post("/api/detectors/<detectorId>/ingest")

@@ -171,3 +171,39 @@ async def test_a_body_with_a_key_can_be_sent_again_also_where_records_are_timed_
     other = {"Idempotency-Key": "l"}
     assert (await ingest(caller, detector, [7], **other)).codes == [1001]
     assert counts(await ingest(caller, detector, [{"a": 1}], **other)) == (1, 0, 1)
+
+
+async def batch(caller: Caller, detector: str, events: list[Any], query: str, **headers: str) -> Said:
+    path = f"/api/detectors/{detector}/evaluate/batch{query}"
+    return await caller("POST", path, {"events": events}, headers=headers)
+
+
+async def test_a_strict_batch_fails_if_no_event_was_accepted(caller: Caller) -> None:
+    detector = await detector_of(caller)
+    good = {"fields": {"a": 1}, "timestamp_ms": NOON_MS}
+    late = {"fields": {"a": 1}, "timestamp_ms": 0}
+    for query in ("?strict=true", "?strict=true&dry_run=true"):
+        assert (await batch(caller, detector, [], query)).result == {"results": []}
+        assert len((await batch(caller, detector, [good, late], query)).result["results"]) == 2
+        # The dry run, which recorded nothing, comes after what set the clock.
+        said = await batch(caller, detector, [late, late], query)
+        assert (said.status, said.codes) == (422, [1402, 1402])
+        assert said.texts[1].startswith("events[1]: the event is ")
+    for query in ("", "?strict=false"):
+        assert [
+            bool(one["errors"]) for one in (await batch(caller, detector, [late], query)).result["results"]
+        ]
+    assert (await batch(caller, detector, [good], "?strict=1")).codes == [1006]
+    said = await batch(caller, detector, [good], "?strict=true", **{"Content-Type": "application/x-ndjson"})
+    assert said.codes == [1006]
+    # A retry gets the first answer, which is a failure again.
+    for _ in range(2):
+        key = {"Idempotency-Key": "k"}
+        assert (await batch(caller, detector, [late], "?strict=true", **key)).status == 422
+
+
+@pytest.mark.parametrize("after", ["1e3", "1.0", " 1", "1_0", "0x1", "-0.0", "1e400", "٣"])
+async def test_a_number_in_a_query_is_written_in_digits(caller: Caller, after: str) -> None:
+    detector = await detector_of(caller)
+    said = await caller("GET", f"/api/detectors/{detector}/firings?after={after}")
+    assert said.codes == [1006]
