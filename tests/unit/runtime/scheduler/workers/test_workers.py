@@ -13,6 +13,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
 from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.service import until
 
 pytestmark = pytest.mark.skipping_clock
 
