@@ -126,8 +126,7 @@ class Intake:
     def _read_events(self, events: Iterable[Event], names: frozenset[str]) -> Iterator[Event]:
         for fields, timestamp_ms, given in events:
             sent = self.context(given)
-            read = fields if are_plain(((fields, 0, None),)) else self.read(fields, names)
-            yield read, as_time(timestamp_ms), sent
+            yield self.read(fields, names), as_time(timestamp_ms), sent
 
     def read(self, fields: Any, names: frozenset[str]) -> dict[str, Any]:
         """Return those fields that have these names, converted to JSON values.

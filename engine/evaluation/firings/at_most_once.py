@@ -48,6 +48,10 @@ _NO_TEXT: Final = "\ud800"
 """Tells the digest of an array or object from that of a text, none of which has half a surrogate pair."""
 
 
+_EMPTY: Final[dict[Hashable, Slice]] = {}
+"""A shard without entries, into which nothing is written: most detectors never have any."""
+
+
 class _Plan(NamedTuple):
     """What is worked out once for a rule."""
 
@@ -67,7 +71,7 @@ class AtMostOnce:
     def __init__(self, histories: Histories, compared: Collection[str]) -> None:
         """`compared` has the ids of the rules that are compared with drafts."""
         self._histories, self._compared = histories, compared
-        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.shards: list[MutableMapping[Hashable, Slice]] = [_EMPTY] * SHARDS
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
         self.held_back: Counter[int] = Counter()
@@ -199,7 +203,10 @@ class AtMostOnce:
 
     def restore(self, key: Hashable, order: int, free_us: int, held_back: int) -> None:
         """Add an entry."""
-        self.shards[hash(key) % SHARDS][key] = [order, None, -1, free_us, held_back]
+        number = hash(key) % SHARDS
+        if self.shards[number] is _EMPTY:
+            self.shards[number] = {}
+        self.shards[number][key] = [order, None, -1, free_us, held_back]
         self._entries[_priority_in(key)] += 1
         self._histories.weigh(ENTRY_BYTES + key_bytes(key), 1)
 
