@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from engine import Detector, Limits
+from engine.runtime.cluster.actors.detector_actor import map_large_blocks
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.process.collector import collect_seldom
-from engine.runtime.process.large_blocks import map_large_blocks
 from snapshots.folders import create_folder
 from tests.bench.measuring.fresh import call, resident_bytes
 

@@ -35,7 +35,7 @@ from engine.evaluation.slices.slices import (
     Slice,
 )
 from engine.evaluation.stamps import EVENT, NUMBER_BITS, WITHIN_BITS
-from engine.evaluation.times import FOREVER
+from engine.evaluation.times import FOREVER, NEVER
 
 FREE_US: Final = FIRST
 HELD_BACK: Final = FIRST + 1
@@ -186,9 +186,13 @@ class AtMostOnce:
             return None
         return replace(rule, suppressed=held_back) if held_back else rule
 
+    def free_us(self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
+        """Return the time from which a rule that `concerns` may act again for the values of an event."""
+        entry = self.find(_key(self._plans[rule.priority], fields, sent))
+        return NEVER if entry is None else entry[FREE_US]
+
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
         """Take over the entries that some events ask for from a detector that has these rules."""
-        self.last = other.last
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
                 entry = other.find(key)

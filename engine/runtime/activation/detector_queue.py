@@ -10,7 +10,7 @@ import msgspec
 
 from engine.runtime.activation.activation import Activation
 from engine.runtime.activation.detector_thread import DetectorThread
-from engine.runtime.activation.rates import Rates
+from engine.runtime.activation.loads import Rates
 from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED

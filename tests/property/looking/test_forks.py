@@ -9,8 +9,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.runtime.detector.persistence import detector_snapshot
-from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot, take_snapshot
-from engine.runtime.detector.persistence.forking import make_fork
+from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot, make_fork, take_snapshot
 from snapshots.inspection import read_only
 from tests.crash.model.memory_folders import FoldersDisk
 from tests.differential.comparison import Pair
