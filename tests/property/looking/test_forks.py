@@ -16,7 +16,8 @@ from tests.crash.model.memory_folders import FoldersDisk
 from tests.differential.comparison import Pair
 from tests.differential.modes import TRIED, in_mode
 from tests.worlds.long_histories import LongHistoriesWorld
-from tests.worlds.scripts import Step, World
+from tests.worlds.relations import Amend, Delete, RelationsWorld, RelationStep
+from tests.worlds.scripts import Change, Remove, Step, World
 
 FOLDER = Path("/data/detectors/fork")
 
@@ -47,18 +48,22 @@ def drawn(world: type[World], choose: random.Random, steps: int) -> Iterator[Ste
     return iter(world(choose.choice).script(steps_max=steps))
 
 
-def apply(pair: Pair, step: Step) -> None:
-    """Apply a step, unless it is of a rule that this one does not have."""
-    place = getattr(step, "place", None)
-    if place is None or place < len(pair.reference.rules):
-        pair.apply(step)
+def apply(pair: Pair, step: Step | RelationStep) -> None:
+    """Apply a step, unless it is of a rule or a relation that this one does not have."""
+    match step:
+        case Change(place) | Remove(place) if place >= len(pair.reference.rules):
+            pass
+        case Amend(name) | Delete(name) if name not in pair.reference.relations:
+            pass
+        case _:
+            pair.apply(step)
 
 
 @pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize(
     ("world", "count", "steps"),
-    [(World, 20, 18), (LongHistoriesWorld, 10, 40)],
-    ids=["anything", "long histories"],
+    [(World, 20, 18), (LongHistoriesWorld, 10, 40), (RelationsWorld, 10, 40)],
+    ids=["anything", "long histories", "stored relations"],
 )
 def test_a_fork_and_its_source_go_on_as_the_reference_says(
     world: type[World],
