@@ -61,7 +61,7 @@ def with_messages(type_: type[S]) -> Callable[[Envelope], S]:
 
 def path_of(*parts: str) -> str:
     """Return the path of some parts, each of which may have any characters."""
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+    return "/api/" + "/".join(quote(part, safe=":") for part in parts)
 
 
 def post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
