@@ -69,7 +69,7 @@ EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVAL
 """The kinds that evaluate events."""
 
 LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY})
-"""The kinds that may take LONG_S longer than others once a worker has them, which reads many conditions."""
+"""The kinds that may take LONG_S longer than others once a worker has them: it reads many conditions."""
 LONG_S: Final = 600.0
 
 UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
@@ -97,7 +97,7 @@ class Operation(NamedTuple):
     """Whether the actions of an evaluation have `keys` and `found`."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
-        """Return what every record says that is logged while it is executed."""
+        """Return the fields of each record that is logged while it is executed."""
         fields = {"detector": detector_id, "operation": self.kind}
         return {"request": self.request_id, **fields} if self.request_id else fields
 
@@ -118,7 +118,7 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     draft_of: str | None = None
     description: str = ""
     labels: str = "{}"
-    """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
+    """As JSON, because msgspec encodes no integers past 64 bits. The same holds for `change_rule`."""
     timed: bool = False
     every_secs: int | float = 0
     every_by: list[str] | None = None
