@@ -168,7 +168,8 @@ class Exchange:
         """Have the application answer. If it sends nothing, the server answers; a partial answer stays so."""
         try:
             await app(scope, self.receive, self.send)
-        except Exception:  # noqa: BLE001 -- whatever it is, the caller is owed an answer
+        except Exception:
+            # Whatever it is, the caller is owed an answer.
             logging.getLogger(__name__).exception("the application failed")
         if not (self.is_started or self._disconnected):
             response = server_error(500)
