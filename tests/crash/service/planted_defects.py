@@ -20,12 +20,15 @@ def images(run: str, sync: JournalSync = "always") -> None:
 
 
 SERVICE_DEFECTS: dict[str, Defect] = {
-    "evaluations are answered before they are synced": Defect(
+    "ticks are answered before they are synced": Defect(
         OperationExecutor,
         "_make_durable",
         'if sync == "always" or any(',
         "if any(",
-        partial(images, "activations"),
+        partial(images, "ticks"),
+    ),
+    "what is due is not marked": Defect(
+        OperationExecutor, "_make_durable", "active.dues.mark()", "pass", partial(images, "ticks")
     ),
     "changes of rules are answered before they are synced": Defect(
         OperationExecutor,
