@@ -10,7 +10,7 @@ from engine import Detector, Refusal
 from engine.evaluation.timed.timing import FiredByTime
 from engine.language import condition as terms
 from engine.language import terms as values
-from tests.differential.comparison import Action, evaluated
+from tests.differential.comparison import Action, Pair, evaluated
 from tests.differential.feeding import change, rule_id
 from tests.reference import ReferenceDetector
 from tests.reference_timed import ByTime, firings, members_of
@@ -82,6 +82,45 @@ def played(script: Sequence[TimedStep]) -> Iterator[Told]:
         is_ahead = due_us is None or clock_us is None or due_us > clock_us
         assert is_ahead, f"{step}: due at {due_us}, clock {clock_us}"
         yield Told(_plain(told, ends), answer)
+
+
+class TimedPair(Pair):
+    """A detector of the engine and one of the reference, whose timed rules fire at the same times.
+
+    A test may look at both between two steps.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fired: list[ByTime] = []
+
+    def play(self, step: TimedStep) -> None:
+        """Let one thing happen to both; what fires by time before it must be the same."""
+        engine, reference = self.engine, self.reference
+        before, until_us, given = reference.clock_us, None, list[FiredByTime]()
+        seen, rules = len(reference.events), dict(reference.rules)
+        match step:
+            case AddTimed(name, condition):
+                added = engine.add_rule(name=name, condition=condition, timed=True)
+                reference.add_rule(added, name, condition, notify=False, timed=True)
+            case Tick(time_us):
+                until_us, given = time_us, engine.tick(time_us)
+                reference.ticked_us = max([time_us, *before])
+            case Reload():
+                self.reload()
+            case Submit():
+                engine.fired_by_time = given
+                self.apply(step)
+                until_us = reference.events[-1].time_us if len(reference.events) > seen else None
+            case _:
+                self.apply(step)
+        expected = list[ByTime]()
+        if before and until_us is not None:
+            expected = firings(rules, reference.events[:seen], reference.relations, max(before), until_us)
+        told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
+        ends = {key for key, rule in rules.items() if any(map(_may_end, members_of(rule.condition)))}
+        assert _plain(told, ends) == _plain(expected, ends), f"{step}: {told}, the reference {expected}"
+        self.fired += told
 
 
 def _may_end(part: object) -> bool:
