@@ -52,14 +52,14 @@ def specified(script: Sequence[TimedStep]) -> Iterator[Told]:
         yield Told(_plain(given, ends), answer)
 
 
-def played(script: Sequence[TimedStep]) -> Iterator[Told]:
-    """Yield what the engine tells at each step."""
+def played(script: Sequence[TimedStep], on: Detector | None = None) -> Iterator[Told]:
+    """Yield what the engine tells at each step: on this detector, or else on a new one."""
     numbers = itertools.count()
 
     def new_id() -> str:
         return rule_id(next(numbers))
 
-    engine = Detector(new_id=new_id)
+    engine = Detector(new_id=new_id) if on is None else on
     for step in script:
         given, answer = list[FiredByTime](), None
         rules = {rule.id: rule.condition for rule in engine.rules()}
