@@ -12,6 +12,7 @@ from api.http.request.head import (
     check_headers,
     check_length,
     content_encoding,
+    detector_name,
     idempotency_key,
 )
 from api.http.request.query import read_query
@@ -66,7 +67,7 @@ async def check_query() -> None:
         return
     query = read_query(operation.query, request.query_string)
     if request.media_type == NDJSON and isinstance(query, BatchQuery):
-        for name, said in (("dry_run", query.dry_run), ("details", query.details)):
+        for name, said in (("dry_run", query.dry_run), ("details", query.details), ("strict", query.strict)):
             if said == "true":
                 raise RequestRefusal(
                     1006, f"{name}: a stream takes none, since its lines are evaluated in parts"
@@ -82,13 +83,20 @@ async def check_size() -> None:
 
 
 async def check_detector() -> None:
-    """Raise Refusal 1200, so that nothing is parsed for an unknown detector. A malformed id is unknown."""
+    """Raise Refusal 1200, so that nothing is parsed for an unknown detector. A malformed id is unknown.
+
+    A name in place of the id becomes the id.
+    """
     detector_id = _arguments().get("detectorId")
     if detector_id is None:
         return
-    if not re.fullmatch(ID_PATTERN, detector_id):
+    if re.fullmatch(ID_PATTERN, detector_id):
+        await service.backend.confirm(detector_id)
+        return
+    name = detector_name(request.scope["raw_path"])
+    if name is None:
         raise no_such_detector(detector_id)
-    await service.backend.confirm(detector_id)
+    _arguments()["detectorId"] = await service.backend.detector_named(name)
 
 
 async def take_body() -> None:

@@ -18,6 +18,7 @@ from .results import (
     ExplainedRule,
     ExplainedRules,
     Identified,
+    Ingested,
     ListedToken,
     Named,
     ParsedCondition,
@@ -92,7 +93,7 @@ def _with_messages(type_: type[S]) -> Callable[[Envelope], S]:
 
 
 def _path(*parts: str) -> str:
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+    return "/api/" + "/".join(quote(part, safe=":") for part in parts)
 
 
 def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
@@ -354,6 +355,15 @@ def evaluate_batch(
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
     path = _path("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
     return Call("POST", path, _listed(BatchResults), body, key)
+
+
+def ingest(
+    detector_id: str, records: Iterable[Mapping[str, Any] | bytes], *, time: str | None = None, key: str = ""
+) -> Call[Ingested]:
+    """Evaluate plain records, or their JSON, in the order of their times, which are in the field `time`."""
+    lines = [x if isinstance(x, bytes) else object_json(x, f"records[{n}]") for n, x in enumerate(records)]
+    path = _path("detectors", detector_id, "ingest") + (f"?{urlencode({'time': time})}" if time else "")
+    return Call("POST", path, _typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
 
 
 def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventResult]:

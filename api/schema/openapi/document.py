@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, Failure
+from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, PROTOBUF, Failure
 from api.schema.examples import EVENT, TUPLES
 from api.schema.messages import (
     catalogue,
@@ -50,7 +50,7 @@ _KEY: Final = {
     "required": False,
     "description": "_An addition to the interface._ Makes the request safe to retry: within ten minutes, "
     "another request with the same key and body gets the answer of the first, and nothing is evaluated "
-    "again. With another body, or for the other of the two operations that take keys, it is refused with "
+    "again. With another body, or for another of the operations that take keys, it is refused with "
     "`1006`. A refused request is not remembered. Keys belong to one detector. Use a new key, for instance a "
     "UUID, for each new request.",
     # Without an example: Swagger UI would send it each time, and be refused the second time.
@@ -58,6 +58,25 @@ _KEY: Final = {
 }
 
 
+_ENCODING: Final = {
+    "name": "Content-Encoding",
+    "in": "header",
+    "required": False,
+    "description": "_An addition to the interface._ `gzip`, if the body is. Limits are on what it becomes.",
+    "schema": {"enum": ["gzip", "identity"]},
+}
+_IN_PROTOBUF: Final = {
+    "schema": {
+        "type": "string",
+        "contentMediaType": PROTOBUF.decode(),
+        "description": "The same in protobuf, as OTLP defines it.",
+    },
+    "example": "",
+}
+_RECORDS_SENT: Final = {
+    "schema": {"type": "string", "description": "In each line the fields of an event."},
+    "example": msgspec.json.encode(EVENT["fields"]).decode() + "\n",
+}
 _LINES_SENT: Final = {
     "schema": {"type": "string", "description": "In each line the body of an evaluation, or its `event`."},
     "example": msgspec.json.encode({"event": EVENT}).decode() + "\n",
@@ -143,6 +162,7 @@ def _description() -> str:
         "`result` is empty, `errors` says why, and the first error sets the status.\n\n"
         "Every response has an `X-Request-ID`: the one of the request, or a new one. The log of the service "
         "names requests by it.\n\n"
+        "Where a detector's id stands, `name:` and its name may stand (an addition to the interface).\n\n"
         # Collapsed: the tables are longer than all operations.
         "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
         f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"
@@ -168,14 +188,17 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
             for name in _PARAMETER.findall(operation.path)
         ]
         + _query(operation)
-        + ([_KEY] if operation.is_evaluation else []),
+        + ([_KEY] if operation.is_evaluation else [])
+        + ([_ENCODING] if body is not None else []),
         "responses": {
             "200": {
                 "description": "Done",
                 "content": {
                     "application/json": {
-                        "schema": _envelope(result),
-                        "example": {
+                        "schema": result if operation.is_bare else _envelope(result),
+                        "example": operation.result_example
+                        if operation.is_bare
+                        else {
                             "success": True,
                             "errors": [],
                             "messages": [],
@@ -189,6 +212,8 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
     }
     if NDJSON in operation.media_types and not operation.is_upload:
         described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
+    if operation.is_bare:
+        described["responses"]["200"]["content"][PROTOBUF.decode()] = _IN_PROTOBUF
     if operation.is_open:
         described["security"] = [{}, {"token": []}] if operation.says_more else []
     if body is not None:
@@ -199,6 +224,8 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
                 for media_type in operation.media_types
             },
         }
+    if operation.takes_any_type:
+        described["requestBody"]["content"][NDJSON.decode()] = _RECORDS_SENT
     return described
 
 
@@ -207,6 +234,8 @@ def _sent(operation: Operation, media_type: bytes, body: dict[str, Any]) -> dict
         return _TUPLES_SENT[media_type]
     if media_type == NDJSON:
         return _LINES_SENT
+    if media_type == PROTOBUF:
+        return _IN_PROTOBUF
     return {"schema": body, "example": operation.body_example}
 
 

@@ -165,7 +165,7 @@ def _named(fields: Mapping[Any, Any], names: frozenset[str]) -> dict[str, Any]:
             found[name] = value
         elif isinstance(name, str):
             found.setdefault(str.__str__(name), value)
-    if any(found.get(name) is None for name in names):
+    if len(names) > len(found) or any(found.get(name) is None for name in names):
         for name in fields:
             _name(name, "fields")
     return found

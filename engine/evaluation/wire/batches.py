@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from engine.evaluation.wire.bodies import (
+    AT_ONCE_BYTES_MAX,
     LOOKED_THROUGH_BYTES,
     check_count,
     check_weight,
@@ -33,8 +34,6 @@ from engine.language.limits import Limits
 
 T = TypeVar("T")
 
-WHOLE_BYTES_MAX: Final = 1 << 18
-"""A body up to this takes the decoder 30 ms at worst, and mostly one."""
 BatchForm = Literal["json", "msgpack"]
 """The format of the body of a batch."""
 
@@ -163,7 +162,7 @@ def decode_batch(
 
 
 def _is_long(body: bytes, limits: Limits) -> bool:
-    return len(body) > min(WHOLE_BYTES_MAX, limits.event_values_max)
+    return len(body) > min(AT_ONCE_BYTES_MAX, limits.event_values_max)
 
 
 def _decode_at_once(body: bytes, limits: Limits, form: _Form) -> BatchBody:

@@ -12,8 +12,7 @@ import msgspec
 
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.detector_thread import DetectorThread
-from engine.runtime.activation.loads import Load, leaver
-from engine.runtime.activation.rates import MEASURED_S, RateMeter, Totals
+from engine.runtime.activation.loads import MEASURED_S, Load, RateMeter, Totals, leaver
 from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.loop_lag import LoopLag
@@ -34,7 +33,8 @@ _log = logging.getLogger(__name__)
 MAKE_ROOM = "make room"
 
 _ABANDONED_FACTOR = 2
-"""After `abandoned_s`, the directory has its workers save. If it does not, they save after this multiple."""
+"""After `abandoned_s`, the directory tells its workers to save. If it does not, they save after this multiple
+of it."""
 
 _USED_TOLD_S = 0.1
 """How long a report that a detector is in use waits for those of other detectors."""
@@ -287,7 +287,7 @@ class DetectorService:
 
     async def _held(self) -> list[Held]:
         """Return the activations that there are, and those that have begun."""
-        # Ray's methods, which the scheduler calls when it connects, show themselves.
+        # When the scheduler connects, it calls a method through Ray, which then changes the title.
         self._show_detectors()
         beginning = [queue.held(activating=True) for queue in self._activating.values()]
         return [*beginning, *(queue.held() for queue in self.queues.values())]

@@ -29,12 +29,11 @@ from engine.runtime.detector.active_detector import (
     Position,
     counted,
     position,
+    with_storage,
 )
 from engine.runtime.detector.apply import Applied, apply, apply_upload
-from engine.runtime.detector.data_folder import check_data_folder
 from engine.runtime.detector.persistence import detector_snapshot
-from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
-from engine.runtime.detector.persistence.forking import make_fork
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, make_fork
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION
 from engine.runtime.detector.persistence.journal_entries import (
     EVALUATED,
@@ -43,8 +42,7 @@ from engine.runtime.detector.persistence.journal_entries import (
 )
 from engine.runtime.detector.persistence.replay import note_lag
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
-from engine.runtime.detector.storage_view import with_storage
-from engine.runtime.detector.taking_over import take_over
+from engine.runtime.detector.taking_over import check_data_folder, take_over
 from engine.runtime.detector.turns import FREE, Turn
 from engine.runtime.process.usage import resident_bytes
 from snapshots.clock import wall_clock_us
@@ -159,7 +157,7 @@ class OperationExecutor:
                     applied = self._take(active, operation, now_us)
                 except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
                     crash = Crash.of(operation, error)
-                    # A read that breaks off may leave look-ups in the cache.
+                    # A read that raised may have left look-ups in the cache.
                     active.detector.forget_lookups()
                     break
                 answers.append(applied.answer)
@@ -353,7 +351,7 @@ class OperationExecutor:
         began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
         if active.due_us is not None:
-            # First: what comes to the disk is due there, answered or not.
+            # First: once events are on the disk, something is due there, whether or not they are answered.
             active.dues.mark()
         if sync == "off":
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
@@ -363,7 +361,8 @@ class OperationExecutor:
             active.write(tuple(entries), reached, now_us, complete=sync != "off")
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 self._sync(active)
-        # Last: a new owner has read everything written before, and only that may be answered.
+        # Last: a new owner has read everything that was written before this check, and only that may be
+        # answered.
         store.check_owner()
         missing = store.missing() if entries else None
         self._journal_s = time.perf_counter() - began_s

@@ -10,7 +10,7 @@ from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.catalogue_changes import TokenEntry, token_label
-from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
+from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, no_such_name, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FrontEndFigures,
@@ -202,6 +202,23 @@ class Backend:
     def exists(self, detector_id: str) -> bool:
         """Whether the cache has the detector."""
         return detector_id in self._cache.detectors
+
+    def only_named(self, name: str) -> str | None:
+        """Return the id of the only detector of that name in the cache; None if there is none, or several."""
+        found = self._cache.detectors.keys_of(name)
+        return next(iter(found)) if len(found) == 1 else None
+
+    async def detector_named(self, name: str) -> str:
+        """Return the id of the only detector of that name; asks the directory before refusing.
+
+        Raises Refusal 1200.
+        """
+        if (found := self.only_named(name)) is None:
+            await self._cache.ask()
+            found = self.only_named(name)
+        if found is None:
+            raise no_such_name(name, len(self._cache.detectors.keys_of(name)))
+        return found
 
     @finished
     async def create_detector(self, name: str) -> str:

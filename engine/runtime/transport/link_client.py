@@ -9,8 +9,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost
-from engine.runtime.contract.failures import decode_failure
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost, decode_failure
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.connecting import connect
@@ -133,7 +132,8 @@ class LinkClient:
     async def ask(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
         """Call a method of the other process, and raise what it raises.
 
-        Raises ActorDied if the connection has ended, and MessageLost. Both leave open if it was executed.
+        Raises ActorDied if the connection has ended, and MessageLost. In both cases it may have been
+        executed.
         """
         if not self.link.usable:
             raise ActorDied(_ENDED)

@@ -53,7 +53,7 @@ class DueTimes:
         return found
 
     def found(self, detector_id: str, due_us: int | None, now_us: int) -> None:
-        """Note what a folder says. If it does not know when something is due, it may be due now."""
+        """Note what a folder says. If that does not say when something is due, it may be due now."""
         if detector_id in self._looked_at:
             self.note(detector_id, None if due_us is None else due_us or now_us)
 
@@ -65,6 +65,10 @@ class DueTimes:
                 self.forget(detector_id)
                 return detector_id
         return None
+
+    def overdue_us(self, now_us: int) -> int:
+        """Return how long something has been due: the longest, 0 if nothing is."""
+        return max(0, now_us - min(self._due_us.values(), default=now_us))
 
     def since_us(self, detector_id: str) -> int | None:
         """Return when something is due in a detector; None if nothing is, or it is not known when."""
