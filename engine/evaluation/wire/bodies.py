@@ -119,7 +119,7 @@ def decode_lines(text: bytes, type_: type[T], count: int, limits: Limits) -> lis
     return values if len(values) == count else None
 
 
-def without_collector(body: bytes) -> AbstractContextManager[None]:
+def without_collector(body: bytes | str) -> AbstractContextManager[None]:
     """Suspend garbage collection: it would scan the values of a large body again and again."""
     return _AS_IT_IS if len(body) < LARGE_BYTES or not gc.isenabled() else _without_collector()
 

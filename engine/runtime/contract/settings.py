@@ -94,7 +94,7 @@ class RuntimeSettings:
     """A worker whose work has made no progress for this long is ended: its disk hangs."""
 
     activation_hung_s: float = 600.0
-    """The same during an activation, and a change of many rules: a hundred thousand take half a minute."""
+    """The same during an activation, a tick, and a change of many rules: 100 000 take half a minute."""
 
     poll_s: float = 0.5
     """The interval at which front ends ask the directory for changes."""

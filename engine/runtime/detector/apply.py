@@ -108,9 +108,9 @@ def apply(
             case kind if kind in (EVALUATE, EVALUATE_EXPLAINED, INGEST) or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us, between)
             case operations.TICK:
-                return _ticked(detector, answers, operation, now_us)
+                return _ticked(detector, answers, operation, now_us, between)
             case operations.TICK_DUE:
-                return _ticked_if_due(detector, now_us)
+                return _ticked_if_due(detector, now_us, between)
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
             case operations.RULES:
@@ -215,14 +215,20 @@ def _given(operation: Operation, answer: Done, answers: IdempotencyCache, now_us
     return GivenAnswer(key, answer.result, answer.messages)
 
 
-def _ticked(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
+def _ticked(
+    detector: Detector,
+    answers: IdempotencyCache,
+    operation: Operation,
+    now_us: int,
+    between: Callable[[], None],
+) -> Applied:
     """Tick, or repeat the stored answer. Raises Refusal as `_evaluated` does."""
     key = key_digest(operation.key) if operation.key else b""
     if key and (before := answers.find(key, operation, now_us)) is not None:
         return Applied(before)
     time_us = decode_tick(operation.payload, detector.limits)
     clock_us = detector.clock_us
-    answer = tick(detector, time_us)
+    answer = tick(detector, time_us, between)
     if detector.clock_us == clock_us:
         # The clock never goes back, so a repeated request gets the same answer without a stored one.
         return Applied(answer)
@@ -231,12 +237,12 @@ def _ticked(detector: Detector, answers: IdempotencyCache, operation: Operation,
     return Applied(answer, Ticked(time_us, operation.payload if given else b"", given))
 
 
-def _ticked_if_due(detector: Detector, now_us: int) -> Applied:
+def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None]) -> Applied:
     """Move the clock to the present time if something is due. The answer says nothing."""
     due_us = due_of(detector)
     if due_us is None or due_us > now_us:
         return Applied(Done(b"{}"))
-    detector.tick(now_us)
+    detector.tick(now_us, between)
     detector.ticks += 1
     return Applied(Done(b"{}"), Ticked(now_us))
 

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from api.http.handling.condition_parsing import parse_condition
 from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
@@ -86,6 +87,8 @@ class FakeService:
         is_json = request.headers.get("Content-Type", "").startswith("application/json")
         body = json.loads(request.content) if request.content and is_json else {}
         match request.method, request.url.raw_path.decode().partition("?")[0].split("/")[2:]:
+            case "POST", ["conditions", "parse"]:
+                return json.loads(parse_condition(request.content, DEFAULT_LIMITS)[0])
             case "GET", ["tokens"]:
                 return {"tokens": self.tokens}
             case "POST", ["token" | "tokens"]:

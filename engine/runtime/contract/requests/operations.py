@@ -70,8 +70,9 @@ ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE
 EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES, INGEST})
 """The kinds that evaluate events."""
 
-LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY})
-"""The kinds that may take LONG_S longer than others once a worker has them, which reads many conditions."""
+LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY, TICK, TICK_DUE})
+"""The kinds that may take LONG_S longer than others once a worker has them: many conditions are read, or
+rules fire for very many keys."""
 LONG_S: Final = 600.0
 
 UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
