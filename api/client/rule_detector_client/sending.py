@@ -1,7 +1,7 @@
 """Sends events in batches of bounded size, each with an idempotency key; splits a batch that is refused."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -42,7 +42,8 @@ class Event(msgspec.Struct, frozen=True):
 class Batches(Generic[T]):
     """Collects items into batches of bounded number and bytes, in order."""
 
-    size_bytes: Callable[[T], int]
+    size_bytes: Callable[[T], int] | None
+    """The size of an item; None if only the number is bounded."""
     events_max: int = EVENTS_MAX
     bytes_max: int = BYTES_MAX
     _batch: list[T] = field(default_factory=list)
@@ -50,12 +51,24 @@ class Batches(Generic[T]):
 
     def add(self, item: T) -> list[T]:
         """Add an item. If it does not fit, return the batch and begin another; else return an empty list."""
-        size_bytes = self.size_bytes(item)
+        size_bytes = self.size_bytes(item) if self.size_bytes else 0
         full = len(self._batch) >= self.events_max or self._size_bytes + size_bytes > self.bytes_max
         ready = self.take() if full else []
         self._batch.append(item)
         self._size_bytes += size_bytes
         return ready
+
+    def add_all(self, items: Sequence[T]) -> Iterator[list[T]]:
+        """Add items, and yield the batches that `add` returns."""
+        if self.size_bytes is not None:
+            yield from filter(None, map(self.add, items))
+            return
+        added = 0
+        while (room := self.events_max - len(self._batch)) < len(items) - added:
+            self._batch += items[added : added + room]
+            added += room
+            yield self.take()
+        self._batch += items[added:]
 
     def take(self) -> list[T]:
         """Return the collected items, and forget them."""
