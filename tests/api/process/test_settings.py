@@ -313,3 +313,7 @@ def test_a_front_end_is_given_the_settings_in_force() -> None:
     )
     assert decode_settings(encode_settings(chosen)) == chosen
     assert decode_settings(encode_settings(Settings())) == Settings()
+
+
+def test_memory_for_four_of_the_largest_answers_is_enough() -> None:
+    assert Settings(max_memory_mb=256, max_answer_bytes=64 * 2**20).max_memory_mb == 256
