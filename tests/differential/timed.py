@@ -111,45 +111,6 @@ class TimedPair(Pair):
         self.fired += given.by_time
 
 
-class TimedPair(Pair):
-    """A detector of the engine and one of the reference, whose timed rules fire at the same times.
-
-    A test may look at both between two steps.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fired: list[ByTime] = []
-
-    def play(self, step: TimedStep) -> None:
-        """Let one thing happen to both; what fires by time before it must be the same."""
-        engine, reference = self.engine, self.reference
-        before, until_us, given = reference.clock_us, None, list[FiredByTime]()
-        seen, rules = len(reference.events), dict(reference.rules)
-        match step:
-            case AddTimed(name, condition):
-                added = engine.add_rule(name=name, condition=condition, timed=True)
-                reference.add_rule(added, name, condition, notify=False, timed=True)
-            case Tick(time_us):
-                until_us, given = time_us, engine.tick(time_us)
-                reference.ticked_us = max([time_us, *before])
-            case Reload():
-                self.reload()
-            case Submit():
-                engine.fired_by_time = given
-                self.apply(step)
-                until_us = reference.events[-1].time_us if len(reference.events) > seen else None
-            case _:
-                self.apply(step)
-        expected = list[ByTime]()
-        if before and until_us is not None:
-            expected = firings(rules, reference.events[:seen], reference.relations, max(before), until_us)
-        told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
-        ends = {key for key, rule in rules.items() if any(map(_may_end, members_of(rule.condition)))}
-        assert _plain(told, ends) == _plain(expected, ends), f"{step}: {told}, the reference {expected}"
-        self.fired += told
-
-
 def _may_end(part: object) -> bool:
     # An event may leave nothing remembered. The engine goes on with the slice if another one comes in time.
     ends = terms.Since | terms.SinceWithin | terms.CountSince | terms.Previous | values.Prev
