@@ -151,9 +151,9 @@ class Timing:
         of_memory = self._of_memory = {}
         self._of_slices, self._of_all = {}, []
         for watch in self.watches.values():
-            if not watch.names:
-                # Its one slice begins with any event, even if nothing is remembered of that.
+            if watch.begins_unchanged:
                 self._of_all.append(watch)
+                continue
             for part in watch.parts:
                 if part.is_met_by_all:
                     self._of_slices.setdefault(part.slices, []).append(watch)

@@ -72,7 +72,11 @@ class Watch:
         self._moving = moving_in(self.names, rule.condition, births)
         self._own, self._shared = self._grouped()
         self._groups = [*self._own, *self._shared]
-        is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
+        shares_keyed = any(slices.path for slices, _ in self._shared)
+        is_one = len(self._own) == 1 and not shares_keyed
+        self.begins_unchanged = shares_keyed or not self.names
+        """Whether a slice waits from its first event, even one that changes nothing: without keys, and where
+        slices of fewer keys remember something before the first event with all of them."""
         self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
         self.path = self.keys.path
         """That of the slices whose keys the table has; None if it has those of several paths together."""
@@ -134,7 +138,11 @@ class Watch:
         entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
-        if entry is None and self.names and not self._is_changed(key, stamp, fields, sent or _NOTHING):
+        if (
+            entry is None
+            and not self.begins_unchanged
+            and not self._is_changed(key, stamp, fields, sent or _NOTHING)
+        ):
             return
         now_us = time_of(stamp)
         long = self.long.get(key)

@@ -57,6 +57,15 @@ class TestFiring:
         assert detector.evaluate({"host": "a", "beat": 1}, 300_000.001) == []
         assert [(one.time_us, one.keys) for one in fired] == [(5 * MINUTE + 1, {"host": "a"})]
 
+    def test_a_slice_waits_from_its_first_event_where_others_remember_something_of_it(self) -> None:
+        detector = timed("(per user once within 1s a == 0) or per host (not once within 5s b == 0)")
+        detector.evaluate({"b": 0, "user": "x", "host": "h"}, 0)
+        detector.evaluate({"user": "y", "host": "h"}, 1)
+        assert [(one.time_us, one.keys["user"]) for one in detector.tick(MINUTE)] == [
+            (5_000_001, "x"),
+            (5_000_001, "y"),
+        ]
+
     @pytest.mark.parametrize("product", [0.5, 2, 9, 1e6])
     def test_products_and_quotients_of_ages_turn_at_the_microsecond(self, product: float) -> None:
         """A value that only grows, or only falls, turns once. The times by hand: t is the age of b."""
