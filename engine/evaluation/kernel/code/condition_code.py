@@ -223,7 +223,9 @@ class ConditionCode(PresentCode):
             self._written.add(number, [f"s{number}[0] = stamp"])
             if number:
                 self._written.add(number, [f"if tracking: touched{number}(k{number})"])
-        return _stamped(self._written.lines) if self._slices else []
+        lines = self._written.lines
+        # What is asked for timed rules compares stamps after all is written.
+        return [] if not self._slices else [_STAMP, *lines] if self.is_timed else _stamped(lines)
 
     def tables(self) -> Iterable[tuple[str, Any]]:
         """Yield the names and values by which the code finds slices."""
