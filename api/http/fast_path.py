@@ -17,6 +17,7 @@ from api.settings import Settings
 from engine.evaluation.wire.batches import BatchForm
 from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
 from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.permits import Permit
 
 _PATH: Final = re.compile(f"/api/detectors/({ID_PATTERN})/evaluate(/batch)?".encode())
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
@@ -35,6 +36,7 @@ class _Head(NamedTuple):
     key: str
     form: BatchForm
     body_bytes: int
+    permit: Permit
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,10 @@ class FastPath:
         head = self._check(scope, is_batch=is_batch)
         if head is None:
             return None
-        progress.mark_authenticated()
+        permit = head.permit
+        progress.mark_authenticated(permit)
         detector_id = found[1].decode()
-        if not self.backend.exists(detector_id):
+        if not self.backend.exists(detector_id) or not (permit.is_full or permit.sees(detector_id)):
             return None
         progress.operation = "evaluate_batch" if is_batch else "evaluate"
         message = await receive()
@@ -71,18 +74,21 @@ class FastPath:
         else:
             body = part_of(message)
         progress.body_read()
+        if permit.rate is not None:
+            permit.spend(1)
         call = evaluate_batch(body, head.key, head.form) if is_batch else evaluate(body, head.key)
         return answered(await self.backend.call(detector_id, call))
 
     def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
         """Return what the head says if it is valid, with a known token and a known length, otherwise None.
 
-        Raises RequestRefusal 1100, and DetectorUnavailable where no token can be judged.
+        Raises RequestRefusal 1100 or 1101, and DetectorUnavailable where no token can be judged.
         """
         settings = self.settings
         head = read_head(scope["headers"])
         # The token is judged before all else, so a missing or malformed one is refused here.
-        if self.authenticator.unknown_digest(authorization(head)) is not None:
+        permit = self.authenticator.permit(authorization(head))
+        if permit is None or not (permit.is_full or _may_pass(permit, is_batch=is_batch)):
             return None
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
@@ -103,4 +109,9 @@ class FastPath:
         body_bytes = int(sent[b"content-length"])
         if form is None or body_bytes > bytes_max or not (is_batch or form == "json"):
             return None
-        return _Head(key, form, body_bytes)
+        return _Head(key, form, body_bytes, permit)
+
+
+def _may_pass(permit: Permit, *, is_batch: bool) -> bool:
+    """Whether a token that is bounded may evaluate. The events of a batch are counted elsewhere."""
+    return permit.may("evaluate") and not (is_batch and permit.rate is not None)

@@ -23,6 +23,7 @@ from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
 from api.schema.messages.state import State, StateQuery
+from engine.evaluation.wire.batches import events_in
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
@@ -33,6 +34,8 @@ blueprint = Operations("evaluations")
 
 @blueprint.post("/api/detectors/<detectorId>/evaluate")
 @describe(
+    scope="evaluate",
+    dry_run_scope="read",
     summary="Evaluate an event",
     text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
     "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
@@ -46,6 +49,7 @@ blueprint = Operations("evaluations")
     is_addition=False,
 )
 async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) -> Response:
+    request.permit.spend(1)
     explained = query.explain == "true"
     if query.dry_run == "true":
         operation = operations.dry_run(body, explained=explained)
@@ -56,6 +60,8 @@ async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) 
 
 @blueprint.post("/api/detectors/<detectorId>/evaluate/batch")
 @describe(
+    scope="evaluate",
+    dry_run_scope="read",
     summary="Evaluate many events in order",
     text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
     "is the same document, and the response is JSON. As NDJSON each line is the body of one "
@@ -74,8 +80,10 @@ async def evaluate_batch(
 ) -> Response | NdjsonStream:
     if request.media_type == NDJSON:
         request.progress.operation = EVALUATIONS_STREAM
-        return service.streams.open(detectorId, authorization(request.head))
+        return service.streams.open(detectorId, authorization(request.head), request.permit)
     form = BATCH_FORMS[request.media_type]
+    if request.permit.rate is not None:
+        request.permit.spend(await service.work(partial(events_in, body, form), len(body)))
     if query.dry_run == "true":
         operation = operations.dry_run_batch(body, form)
     else:
@@ -85,6 +93,7 @@ async def evaluate_batch(
 
 @blueprint.post("/api/detectors/<detectorId>/ingest")
 @describe(
+    scope="evaluate",
     summary="Evaluate plain records",
     text="Takes what log shippers send, whatever the Content-Type says of it: a JSON object, an array of "
     "objects, or an object a line. Each is the fields of an event. The records of a body are evaluated in "
@@ -101,6 +110,7 @@ async def evaluate_batch(
 async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> Response:
     now_us = time_ns() // 1_000
     intake = await service.work(partial(take_in, body, given(query.time), now_us, service.limits), len(body))
+    request.permit.spend(len(intake.records))
     results = await evaluate_records(intake.records, partial(service.backend.call, detectorId))
     count = partial(ingested, intake, results, with_results=query.actions == "true")
     return success(await service.work(count, len(body)))
@@ -108,6 +118,7 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
 
 @blueprint.post("/api/detectors/<detectorId>/tick")
 @describe(
+    scope="evaluate",
     summary="Let time pass without an event",
     text="Moves the detector's clock to `timestamp_ms`, and gives the actions of the timed rules that fire "
     "because of it, in order of time. A time that is not after the clock changes nothing. The service "
@@ -121,11 +132,13 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
 )
 async def tick(detectorId: str, query: messages.RecordedQuery, body: bytes) -> Response:
     del query
+    request.permit.spend(1)
     return await service.call(detectorId, operations.tick(body, idempotency_key(request.head)))
 
 
 @blueprint.post("/api/detectors/<detectorId>/explain")
 @describe(
+    scope="read",
     summary="Explain why rules fire, or not",
     text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
     "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
@@ -142,6 +155,7 @@ async def explain(detectorId: str, body: bytes) -> Response:
 
 @blueprint.get("/api/detectors/<detectorId>/firings")
 @describe(
+    scope="read",
     summary="Read the feed of a detector",
     text="The actions of rules whose `notify` is true, in order, each with a number that is never used "
     "again: what fired, when, for which keys, and why. At most `limit`, after the number `after`; go on "
@@ -171,6 +185,7 @@ async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | F
 
 @blueprint.get("/api/detectors/<detectorId>/state")
 @describe(
+    scope="read",
     summary="Look inside a detector",
     text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
     "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the standing "

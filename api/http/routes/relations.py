@@ -32,6 +32,7 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True):
 
 @blueprint.get("/api/detectors/<detectorId>/relations")
 @describe(
+    scope="read",
     summary="List the relations of a detector",
     text="By name, without their tuples.",
     result=messages.Relations,
@@ -44,6 +45,7 @@ async def list_relations(detectorId: str) -> Response:
 
 @blueprint.get(_PATH)
 @describe(
+    scope="read",
     summary="Show the tuples of a relation",
     text="A page of them, in an order of the service. Tuples that are added or removed between two pages may "
     "be missed; all others come once.",
@@ -59,6 +61,7 @@ async def get_relation(detectorId: str, name: str, query: messages.TuplesQuery) 
 
 @blueprint.put(_PATH)
 @describe(
+    scope="write",
     summary="Create or replace a relation",
     text="All at once: every event that is evaluated after the answer sees the new tuples, and none sees "
     "half of them. A body may be JSON, NDJSON with a tuple in each line, or CSV with one in each row; "
@@ -105,6 +108,7 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
 
 @blueprint.patch(_PATH)
 @describe(
+    scope="write",
     summary="Change a relation",
     text="Removes tuples and adds others, as one change; a tuple that is in both is there afterwards. To add "
     "one that is there, or to remove one that is not, changes nothing and succeeds.",
@@ -121,6 +125,7 @@ async def change_relation(detectorId: str, name: str, body: bytes) -> Response:
 
 @blueprint.delete(_PATH)
 @describe(
+    scope="write",
     summary="Delete a relation",
     text="Conditions that name it are false from then on, with message 2003, unless the event brings it.",
     result=messages.NamedRelation,

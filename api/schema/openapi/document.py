@@ -24,7 +24,7 @@ from api.schema.messages import (
     state,
 )
 from api.schema.openapi.condition_schemas import condition_schemas
-from api.schema.operation import Operation
+from api.schema.operation import ANY, NONE, Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
@@ -126,7 +126,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of this service: `Authorization: Bearer TOKEN`.",
+                    "description": "A token of this service: `Authorization: Bearer TOKEN`. What an "
+                    "operation lists here is the scope that the token needs, if it has scopes.",
                 }
             },
         },
@@ -189,8 +190,10 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
     }
     if NDJSON in operation.media_types and not operation.is_upload:
         described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
-    if operation.is_open:
+    if operation.scope == NONE:
         described["security"] = [{}, {"token": []}] if operation.says_more else []
+    else:
+        described["security"] = [{"token": [] if operation.scope == ANY else [operation.scope]}]
     if body is not None:
         described["requestBody"] = {
             "required": True,
@@ -311,6 +314,7 @@ _EXAMPLES: Final = {
     1006: "the headers are larger than 16384 bytes together",
     1100: "the header `Authorization: Bearer TOKEN` is missing",
     1101: "the token is unknown or revoked",
+    1102: "the token does not have the scope `write`",
     1200: "there is no detector `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
     1201: "there is no rule `0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b` in this detector",
     1202: "there is no token `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -10,8 +11,6 @@ from msgspec.structs import astuple
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import (
-    RECORD_VERSION,
-    STATE_VERSION,
     CatalogueState,
     Change,
     DetectorCreated,
@@ -19,19 +18,30 @@ from engine.runtime.catalogue.catalogue_state import (
     DetectorRemoved,
     TokenAdded,
     TokenRevoked,
+    record_version,
     recovered_state,
+    room_for_detectors,
+    state_version,
 )
+from engine.runtime.catalogue.new_folder import prepare_folder
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry, token_label
+from engine.runtime.contract.catalogue_changes import (
+    Changes,
+    KnownToken,
+    Opened,
+    StoredToken,
+    TokenEntry,
+    known_token,
+)
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
-from snapshots.errors import Fenced, NothingUsable, StorageError, WriteFailed
+from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
+from snapshots.folders import create_folders, destroy_folder, has_snapshot, is_unused
 from snapshots.store import Store
 from snapshots.write.due_marks import due_times
 
@@ -47,12 +57,9 @@ nothing."""
 _SEGMENTS_MAX: Final = 8
 """More segments than this trigger a snapshot at the opening, since each opening may leave one."""
 
-UNFINISHED_COPY: Final = "directory.unfinished"
-"""The catalogue of a copy of a data folder that is not complete."""
-
 _WARNINGS_KEPT: Final = 10
-_RECORD_BYTES_MAX: Final = 4096
-"""The maximum size of a change in the journal."""
+_RECORD_BYTES: Final = 4096
+"""The room for a change in the journal, but for a token that is for very many detectors."""
 
 
 class Catalogue:
@@ -85,8 +92,8 @@ class Catalogue:
         self._store = Store(self._folder, snapshots_kept=kept, reads_without_room=True, files=self._files)
         self._state = CatalogueState()
         self._opening = self._granted = 0
-        self._tokens = TableVersions[bytes](0)
-        self._detectors = TableVersions[str](0)
+        self._tokens = TableVersions[bytes, KnownToken](0)
+        self._detectors = TableVersions[str, str](0)
         self._snapshot_bytes = 0
         self._warnings: list[str] = []
         self._now_s = now_s
@@ -119,7 +126,7 @@ class Catalogue:
             check_identity(self._data, self._settings.folder_id, self._files)
 
     def _open(self) -> Opened:
-        self._begin()
+        prepare_folder(self._data, self._files)
         recovered = self._store.recover()
         self._store.check_owner()
         self._state = recovered_state(recovered)
@@ -134,34 +141,6 @@ class Catalogue:
         if self._store.segment_count > _SEGMENTS_MAX:
             self._save_if_can_be()
         return Opened((*map(str, recovered.damage), *self._delete_unfinished()), self._store.epoch)
-
-    def _begin(self) -> None:
-        """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
-        if UNFINISHED_COPY in self._files.names(self._data):
-            raise NothingUsable(f"{self._data} holds a copy that was interrupted: remove it, and copy again")
-        if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
-            raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
-        if is_unused(self._folder, self._files):
-            self._refuse_lost_journal()
-            # An earlier initialization may not have finished.
-            create_folder(
-                self._folder,
-                catalogue_state.encode_state(self._state),
-                version=STATE_VERSION,
-                files=self._files,
-            )
-        # Folders created just before a crash may not be synced yet.
-        with storage_errors(f"{self._folder.parent} cannot be synced"):
-            self._files.sync_folder(self._folder.parent)
-
-    def _refuse_lost_journal(self) -> None:
-        """Raise NothingUsable if a catalogue without a record has detectors that were used."""
-        for name in self._files.names(self._detectors_folder):
-            if not is_unused(self._detectors_folder / name, self._files):
-                raise NothingUsable(
-                    f"{self._folder} has lost its journal: it names no detector, and "
-                    f"{self._detectors_folder / name} was used"
-                )
 
     def _delete_unfinished(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
@@ -210,9 +189,7 @@ class Catalogue:
         return Changes(
             self._tokens.since(
                 tokens_seen,
-                lambda: {
-                    token.digest: token_label(token_id, token) for token_id, token in state.tokens.items()
-                },
+                lambda: {token.digest: known_token(each, token) for each, token in state.tokens.items()},
             ),
             self._detectors.since(detectors_seen, state.detectors.copy),
             tuple(self._warnings),
@@ -225,7 +202,7 @@ class Catalogue:
             if len(self._state.tokens) >= self._settings.tokens_max:
                 return None
             self._change(TokenAdded(token_id, *astuple(token)))
-            self._tokens.note(token.digest, token_label(token_id, token))
+            self._tokens.note(token.digest, known_token(token_id, token))
         return self._tokens.version
 
     def revoke_token(self, token_id: str) -> int | None:
@@ -242,8 +219,8 @@ class Catalogue:
         self.check_owner()
         used = self._state.tokens_used
         return [
-            TokenEntry(token_id, token.hint, token.name, token.created_at_ms, used.get(token_id))
-            for token_id, token in self._state.tokens.items()
+            TokenEntry(each, token.hint, token.name, token.created_at_ms, used.get(each), token.grant)
+            for each, token in self._state.tokens.items()
         ]
 
     def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
@@ -253,45 +230,60 @@ class Catalogue:
             if token_id in self._state.tokens:
                 used[token_id] = max(at_ms, used.get(token_id, at_ms))
 
-    def create_detectors(self, names: Mapping[str, str]) -> list[int | None]:
-        """Add detectors, given as names by id, together.
+    def create_detectors(
+        self, names: Mapping[str, str], owners: Mapping[str, str] | None = None
+    ) -> list[int | None]:
+        """Add detectors, given as names by id, together; each is added to what its owner, a token, is for.
 
-        Return for each the catalogue's version that includes it, None if the limit is reached.
+        Return for each the catalogue's version that includes it, None if a limit is reached.
         """
         self.check_owner()
-        known = self._state.detectors
-        new = [detector_id for detector_id in names if detector_id not in known]
-        del new[max(0, self._settings.detectors_max - len(known)) :]
+        owned, known = owners or {}, self._state.detectors
+        wanted = [DetectorCreated(one, name, owned.get(one, "")) for one, name in names.items()]
+        new = self._within_limits([one for one in wanted if one.id not in known])
         if new:
-            self._store.reserve(len(new) * _RECORD_BYTES_MAX)
+            self._store.reserve(len(new) * _RECORD_BYTES)
             # The folders come first: one without a detector is deleted at the next opening, but a detector
             # without a folder is lost.
             folder, version = self._detectors_folder, SNAPSHOT_VERSION
-            create_folders(folder, new, self._newborn, version=version, files=self._files)
-        versions = self._enter({one: names[one] for one in new}) if new else {}
-        return [
-            versions.get(detector_id, self._detectors.version if detector_id in known else None)
-            for detector_id in names
-        ]
+            ids = [one.id for one in new]
+            create_folders(folder, ids, self._newborn, version=version, files=self._files)
+        versions = self._enter(new) if new else {}
+        return [versions.get(one, self._detectors.version if one in known else None) for one in names]
 
-    def enter_fork(self, detector_id: str, name: str) -> int | None:
-        """Add a detector whose folder was made; return the catalogue's version, None if the limit is reached.
+    def _within_limits(self, new: list[DetectorCreated]) -> list[DetectorCreated]:
+        """Return the new detectors for which there is room, in the service and with their owners."""
+        del new[max(0, self._settings.detectors_max - len(self._state.detectors)) :]
+        found: list[DetectorCreated] = []
+        owned = Counter[str]()
+        for one in new:
+            owned[one.owner] += 1
+            if owned[one.owner] <= room_for_detectors(self._state, one.owner):
+                found.append(one)
+        return found
+
+    def enter_fork(self, detector_id: str, name: str, owner: str = "") -> int | None:
+        """Add a detector whose folder was made; return the catalogue's version, None if a limit is reached.
 
         Raises DetectorUnavailable if the folder has no snapshot.
         """
         self.check_owner()
         if detector_id not in self._state.detectors:
-            if len(self._state.detectors) >= self._settings.detectors_max:
+            new = self._within_limits([DetectorCreated(detector_id, name, owner)])
+            if not new:
                 return None
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
                 raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
-            self._enter({detector_id: name})
+            self._enter(new)
         return self._detectors.version
 
-    def _enter(self, names: Mapping[str, str]) -> dict[str, int]:
+    def _enter(self, new: Sequence[DetectorCreated]) -> dict[str, int]:
         """Add detectors that have folders to the catalogue; return the version that includes each."""
-        self._change(*(DetectorCreated(*one) for one in names.items()))
-        return {detector_id: self._detectors.note(detector_id, name) for detector_id, name in names.items()}
+        self._change(*new)
+        for owner in {one.owner for one in new}:
+            if (token := self._state.tokens.get(owner)) is not None:
+                self._tokens.note(token.digest, known_token(owner, token))
+        return {one.id: self._detectors.note(one.id, one.name) for one in new}
 
     def delete_detector(self, detector_id: str) -> int | None:
         """Remove a detector; return the version without it, None if it does not exist.
@@ -337,10 +329,11 @@ class Catalogue:
 
     def _change(self, *changes: Change) -> None:
         """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
-        self._store.reserve(len(changes) * _RECORD_BYTES_MAX)
+        payloads = [catalogue_state.encode(change) for change in changes]
+        self._store.reserve(sum(max(_RECORD_BYTES, 2 * len(payload)) for payload in payloads))
         try:
-            for change in changes:
-                self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
+            for change, payload in zip(changes, payloads, strict=True):
+                self._store.append(payload, version=record_version(change))
         except WriteFailed as error:
             if len(changes) == 1:
                 raise
@@ -379,7 +372,7 @@ class Catalogue:
     def _save(self) -> None:
         sequence = self._store.begin_snapshot()
         body = catalogue_state.encode_state(self._state)
-        self._store.save([body], version=STATE_VERSION, sequence=sequence)
+        self._store.save([body], version=state_version(self._state), sequence=sequence)
         self._store.close_earlier_segments()
         self._snapshot_bytes = len(body)
 

@@ -115,20 +115,24 @@ class CatalogueClient:
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
         await self._ask(Catalogue.tokens_used, token_ids, at_ms)
 
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
-        return self._within_limit(await self._creations.call((detector_id, name)))
+    async def create_detector(self, detector_id: str, name: str, owner: str = "") -> int:
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400.
 
-    async def _create(self, wanted: Sequence[tuple[str, str]]) -> list[int | None]:
-        names = dict(wanted)
-        versions = await self._ask(Catalogue.create_detectors, names)
+        `owner` is the id of the token that makes it, if that is for some detectors only.
+        """
+        return self._within_limit(await self._creations.call((detector_id, name, owner)))
+
+    async def _create(self, wanted: Sequence[tuple[str, str, str]]) -> list[int | None]:
+        names = {detector_id: name for detector_id, name, _ in wanted}
+        owners = {detector_id: owner for detector_id, _, owner in wanted}
+        versions = await self._ask(Catalogue.create_detectors, names, owners)
         # A front end that has lost its connection may ask again while its first call still waits.
         by_id = dict(zip(names, versions, strict=True))
-        return [by_id[detector_id] for detector_id, _ in wanted]
+        return [by_id[detector_id] for detector_id, _, _ in wanted]
 
-    async def enter_fork(self, detector_id: str, name: str) -> int:
+    async def enter_fork(self, detector_id: str, name: str, owner: str = "") -> int:
         """Add a detector whose folder was made, as `create_detector` does."""
-        return self._within_limit(await self._ask(Catalogue.enter_fork, detector_id, name))
+        return self._within_limit(await self._ask(Catalogue.enter_fork, detector_id, name, owner))
 
     def _within_limit(self, version: int | None) -> int:
         if version is None:

@@ -1,19 +1,23 @@
 """The directory's persistent state, tokens and the catalogue of detectors, and its changes."""
 
 import re
+import sys
 from typing import Final, assert_never
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.catalogue_changes import FULL, TOKEN_DETECTORS_MAX, Grant, StoredToken
 from snapshots.errors import Damaged, NewerFormat, OlderFormat
 from snapshots.takeover.recovered import Recovered
 
-STATE_VERSION: Final = 2
-"""The version of `CatalogueState`."""
+STATE_VERSION: Final = 3
+"""The version of `CatalogueState`. Version 2 had no grants, and is written where no token has one: a program
+that knows no grants must not take such a token for one that may do everything."""
+_STATE_OLDEST: Final = 2
 
-RECORD_VERSION: Final = 1
-"""The version of a `Change` in the journal."""
+RECORD_VERSION: Final = 2
+"""The version of a `Change` in the journal. Version 1 had no grants, and is written likewise."""
+_RECORD_OLDEST: Final = 1
 
 
 class CatalogueState(msgspec.Struct):
@@ -37,6 +41,7 @@ class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"
     hint: str
     name: str = ""
     created_at_ms: int | None = None
+    grant: Grant = FULL
 
 
 class TokenRevoked(msgspec.Struct, frozen=True, array_like=True, tag="token revoked"):
@@ -50,6 +55,8 @@ class DetectorCreated(msgspec.Struct, frozen=True, array_like=True, tag="detecto
 
     id: str
     name: str
+    owner: str = ""
+    """The id of the token that made it, if that is for some detectors only: it is for this one, too."""
 
 
 class DetectorRemoved(msgspec.Struct, frozen=True, array_like=True, tag="detector struck"):
@@ -72,8 +79,20 @@ _decode: Final = msgspec.msgpack.Decoder(Change).decode
 
 
 def encode(change: Change) -> bytes:
-    """Encode a change as a payload of RECORD_VERSION."""
+    """Encode a change as a payload of `record_version`."""
     return msgspec.msgpack.encode(change)
+
+
+def record_version(change: Change) -> int:
+    """Return the lowest version that says all of a change."""
+    match change:
+        case TokenAdded():
+            is_plain = change.grant == FULL
+        case DetectorCreated():
+            is_plain = not change.owner
+        case _:
+            is_plain = True
+    return _RECORD_OLDEST if is_plain else RECORD_VERSION
 
 
 def decode(payload: bytes) -> Change:
@@ -83,8 +102,14 @@ def decode(payload: bytes) -> Change:
 
 
 def encode_state(state: CatalogueState) -> bytes:
-    """Encode a snapshot's body, of STATE_VERSION."""
+    """Encode a snapshot's body, of `state_version`."""
     return msgspec.msgpack.encode(state)
+
+
+def state_version(state: CatalogueState) -> int:
+    """Return the lowest version that says all of a state."""
+    is_plain = all(token.grant == FULL for token in state.tokens.values())
+    return _STATE_OLDEST if is_plain else STATE_VERSION
 
 
 def decode_state(data: bytes) -> CatalogueState:
@@ -97,13 +122,14 @@ def apply(change: Change, state: CatalogueState) -> None:
     match change:
         case TokenAdded():
             state.tokens[change.id] = StoredToken(
-                change.digest, change.hint, change.name, change.created_at_ms
+                change.digest, change.hint, change.name, change.created_at_ms, change.grant
             )
         case TokenRevoked():
             state.tokens.pop(change.id, None)
             state.tokens_used.pop(change.id, None)
         case DetectorCreated():
             state.detectors[change.id] = change.name
+            _extend(state, change.owner, change.id)
         case DetectorRemoved():
             state.detectors.pop(change.id, None)
             state.removed.add(change.id)
@@ -111,6 +137,24 @@ def apply(change: Change, state: CatalogueState) -> None:
             state.removed.discard(change.id)
         case _:
             assert_never(change)
+
+
+def _extend(state: CatalogueState, token_id: str, detector_id: str) -> None:
+    """Have a token that is for some detectors be for another one, and for none that is gone."""
+    token = state.tokens.get(token_id)
+    if token is None or token.grant.detectors is None:
+        return
+    left = token.grant.detectors & state.detectors.keys()
+    grant = msgspec.structs.replace(token.grant, detectors=left | {detector_id})
+    state.tokens[token_id] = msgspec.structs.replace(token, grant=grant)
+
+
+def room_for_detectors(state: CatalogueState, token_id: str) -> int:
+    """Return how many more detectors a token can be for; all but no end for one that is for all."""
+    token = state.tokens.get(token_id)
+    if token is None or token.grant.detectors is None:
+        return sys.maxsize
+    return TOKEN_DETECTORS_MAX - len(token.grant.detectors & state.detectors.keys())
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:
@@ -129,7 +173,7 @@ def recovered_state(recovered: Recovered) -> CatalogueState:
 def _recovered(recovered: Recovered) -> CatalogueState:
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
-    if snapshot.version != STATE_VERSION:
+    if not _STATE_OLDEST <= snapshot.version <= STATE_VERSION:
         newer = snapshot.version > STATE_VERSION
         raise (NewerFormat if newer else OlderFormat)(
             f"the directory was saved by a{' newer' if newer else 'n older'} program, "

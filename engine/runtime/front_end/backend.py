@@ -9,7 +9,7 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.contract.catalogue_changes import TokenEntry, token_label
+from engine.runtime.contract.catalogue_changes import FULL, Grant, TokenEntry, known_token
 from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
@@ -26,6 +26,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from engine.runtime.front_end.channels.channels import Channels, Connect
 from engine.runtime.front_end.memory_budget import ANSWERS, MemoryBudget
+from engine.runtime.front_end.permits import UNBOUNDED, Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
@@ -144,11 +145,11 @@ class Backend:
     # -- tokens ----------------------------------------------------------------------------------------------
 
     @finished
-    async def mint_token(self, name: str = "") -> MintedToken:
+    async def mint_token(self, name: str = "", grant: Grant = FULL) -> MintedToken:
         """Create a token durably."""
-        minted = mint(name)
+        minted = mint(name, grant)
         version = await self.scheduler.ask("add_token", int, minted.id, minted.stored)
-        self._cache.tokens.note_added(minted.stored.digest, token_label(minted.id, minted.stored), version)
+        self._cache.tokens.note_added(minted.stored.digest, known_token(minted.id, minted.stored), version)
         return minted
 
     @finished
@@ -161,18 +162,17 @@ class Backend:
         await self._cache.report_used()
         return await self.scheduler.ask("tokens", list[TokenEntry])
 
-    def token_known(self, digest: bytes) -> bool:
-        """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
-        return self._cache.use_token(digest)
+    def permit(self, digest: bytes) -> Permit | None:
+        """Return what a token may do, None if the cache has none of that digest.
 
-    def token(self, digest: bytes) -> str:
-        """Return the id of a known token, a blank and its name."""
-        return self._cache.token(digest)
+        Raises DetectorUnavailable if the cache is stale.
+        """
+        return self._cache.permit(digest)
 
-    async def token_lookup(self, digest: bytes) -> bool:
-        """Whether the directory has the token, asked now."""
+    async def permit_asked(self, digest: bytes) -> Permit | None:
+        """Return what a token may do, None if the directory has none of that digest, asked now."""
         await self._cache.ask()
-        return self._cache.use_token(digest)
+        return self._cache.permit(digest)
 
     @property
     def any_token(self) -> bool:
@@ -204,23 +204,27 @@ class Backend:
         return detector_id in self._cache.detectors
 
     @finished
-    async def create_detector(self, name: str) -> str:
+    async def create_detector(self, name: str, by: Permit = UNBOUNDED) -> str:
         """Add a detector durably, and return its id. Raises Refusal 1400."""
         detector_id = secrets.token_hex(16)
-        version = await self.scheduler.ask("create_detector", int, detector_id, name)
-        self._cache.detectors.note_added(detector_id, name, version)
+        version = await self.scheduler.ask("create_detector", int, detector_id, name, by.owner)
+        self._created(detector_id, name, version, by)
         return detector_id
 
     @finished
-    async def fork_detector(self, source_id: str, name: str) -> str:
+    async def fork_detector(self, source_id: str, name: str, by: Permit = UNBOUNDED) -> str:
         """Add a detector with the rules and the state of another one durably, and return its id.
 
         Raises Refusal 1200 and 1400.
         """
         detector_id = secrets.token_hex(16)
-        version = await self.scheduler.ask("fork_detector", int, source_id, detector_id, name)
-        self._cache.detectors.note_added(detector_id, name, version)
+        version = await self.scheduler.ask("fork_detector", int, source_id, detector_id, name, by.owner)
+        self._created(detector_id, name, version, by)
         return detector_id
+
+    def _created(self, detector_id: str, name: str, version: int, by: Permit) -> None:
+        self._cache.detectors.note_added(detector_id, name, version)
+        by.made(detector_id)
 
     @finished
     async def delete_detector(self, detector_id: str) -> None:

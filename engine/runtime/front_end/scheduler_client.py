@@ -44,7 +44,7 @@ _SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures", "
 _HARMLESS: Final = _SOON | {"route", "changes", "tokens", "tokens_used", "move", "drain"}
 """The methods that may be executed twice."""
 _REMOVALS: Final = frozenset({"revoke_token", "delete_detector"})
-_METHODS: Final = _HARMLESS | _REMOVALS | {"add_token", "create_detector", "fork_detector"}
+_METHODS: Final = _HARMLESS | _REMOVALS | {"add_token", "create_detector", "fork_detector", "events_spent"}
 
 ABANDONABLE: Final = frozenset({"route"})
 """The methods that end if their caller is gone: a detector is activated only for those that wait for it."""

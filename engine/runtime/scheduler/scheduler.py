@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -91,6 +92,8 @@ class Scheduler:
         """The purges that are under way, by the ids of the detectors."""
         self._purging: asyncio.Task[None] | None = None
         self._front_end_counts: dict[tuple[str, ...], float] = {}
+        self._events_spent = Counter[str]()
+        """The events of tokens with a rate, by their ids."""
         self._closing = False
 
     def _started(self, workers: int) -> None:
@@ -180,10 +183,10 @@ class Scheduler:
                 self._problems.note(problem)
         return msgspec.structs.replace(changes, waiting_for_slots=self._slots.wanted)
 
-    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+    async def fork_detector(self, source_id: str, detector_id: str, name: str, owner: str = "") -> int:
         try:
             await self._make_fork(source_id, detector_id)
-            version = await self.catalogue.enter_fork(detector_id, name)
+            version = await self.catalogue.enter_fork(detector_id, name, owner)
             self._services.dues.note(detector_id, 0)
         except Exception as error:
             await self._purge(detector_id)
@@ -297,6 +300,11 @@ class Scheduler:
         for parts, value in counted:
             name = tuple(parts)
             self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
+
+    async def events_spent(self, spent: dict[str, int]) -> dict[str, int]:
+        """Add what tokens have spent at a front end; return what each of them has spent at all."""
+        self._events_spent.update(spent)
+        return {token_id: self._events_spent[token_id] for token_id in spent}
 
     async def status(self) -> Status:
         reasons = ["the server is shutting down"] if self._closing else []

@@ -23,7 +23,7 @@ _LINGER_S: Final = 2.0
 _OF_CATALOGUE: Final = ("tokens", "tokens_used", "revoke_token", "create_detector")
 _OF_SCHEDULER: Final = (
     *("changes", "fork_detector", "delete_detector", "move", "drain"),
-    *("status", "add_counts", "report_figures", "newest_firings"),
+    *("status", "add_counts", "report_figures", "newest_firings", "events_spent"),
 )
 
 

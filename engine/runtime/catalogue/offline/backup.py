@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.runtime.catalogue.catalogue import UNFINISHED_COPY
 from engine.runtime.catalogue.catalogue_state import recovered_state
+from engine.runtime.catalogue.new_folder import UNFINISHED_COPY
 from snapshots.backup import copy_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import NothingUsable, StorageError

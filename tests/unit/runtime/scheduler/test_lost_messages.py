@@ -204,7 +204,7 @@ async def drain(scene: Scene) -> None:
 
 async def tokens(scene: Scene) -> None:
     minted = await scene.again(lambda: scene.backend.mint_token("one"))
-    assert scene.backend.token_known(minted.stored.digest)
+    assert scene.backend.permit(minted.stored.digest)
     assert [one.id for one in await scene.again(scene.backend.tokens)] == [minted.id]
     await scene.again(lambda: scene.backend.revoke_token(minted.id))
     assert await scene.again(scene.backend.tokens) == []
