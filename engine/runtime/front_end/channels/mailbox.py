@@ -70,6 +70,15 @@ class Request:
             self.caller.add(queued_s + took.waited_s, took.evaluated_s, took.synced_s)
 
 
+class _Share:
+    """What of a mailbox is a token's."""
+
+    __slots__ = ("bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = 0
+
+
 class Mailbox:
     """Requests in order. All have the same timeout, so the first one has the earliest deadline.
 
@@ -82,6 +91,8 @@ class Mailbox:
         self._queue: deque[Request] = deque()
         self._count = 0
         self._bytes = 0
+        self._shares: dict[str, _Share] = {}
+        """What waits for each token."""
 
     def __len__(self) -> int:
         return self._count
@@ -92,18 +103,20 @@ class Mailbox:
         return self._bytes
 
     def admit(self, request: Request) -> None:
-        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full."""
+        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full.
+
+        In a full mailbox, a token that holds less than another takes that one's place: its newest request is
+        refused instead. So each token has its share, however much others send.
+        """
         size = len(request.operation.payload)
-        # A request larger than the bound is admitted alone; otherwise it could never be served.
-        too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
-        too_many = self._count >= self._settings.waiting_max
-        if too_many or too_large:
-            self._memory.throttled[QUEUE if too_many else BYTES] += 1
-            raise DetectorUnavailable(
-                TOO_MANY_WAIT,
-                f"{self._count} requests wait for this detector already; this one was not executed",
-                retry_after_s=1.0,
-            )
+        while (cause := self._full(size)) is not None:
+            self._memory.throttled[cause] += 1
+            crowded_out = self._newest_of_most(cause, request.caller.token_id, size)
+            if crowded_out is None:
+                raise self._too_many()
+            crowded_out.fail(self._too_many())
+            self._leave(crowded_out)
+            self._compact()
         if not self._memory.has_room(COPIES * size):
             self._find_room(request.operation, size)
         request.mailbox = self
@@ -116,6 +129,10 @@ class Mailbox:
             return
         self._leave(request)
         request.operation = _NOTHING
+        self._compact()
+
+    def _compact(self) -> None:
+        """Drop what no longer waits, once that is most of the queue."""
         gone = len(self._queue) - self._count
         if gone > max(_GONE_MAX, self._count):
             self._queue = deque(one for one in self._queue if one.waits)
@@ -164,6 +181,31 @@ class Mailbox:
         self._queue.clear()
         return taken
 
+    def _full(self, size: int) -> str | None:
+        """Return why there is no room for a request of a size, None if there is."""
+        if self._count >= self._settings.waiting_max:
+            return QUEUE
+        # A request larger than the bound is admitted alone; otherwise it could never be served.
+        return BYTES if self._bytes + size > self._settings.waiting_bytes_max and self._count else None
+
+    def _too_many(self) -> DetectorUnavailable:
+        message = f"{self._count} requests wait for this detector already; this one was not executed"
+        return DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
+
+    def _newest_of_most(self, cause: str, token_id: str, size: int) -> Request | None:
+        """Return the newest request of the token that holds most.
+
+        Return None if that is not more than this token would hold with a request of that size.
+        """
+        most_id, most = max(
+            self._shares.items(), key=lambda entry: entry[1].requests if cause == QUEUE else entry[1].bytes
+        )
+        own = self._shares.get(token_id, _Share())
+        holds_more = most.requests > own.requests + 1 if cause == QUEUE else most.bytes > own.bytes + size
+        if most_id == token_id or not holds_more:
+            return None
+        return next(one for one in reversed(self._queue) if one.waits and one.caller.token_id == most_id)
+
     def _find_room(self, operation: Operation, size: int) -> None:
         is_small = size <= SMALL_BYTES_MAX and operation.kind not in ANSWERS_MUCH
         if not self._memory.find_room(COPIES * size, is_small=is_small):
@@ -176,6 +218,11 @@ class Mailbox:
         request.waits = True
         self._count += 1
         self._bytes += size
+        share = self._shares.get(request.caller.token_id)
+        if share is None:
+            share = self._shares[request.caller.token_id] = _Share()
+        share.requests += 1
+        share.bytes += size
         self._memory.requests += COPIES * size
 
     def _leave(self, request: Request) -> None:
@@ -184,4 +231,9 @@ class Mailbox:
             request.waits = False
             self._count -= 1
             self._bytes -= size
+            share = self._shares[request.caller.token_id]
+            share.requests -= 1
+            share.bytes -= size
+            if not share.requests:
+                del self._shares[request.caller.token_id]
             self._memory.requests -= COPIES * size
