@@ -26,12 +26,14 @@ from .results import (
     ExplainedRule,
     Identified,
     ListedToken,
+    OwnToken,
     ParsedCondition,
     Relation,
     Rule,
     ServiceError,
     ShownRule,
     Token,
+    TokenBounds,
 )
 from .sending import Event
 
@@ -52,11 +54,13 @@ __all__ = [
     "Gap",
     "Identified",
     "ListedToken",
+    "OwnToken",
     "ParsedCondition",
     "Relation",
     "Rule",
     "ServiceError",
     "ShownRule",
     "Token",
+    "TokenBounds",
     "calls",
 ]

@@ -20,6 +20,7 @@ from .results import (
     Identified,
     ListedToken,
     Named,
+    OwnToken,
     ParsedCondition,
     Relation,
     RelationPage,
@@ -31,6 +32,7 @@ from .results import (
     ShownRule,
     ShownRules,
     Token,
+    TokenBounds,
     Tokens,
     Version,
     Versions,
@@ -108,9 +110,16 @@ def list_tokens() -> Call[list[ListedToken]]:
     return Call("GET", _path("tokens"), _listed(Tokens))
 
 
-def create_token(name: str | None = None) -> Call[Token]:
-    """Create a token, with a name or without."""
-    return _post(_path("token"), Token) if name is None else _post(_path("tokens"), Token, {"name": name})
+def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call[Token]:
+    """Create a token. One with bounds has a name; what is left out is not bounded."""
+    if name is None and not bounds:
+        return _post(_path("token"), Token)
+    return _post(_path("tokens"), Token, {"name": name or "", **bounds})
+
+
+def own_token() -> Call[OwnToken]:
+    """Return what the client's own token is, and what it may do."""
+    return Call("GET", _path("tokens", "self"), _typed(OwnToken))
 
 
 def revoke_token(token_id: str) -> Call[Identified]:

@@ -1,7 +1,7 @@
 """The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 
@@ -84,14 +84,41 @@ class Token(msgspec.Struct, frozen=True):
     hint: str
 
 
+class TokenBounds(TypedDict, total=False):
+    """What a new token is bounded to."""
+
+    scopes: Sequence[Literal["evaluate", "read", "write", "admin"]]
+    detectors: Sequence[str]
+    """The ids of the detectors that it is for."""
+    expires_ms: int
+    """When it ends, in milliseconds since 1970."""
+    events_per_s: float
+
+
 class ListedToken(msgspec.Struct, frozen=True):
-    """A token without its secret; times that are not known are None."""
+    """A token without its secret; times that are not known are None, as are bounds that it does not have."""
 
     id: str
     hint: str
     name: str
     created_ms: int | None
     used_ms: int | None
+    scopes: list[str] | None = None
+    detectors: list[str] | None = None
+    """The ids of the detectors that it is for."""
+    expires_ms: int | None = None
+    events_per_s: float | None = None
+
+
+class OwnToken(msgspec.Struct, frozen=True):
+    """The client's own token: what it may do. A token from the service's settings has no id."""
+
+    id: str | None
+    name: str
+    scopes: list[str] | None = None
+    detectors: list[str] | None = None
+    expires_ms: int | None = None
+    events_per_s: float | None = None
 
 
 class Tokens(msgspec.Struct, frozen=True):

@@ -31,6 +31,8 @@ from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from rule_detector_client import AsyncClient, Client
 
+BOUNDS = ("scopes", "detectors", "expires_ms", "events_per_s")
+
 _ACTING = ("timed", "every_secs", "every_by")
 
 
@@ -90,7 +92,8 @@ class FakeService:
                 return {"tokens": self.tokens}
             case "POST", ["token" | "tokens"]:
                 token = {"id": f"{len(self.tokens):032x}", "hint": "cret", "name": body.get("name", "")}
-                self.tokens.append({**token, "created_ms": 1_709_542_800_000, "used_ms": None})
+                bounds = {name: body.get(name) for name in BOUNDS}
+                self.tokens.append({**token, "created_ms": 1_709_542_800_000, "used_ms": None, **bounds})
                 return {"id": token["id"], "token": "rd_secret", "hint": "cret"}
             case "DELETE", ["token", one]:
                 self.tokens = [token for token in self.tokens if token["id"] != one]

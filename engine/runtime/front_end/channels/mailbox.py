@@ -111,11 +111,11 @@ class Mailbox:
         size = len(request.operation.payload)
         while (cause := self._full(size)) is not None:
             self._memory.throttled[cause] += 1
-            crowded_out = self._newest_of_most(cause, request.caller.token_id, size)
-            if crowded_out is None:
+            evicted = self._newest_of_most(cause, request.caller.token_id, size)
+            if evicted is None:
                 raise self._too_many()
-            crowded_out.fail(self._too_many())
-            self._leave(crowded_out)
+            evicted.fail(self._too_many())
+            self._leave(evicted)
             self._compact()
         if not self._memory.has_room(COPIES * size):
             self._find_room(request.operation, size)

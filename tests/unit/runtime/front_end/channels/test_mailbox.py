@@ -181,7 +181,7 @@ async def test_a_token_with_large_requests_leaves_others_their_share_of_bytes():
     assert waiting.bytes == 1_000
 
 
-async def test_a_queue_that_crowds_out_for_long_does_not_grow():
+async def test_a_queue_that_evicts_for_long_does_not_grow():
     waiting = Mailbox(SETTINGS, MemoryBudget(1 << 30))
     for number in range(5_000):
         offered(waiting, f"token {number % 7}")
