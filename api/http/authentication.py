@@ -33,7 +33,14 @@ class Authenticator:
         DetectorUnavailable if this front end has not heard from the directory for too long.
         """
         digest = _digest_in(authorization)
-        return self._bootstrap_permit(digest) or _unexpired(self._backend.permit(digest))
+        # Tokens are 256 random bits, so the duration of their look-up reveals nothing. The bootstrap token is
+        # chosen by a person, and is compared in constant time.
+        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
+            return _BOOTSTRAP
+        permit = self._backend.permit(digest)
+        if permit is not None and permit.expires_at_ms is not None:
+            _check_end(permit)
+        return permit
 
     async def check(self, authorization: bytes | None) -> Permit:
         """Return what the caller may do, as this front end or the directory knows it.
@@ -42,9 +49,10 @@ class Authenticator:
         """
         permit = self.permit(authorization)
         if permit is None:
-            permit = _unexpired(await self._backend.permit_asked(_digest_in(authorization)))
+            permit = await self._backend.permit_asked(_digest_in(authorization))
         if permit is None:
             raise _unknown_token()
+        _check_end(permit)
         return permit
 
     def objection(self, authorization: bytes | None) -> Exception | None:
@@ -53,13 +61,6 @@ class Authenticator:
             return _unknown_token() if self.permit(authorization) is None else None
         except (RequestRefusal, DetectorUnavailable) as error:
             return error
-
-    def _bootstrap_permit(self, digest: bytes) -> Permit | None:
-        # Tokens are 256 random bits, so the duration of their look-up reveals nothing. The bootstrap token is
-        # chosen by a person, and is compared in constant time.
-        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
-            return _BOOTSTRAP
-        return None
 
 
 def _digest_in(authorization: bytes | None) -> bytes:
@@ -74,11 +75,10 @@ def _digest_in(authorization: bytes | None) -> bytes:
     return _digest(form[1])
 
 
-def _unexpired(permit: Permit | None) -> Permit | None:
-    """Return a permit. Raises RequestRefusal 1101 if its time is over."""
-    if permit is not None and permit.is_expired:
+def _check_end(permit: Permit) -> None:
+    """Raise RequestRefusal 1101 if the time of a permit is over."""
+    if permit.is_expired:
         raise RequestRefusal(1101, "the token has expired", headers=_CHALLENGE)
-    return permit
 
 
 def _unknown_token() -> RequestRefusal:

@@ -17,8 +17,6 @@ _TICK_S: Final = 0.05
 BACKSTOP_S: Final = 2.0
 """How long past its deadline a request may take, so that the component that works on it can report first."""
 
-BOOTSTRAP: Final = "bootstrap"
-"""What the log says in place of the id of the bootstrap token, which has none."""
 OTHER: Final = "other"
 """The operation of a request for which none was recognised."""
 EVALUATIONS_STREAM: Final = "evaluate_stream"
@@ -109,7 +107,7 @@ class RequestTimeout:
     def mark_authenticated(self, permit: Permit) -> None:
         """Record that the caller's token is known. The connection is then kept until the response."""
         self.is_authenticated = True
-        current_request().token_id = permit.token.id or BOOTSTRAP
+        current_request().token_id = permit.known_as
         if self._slot is not None:
             self._slot.mark_authenticated()
 

@@ -56,6 +56,8 @@ class Permit:
 
     def __init__(self, token: KnownToken, now_s: float = 0.0) -> None:
         self.token = token
+        self.known_as = token.id or "bootstrap"
+        """What the log calls it."""
         grant = token.grant
         self.is_full = grant == FULL
         """Whether nothing bounds it."""
