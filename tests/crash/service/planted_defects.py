@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from engine.runtime.catalogue import catalogue
+from engine.runtime.catalogue import catalogue, catalogue_state
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
@@ -102,11 +102,21 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "the directory answers before it has synced": Defect(
         Catalogue, "_change", "self._store.sync()", "pass", partial(images, "tokens_and_detectors")
     ),
+    "a token is written without what bounds it": Defect(
+        Catalogue, "add_token", "*astuple(token)", "*astuple(token)[:4]", partial(images, "bounded_tokens")
+    ),
+    "a token is not for what it has created": Defect(
+        catalogue_state,
+        "apply",
+        "_extend(state, change.owner, change.id)",
+        "pass",
+        partial(images, "bounded_tokens"),
+    ),
     "a detector is entered before it has a folder": Defect(
         Catalogue,
         "create_detectors",
         "create_folders(",
-        "self._change(*(DetectorCreated(one, names[one]) for one in new)); create_folders(",
+        "self._change(*new); create_folders(",
         partial(images, "tokens_and_detectors"),
     ),
     "a detector is entered before its folder's name is synced": Defect(

@@ -18,7 +18,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.catalogue_changes import FULL, Grant, StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -79,6 +79,10 @@ class ServiceRun:
         self.sync = sync
         self.tokens: set[str] = set()
         self.revoked: set[str] = set()
+        self.grants: dict[str, Grant] = {}
+        """What the tokens may do, with the detectors of which they were told that they have created them."""
+        self.owners: dict[str, str] = {}
+        """The tokens that create detectors, also where they were not told yet."""
         self.detectors: dict[str, Known] = {}
         self.entered: set[str] = set()
         """Whose creation was answered, and whose deletion was not begun."""
@@ -88,19 +92,25 @@ class ServiceRun:
 
     # -- what the directory is asked -------------------------------------------------------------------------
 
-    def add_token(self, name: str) -> None:
-        self.directory.add_token(name, StoredToken(name.encode().ljust(32), name[-4:]))
+    def add_token(self, name: str, grant: Grant = FULL) -> None:
+        self.directory.add_token(name, StoredToken(name.encode().ljust(32), name[-4:], grant=grant))
         self.tokens.add(name)
+        self.grants[name] = grant
 
     def revoke_token(self, name: str) -> None:
         self.tokens.discard(name)
         self.directory.revoke_token(name)
         self.revoked.add(name)
 
-    def create(self, *ids: str) -> None:
+    def create(self, *ids: str, owner: str = "") -> None:
         self.detectors |= {detector_id: Known() for detector_id in ids}
-        self.directory.create_detectors(dict.fromkeys(ids, "name"))
+        self.owners |= dict.fromkeys(ids, owner)
+        self.directory.create_detectors(dict.fromkeys(ids, "name"), dict.fromkeys(ids, owner))
         self.entered.update(ids)
+        if owner:
+            grant = self.grants[owner]
+            detectors = (grant.detectors or frozenset()) | frozenset(ids)
+            self.grants[owner] = msgspec.structs.replace(grant, detectors=detectors)
 
     def delete(self, detector_id: str) -> None:
         self.entered.discard(detector_id)
@@ -232,6 +242,17 @@ def event(number: int, key: str = "") -> Operation:
     return ops.evaluate(json.dumps({"event": event}).encode(), key)
 
 
+def _check_grant(run: ServiceRun, name: str, found: Grant) -> None:
+    """Raise Lost unless a token may do what it was given, and is for what it has created."""
+    wanted = run.grants[name]
+    mine, theirs = found.detectors, wanted.detectors
+    if (mine is None) == (theirs is None) and msgspec.structs.replace(found, detectors=theirs) == wanted:
+        may_be = {one for one, owner in run.owners.items() if owner == name}
+        if mine is None or theirs is None or (theirs <= mine and mine - theirs <= may_be):
+            return
+    raise Lost(f"the token {name} may do {found}, and was given {wanted}")
+
+
 def tokens_and_detectors(run: ServiceRun) -> None:
     """The directory's work, and detectors that are born and die."""
     run.add_token("first")
@@ -244,6 +265,18 @@ def tokens_and_detectors(run: ServiceRun) -> None:
     run.create("c" * 32, "d" * 32)
     run.activate("d" * 32).ask(rule())
     run.activate("b" * 32).ask(rule(), event(1))
+
+
+def bounded_tokens(run: ServiceRun) -> None:
+    """Tokens that may do less than everything, and what they create."""
+    run.add_token("first", Grant(frozenset({"write"}), frozenset(), 4_102_444_800_000, 2.5))
+    run.create("a" * 32, owner="first")
+    run.add_token("second", Grant(detectors=frozenset({"a" * 32})))
+    run.create("b" * 32, "c" * 32, owner="second")
+    run.directory.close()
+    run.directory = opened(run.disk)
+    run.create("d" * 32, owner="first")
+    run.revoke_token("second")
 
 
 def activations(run: ServiceRun) -> None:
@@ -364,7 +397,8 @@ def forks(run: ServiceRun) -> None:
 
 
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
-    run.__name__: run for run in (tokens_and_detectors, activations, relations, two_owners, forks)
+    run.__name__: run
+    for run in (tokens_and_detectors, bounded_tokens, activations, relations, two_owners, forks)
 }
 
 
@@ -398,7 +432,7 @@ class ServiceImages:
 
     def _check(self, run: ServiceRun, image: Image, *, machine: bool) -> None:
         told = repr([(known.durable, known.answered) for known in run.detectors.values()])
-        told += repr([run.tokens, run.revoked, run.entered, run.struck, machine])
+        told += repr([run.tokens, run.grants, run.revoked, run.entered, run.struck, machine])
         key = _digest(image, told)
         if key in self._known:
             return
@@ -416,6 +450,8 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
     state = directory._state
     if not run.tokens <= state.tokens.keys() or run.revoked & state.tokens.keys():
         raise Lost(f"tokens are {set(state.tokens)}; {run.tokens} were added and {run.revoked} revoked")
+    for name in run.tokens:
+        _check_grant(run, name, state.tokens[name].grant)
     if not run.entered <= state.detectors.keys() or run.struck & state.detectors.keys():
         raise Lost(f"detectors are {set(state.detectors)}, and {run.entered} were answered")
     if leftovers := set(disk.names(DATA / "detectors")) - state.detectors.keys() - state.removed:
