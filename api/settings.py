@@ -91,10 +91,9 @@ class Settings:
     max_tokens: int = _setting(10_000, "The maximum number of tokens.")
     max_resident: int = _setting(50, "The maximum number of active detectors.")
     detectors_per_worker: int = _setting(
-        1,
-        "The maximum number of active detectors in a process. With 1, each has a process of its own.",
-        most=2_000,
+        1, "The maximum number of active detectors in a process. With 1, each has its own.", most=2_000
     )
+    changes_kept_days: int = _setting(90, "How many days the changes log keeps a change.")
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
     worker_cpus: float = _setting(
         0.1, "The CPUs that each detector worker reserves in a joined cluster.", least=0
@@ -333,6 +332,7 @@ class Settings:
             node_timeout_s=self.node_timeout_s,
             detectors_max=self.max_detectors,
             tokens_max=self.max_tokens,
+            changes_kept_days=self.changes_kept_days,
             max_resident=self.max_resident,
             detectors_per_worker=self.detectors_per_worker,
             worker_cpus=0.0 if self.ray_address == "local" else self.worker_cpus,

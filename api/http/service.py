@@ -166,8 +166,9 @@ class Service(quart.Quart):
         return answered(await self.backend.call(detector_id, operation))
 
     async def change(self, detector_id: str, operation: operations.Operation) -> Response:
-        """Have a detector execute a change of its rules by the caller, and return the response."""
-        return await self.call(detector_id, operation._replace(by=request.permit.token.label))
+        """Have a detector execute a change by the caller, which is logged, and return the response."""
+        changed = operation._replace(by=request.permit.token.label)
+        return answered(await self.backend.change(detector_id, changed))
 
     async def decode(self, body: bytes, type_: type[T]) -> T:
         """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""

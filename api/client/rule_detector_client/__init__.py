@@ -16,6 +16,7 @@ from .clients import AsyncClient, Client
 from .feed import Firing, Gap
 from .results import (
     Action,
+    Changes,
     Comparison,
     Detector,
     Difference,
@@ -26,6 +27,7 @@ from .results import (
     ExplainedRule,
     Identified,
     ListedToken,
+    LoggedChange,
     OwnToken,
     ParsedCondition,
     Relation,
@@ -40,6 +42,7 @@ from .sending import Event
 __all__ = [
     "Action",
     "AsyncClient",
+    "Changes",
     "Client",
     "Comparison",
     "Detector",
@@ -54,6 +57,7 @@ __all__ = [
     "Gap",
     "Identified",
     "ListedToken",
+    "LoggedChange",
     "OwnToken",
     "ParsedCondition",
     "Relation",

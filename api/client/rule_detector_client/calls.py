@@ -11,6 +11,7 @@ import msgspec
 from .json_values import event_body, object_json, time_json
 from .results import (
     BatchResults,
+    Changes,
     Comparison,
     Detector,
     Envelope,
@@ -112,9 +113,8 @@ def list_tokens() -> Call[list[ListedToken]]:
 
 def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call[Token]:
     """Create a token. One with bounds has a name; what is left out is not bounded."""
-    if name is None and not bounds:
-        return _post(_path("token"), Token)
-    return _post(_path("tokens"), Token, {"name": name or "", **bounds})
+    given = {"name": name or "", **bounds}
+    return _post(_path("tokens"), Token, given) if name or bounds else _post(_path("token"), Token)
 
 
 def own_token() -> Call[OwnToken]:
@@ -125,6 +125,11 @@ def own_token() -> Call[OwnToken]:
 def revoke_token(token_id: str) -> Call[Identified]:
     """Revoke a token."""
     return Call("DELETE", _path("token", token_id), _typed(Identified))
+
+
+def changes(after: int = 0, limit: int = PAGE) -> Call[Changes]:
+    """Return a page of the changes log, oldest first: who changed what after a number."""
+    return Call("GET", f"/api/changes?{urlencode({'after': after, 'limit': limit})}", _typed(Changes))
 
 
 # Detectors

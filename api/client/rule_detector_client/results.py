@@ -127,6 +127,36 @@ class Tokens(msgspec.Struct, frozen=True):
     tokens: list[ListedToken]
 
 
+class TokenOfLog(msgspec.Struct, frozen=True):
+    """The token that made a change; a token from the service's settings has no id."""
+
+    id: str | None
+    name: str
+
+
+class LoggedChange(msgspec.Struct, frozen=True, rename={"detector_id": "detectorId"}, omit_defaults=True):
+    """A change in the log of the service; `old` and `new` are what differs, as JSON objects."""
+
+    seq: int
+    time_ms: int
+    token: TokenOfLog | None
+    request: str | None
+    kind: str
+    action: str
+    id: str
+    name: str
+    detector_id: str = ""
+    old: msgspec.Raw = msgspec.Raw(b"{}")
+    new: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """A page of the changes log, and after which number to go on."""
+
+    changes: list[LoggedChange]
+    next: int
+
+
 class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A rule of a detector, with its condition as a JSON object; after a change, the messages about it."""
 

@@ -62,7 +62,7 @@ def _seen(cluster: ClusterFigures, permit: Permit) -> ClusterFigures:
     result_example={**examples.CLUSTER["nodes"][0], "draining": "operator"},
 )
 async def drain_node(id: str) -> Response:
-    return success_of(await service.backend.drain_node(id, draining=True))
+    return success_of(await service.backend.drain_node(id, draining=True, by=request.permit))
 
 
 @blueprint.delete("/api/cluster/nodes/<id>/drain")
@@ -76,7 +76,7 @@ async def drain_node(id: str) -> Response:
     result_example=examples.CLUSTER["nodes"][0],
 )
 async def undrain_node(id: str) -> Response:
-    return success_of(await service.backend.drain_node(id, draining=False))
+    return success_of(await service.backend.drain_node(id, draining=False, by=request.permit))
 
 
 @blueprint.get("/healthz")

@@ -108,7 +108,7 @@ async def get_detector(detectorId: str) -> Response:
     is_addition=False,
 )
 async def delete_detector(detectorId: str) -> Response:
-    await service.backend.delete_detector(detectorId)
+    await service.backend.delete_detector(detectorId, request.permit)
     return success_of(catalogue.Identified(detectorId))
 
 
@@ -143,7 +143,7 @@ async def fork_detector(detectorId: str, body: bytes) -> Response:
 )
 async def move_detector(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, cluster.Move)
-    route = await service.backend.move_detector(detectorId, given(wanted.node) or "")
+    route = await service.backend.move_detector(detectorId, given(wanted.node) or "", request.permit)
     return success_of(cluster.Moved(route.address.node, route.worker))
 
 

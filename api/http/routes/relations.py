@@ -103,6 +103,7 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
         _named(name),
         parts,
         settings.deadline_s,
+        request.permit.token.label,
     )
 
 
@@ -120,7 +121,8 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
 )
 async def change_relation(detectorId: str, name: str, body: bytes) -> Response:
     change = await service.decode(body, _Change)
-    return await service.call(detectorId, operations.change_relation(_named(name), change.add, change.remove))
+    operation = operations.change_relation(_named(name), change.add, change.remove)
+    return await service.change(detectorId, operation)
 
 
 @blueprint.delete(_PATH)
@@ -133,7 +135,7 @@ async def change_relation(detectorId: str, name: str, body: bytes) -> Response:
     result_example={"name": examples.RELATION["name"]},
 )
 async def delete_relation(detectorId: str, name: str) -> Response:
-    return await service.call(detectorId, operations.delete_relation(_named(name)))
+    return await service.change(detectorId, operations.delete_relation(_named(name)))
 
 
 def _named(name: str) -> str:

@@ -39,7 +39,7 @@ _UNBOUNDED: Final = {"scopes": None, "detectors": None, "expires_ms": None, "eve
 )
 async def mint_token() -> Response:
     _check_within(FULL)
-    minted = await service.backend.mint_token()
+    minted = await service.backend.mint_token(by=request.permit)
     return success_of(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 
 
@@ -62,7 +62,7 @@ async def revoke_token(id: str) -> Response:
         and id not in {one.id for one in _visible(await service.backend.tokens())}
     ):
         raise no_such_token(id)
-    await service.backend.revoke_token(id)
+    await service.backend.revoke_token(id, permit)
     return success_of(catalogue.Identified(id))
 
 
@@ -146,7 +146,7 @@ async def create_named_token(body: bytes) -> Response:
         if not request.permit.sees(detector_id):
             raise no_such_detector(detector_id)
         await service.backend.confirm(detector_id)
-    minted = await service.backend.mint_token(wanted.name, grant)
+    minted = await service.backend.mint_token(wanted.name, grant, request.permit)
     return success_of(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 
 

@@ -15,6 +15,7 @@ from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, Failure
 from api.schema.examples import EVENT, TUPLES
 from api.schema.messages import (
     catalogue,
+    changes,
     cluster,
     comparisons,
     conditions,
@@ -29,7 +30,17 @@ from api.schema.operation import ANY, NONE, Operation
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
     name: member
-    for module in (catalogue, cluster, comparisons, conditions, evaluations, explanations, rules, state)
+    for module in (
+        catalogue,
+        changes,
+        cluster,
+        comparisons,
+        conditions,
+        evaluations,
+        explanations,
+        rules,
+        state,
+    )
     for name, member in vars(module).items()
     if isinstance(member, type)
     and issubclass(member, msgspec.Struct)
@@ -245,6 +256,8 @@ def _tag(operation: Operation) -> str:
             return "tokens"
         case ["api", "cluster", *_]:
             return "cluster"
+        case ["api", "changes"]:
+            return "changes"
         case ["api", "conditions", *_]:
             return "conditions"
         case ["api", "detectors", _, "rules" | "relations" as tag, *_]:

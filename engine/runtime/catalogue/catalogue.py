@@ -16,6 +16,7 @@ from engine.runtime.catalogue.catalogue_state import (
     DetectorCreated,
     DetectorPurged,
     DetectorRemoved,
+    Reported,
     TokenAdded,
     TokenRevoked,
     record_version,
@@ -23,7 +24,7 @@ from engine.runtime.catalogue.catalogue_state import (
     room_for_detectors,
     state_version,
 )
-from engine.runtime.catalogue.new_folder import prepare_folder
+from engine.runtime.catalogue.new_folder import delete_leftovers, prepare_folder
 from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.contract.catalogue_changes import (
     Changes,
@@ -33,6 +34,7 @@ from engine.runtime.contract.catalogue_changes import (
     TokenEntry,
     known_token,
 )
+from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -41,7 +43,7 @@ from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.folders import create_folders, destroy_folder, has_snapshot, is_unused
+from snapshots.folders import create_folders, destroy_folder, has_snapshot
 from snapshots.store import Store
 from snapshots.write.due_marks import due_times
 
@@ -97,8 +99,7 @@ class Catalogue:
         self._snapshot_bytes = 0
         self._warnings: list[str] = []
         self._now_s = now_s
-        self._opened = False
-        self._save_at_s = 0.0
+        self._opened, self._save_at_s = False, 0.0
         self._mark_is_synced = False
         """Whether the mark of this opening's first record is known to be on the disk."""
         self._newborn = detector_snapshot.empty_snapshot()
@@ -152,16 +153,7 @@ class Catalogue:
                 # Leftover files must not keep the service from starting.
                 warnings.append(str(error))
         known = self._state.detectors.keys() | self._state.removed
-        for name in self._files.names(self._detectors_folder):
-            if name not in known:
-                folder = self._detectors_folder / name
-                if is_unused(folder, self._files):
-                    destroy_folder(folder, self._files)
-                else:
-                    warnings.append(
-                        f"{folder}: no detector of the catalogue has this folder; it is left as it is"
-                    )
-        return warnings
+        return [*warnings, *delete_leftovers(self._detectors_folder, known, self._files)]
 
     def close(self) -> None:
         """Save what changed, if that is possible, and release the data folder."""
@@ -195,23 +187,23 @@ class Catalogue:
             tuple(self._warnings),
         )
 
-    def add_token(self, token_id: str, token: StoredToken) -> int | None:
+    def add_token(self, token_id: str, token: StoredToken, made: Made | None = None) -> int | None:
         """Store a token; return the version of the tokens that includes it, None if the limit is reached."""
         self.check_owner()
         if token_id not in self._state.tokens:
             if len(self._state.tokens) >= self._settings.tokens_max:
                 return None
-            self._change(TokenAdded(token_id, *astuple(token)))
+            self._change(TokenAdded(token_id, *astuple(token), *((made,) if made else ())))
             self._tokens.note(token.digest, known_token(token_id, token))
         return self._tokens.version
 
-    def revoke_token(self, token_id: str) -> int | None:
+    def revoke_token(self, token_id: str, made: Made | None = None) -> int | None:
         """Remove a token; return the version without it, None if it does not exist."""
         self.check_owner()
         token = self._state.tokens.get(token_id)
         if token is None:
             return None
-        self._change(TokenRevoked(token_id))
+        self._change(TokenRevoked(token_id, made))
         return self._tokens.note(token.digest, None)
 
     def tokens(self) -> list[TokenEntry]:
@@ -231,15 +223,18 @@ class Catalogue:
                 used[token_id] = max(at_ms, used.get(token_id, at_ms))
 
     def create_detectors(
-        self, names: Mapping[str, str], owners: Mapping[str, str] | None = None
+        self,
+        names: Mapping[str, str],
+        owners: Mapping[str, str] | None = None,
+        made: Mapping[str, Made] | None = None,
     ) -> list[int | None]:
         """Add detectors, given as names by id, together; each is added to what its owner, a token, is for.
 
         Return for each the catalogue's version that includes it, None if a limit is reached.
         """
         self.check_owner()
-        owned, known = owners or {}, self._state.detectors
-        wanted = [DetectorCreated(one, name, owned.get(one, "")) for one, name in names.items()]
+        owned, by, known = owners or {}, made or {}, self._state.detectors
+        wanted = [DetectorCreated(one, name, owned.get(one, ""), by.get(one)) for one, name in names.items()]
         new = self._within_limits([one for one in wanted if one.id not in known])
         if new:
             self._store.reserve(len(new) * _RECORD_BYTES)
@@ -262,14 +257,16 @@ class Catalogue:
                 found.append(one)
         return found
 
-    def enter_fork(self, detector_id: str, name: str, owner: str = "") -> int | None:
+    def enter_fork(
+        self, detector_id: str, name: str, owner: str = "", made: Made | None = None, source: str = ""
+    ) -> int | None:
         """Add a detector whose folder was made; return the catalogue's version, None if a limit is reached.
 
         Raises DetectorUnavailable if the folder has no snapshot.
         """
         self.check_owner()
         if detector_id not in self._state.detectors:
-            new = self._within_limits([DetectorCreated(detector_id, name, owner)])
+            new = self._within_limits([DetectorCreated(detector_id, name, owner, made, source)])
             if not new:
                 return None
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
@@ -280,12 +277,12 @@ class Catalogue:
     def _enter(self, new: Sequence[DetectorCreated]) -> dict[str, int]:
         """Add detectors that have folders to the catalogue; return the version that includes each."""
         self._change(*new)
-        for owner in {one.owner for one in new}:
-            if (token := self._state.tokens.get(owner)) is not None:
-                self._tokens.note(token.digest, known_token(owner, token))
+        for owner in {one.owner for one in new} & self._state.tokens.keys():
+            token = self._state.tokens[owner]
+            self._tokens.note(token.digest, known_token(owner, token))
         return {one.id: self._detectors.note(one.id, one.name) for one in new}
 
-    def delete_detector(self, detector_id: str) -> int | None:
+    def delete_detector(self, detector_id: str, made: Made | None = None) -> int | None:
         """Remove a detector; return the version without it, None if it does not exist.
 
         Its files stay until `purge_detector`; the next opening purges leftovers.
@@ -293,8 +290,19 @@ class Catalogue:
         self.check_owner()
         if detector_id not in self._state.detectors:
             return None
-        self._change(DetectorRemoved(detector_id))
+        self._change(DetectorRemoved(detector_id, made))
         return self._detectors.note(detector_id, None)
+
+    def report_changes(self, report_id: str, changes: list[LoggedChange]) -> None:
+        """Log changes that were made elsewhere. Reported again, with the same id, they are logged once."""
+        self.check_owner()
+        if report_id not in self._state.log.ids:
+            self._change(Reported(report_id, changes))
+
+    def logged_changes(self, after: int, limit: int) -> LoggedPage:
+        """Return at most `limit` changes of the log after a number."""
+        self.check_owner()
+        return self._state.log.page(after, limit, self._store.page, self._settings.changes_kept_days)
 
     def removed_detectors(self) -> list[str]:
         """Return the removed detectors whose files may still exist."""
@@ -371,6 +379,7 @@ class Catalogue:
 
     def _save(self) -> None:
         sequence = self._store.begin_snapshot()
+        self._state.log.move_to_page(self._store, sequence, self._settings.changes_kept_days)
         body = catalogue_state.encode_state(self._state)
         self._store.save([body], version=state_version(self._state), sequence=sequence)
         self._store.close_earlier_segments()

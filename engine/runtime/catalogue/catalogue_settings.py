@@ -23,3 +23,4 @@ class CatalogueSettings:
     """The cluster in which this directory may succeed another one that still holds the lock."""
     detectors_max: int = sys.maxsize
     tokens_max: int = sys.maxsize
+    changes_kept_days: int = 90

@@ -66,6 +66,7 @@ class RayDirectory:
             cluster=_cluster_id(),
             detectors_max=settings.detectors_max,
             tokens_max=settings.tokens_max,
+            changes_kept_days=settings.changes_kept_days,
         )
         self._folder = str(data)
         self._name = f"{DIRECTORY}{settings.folder_id}"

@@ -26,6 +26,7 @@ class RuntimeSettings:
 
     detectors_max: int = 100_000
     tokens_max: int = 10_000
+    changes_kept_days: int = 90
     max_resident: int = 50
     """Detectors that are active at once."""
     detectors_per_worker: int = 1

@@ -72,6 +72,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     Ticked,
     rule_put,
 )
+from engine.runtime.detector.persistence.logged_changes import Before
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
 MESSAGES_MAX: Final = 100
@@ -132,14 +133,18 @@ def apply(
                 return _lines_evaluated(detector, operation, between)
             case _:
                 detector.change = Change(now_us, operation.by)
+                before = Before(detector, operation)
                 changed = _related(detector, operation, now_us)
                 result, entry, messages = changed or _ruled(detector, detector_id, operation, between)
-                return Applied(Done(json_bytes(result), encode_entries(messages)), entry)
+                logged = b"" if entry is None else before.changes(detector, detector_id, result)
+                return Applied(Done(json_bytes(result), encode_entries(messages), logged), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
 
 
-def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now_us: int) -> Applied:
+def apply_upload(
+    detector: Detector, detector_id: str, uploads: Uploads, operation: Operation, now_us: int
+) -> Applied:
     """Execute an operation of UPLOADS at a given time."""
     payload = operation.payload
     try:
@@ -151,8 +156,10 @@ def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now
             case _:
                 put = msgspec.json.decode(payload, type=PutRelation)
                 entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
+                before = Before(detector, operation)
                 relation = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
-                return Applied(Done(json_bytes(_shown(put.name, relation))), entry)
+                logged = before.changes(detector, detector_id, {})
+                return Applied(Done(json_bytes(_shown(put.name, relation)), changes=logged), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
     return Applied(Done(b"{}"))

@@ -13,6 +13,7 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.change_log import Made
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
@@ -183,10 +184,12 @@ class Scheduler:
                 self._problems.note(problem)
         return msgspec.structs.replace(changes, waiting_for_slots=self._slots.wanted)
 
-    async def fork_detector(self, source_id: str, detector_id: str, name: str, owner: str = "") -> int:
+    async def fork_detector(
+        self, source_id: str, detector_id: str, name: str, owner: str = "", made: Made | None = None
+    ) -> int:
         try:
             await self._make_fork(source_id, detector_id)
-            version = await self.catalogue.enter_fork(detector_id, name, owner)
+            version = await self.catalogue.enter_fork(detector_id, name, owner, made, source_id)
             self._services.dues.note(detector_id, 0)
         except Exception as error:
             await self._purge(detector_id)
@@ -207,8 +210,8 @@ class Scheduler:
             # It has been passivated meanwhile, or was lost.
             left_epoch = route.epoch
 
-    async def delete_detector(self, detector_id: str) -> int:
-        version = await self.catalogue.delete_detector(detector_id)
+    async def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
+        version = await self.catalogue.delete_detector(detector_id, made)
         # The detector is gone at once; usually its files are deleted too before the caller is answered.
         await asyncio.wait({self._begin_purge(detector_id)}, timeout=_PURGE_WAIT_S)
         return version

@@ -19,6 +19,7 @@ import msgspec
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.catalogue_changes import FULL, Grant, StoredToken
+from engine.runtime.contract.change_log import LoggedChange, Made
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -83,6 +84,9 @@ class ServiceRun:
         """What the tokens may do, with the detectors of which they were told that they have created them."""
         self.owners: dict[str, str] = {}
         """The tokens that create detectors, also where they were not told yet."""
+        self.logged: list[tuple[str, str]] = []
+        """The changes that were answered, in order: what was done, and to what."""
+        self.reports = 0
         self.detectors: dict[str, Known] = {}
         self.entered: set[str] = set()
         """Whose creation was answered, and whose deletion was not begun."""
@@ -93,19 +97,32 @@ class ServiceRun:
     # -- what the directory is asked -------------------------------------------------------------------------
 
     def add_token(self, name: str, grant: Grant = FULL) -> None:
-        self.directory.add_token(name, StoredToken(name.encode().ljust(32), name[-4:], grant=grant))
+        token = StoredToken(name.encode().ljust(32), name[-4:], grant=grant)
+        self.directory.add_token(name, token, Made(name))
+        self.logged.append(("create", name))
         self.tokens.add(name)
         self.grants[name] = grant
 
     def revoke_token(self, name: str) -> None:
         self.tokens.discard(name)
-        self.directory.revoke_token(name)
+        self.directory.revoke_token(name, Made(name))
+        self.logged.append(("delete", name))
         self.revoked.add(name)
+
+    def report(self, *ids: str) -> None:
+        """Report changes for the log, and once more, as a front end does that has lost its connection."""
+        self.reports += 1
+        for _ in range(2):
+            changes = [LoggedChange("rule", "change", one, old=b"{}" * 200) for one in ids]
+            self.directory.report_changes(str(self.reports), changes)
+        self.logged += [("change", one) for one in ids]
 
     def create(self, *ids: str, owner: str = "") -> None:
         self.detectors |= {detector_id: Known() for detector_id in ids}
         self.owners |= dict.fromkeys(ids, owner)
-        self.directory.create_detectors(dict.fromkeys(ids, "name"), dict.fromkeys(ids, owner))
+        made = dict.fromkeys(ids, Made(owner))
+        self.directory.create_detectors(dict.fromkeys(ids, "name"), dict.fromkeys(ids, owner), made)
+        self.logged += [("create", one) for one in ids]
         self.entered.update(ids)
         if owner:
             grant = self.grants[owner]
@@ -114,7 +131,8 @@ class ServiceRun:
 
     def delete(self, detector_id: str) -> None:
         self.entered.discard(detector_id)
-        self.directory.delete_detector(detector_id)
+        self.directory.delete_detector(detector_id, Made())
+        self.logged.append(("delete", detector_id))
         self.struck.add(detector_id)
         self.directory.purge_detector(detector_id)
 
@@ -127,13 +145,14 @@ class ServiceRun:
             self.directory.close()
             self.directory = opened(self.disk)
         try:
-            self.directory.enter_fork(detector_id, "fork")
+            self.directory.enter_fork(detector_id, "fork", made=Made())
         except DetectorUnavailable:
             # Its caller is told that there is none.
             self.directory.purge_detector(detector_id)
             self.struck.add(detector_id)
         else:
             self.entered.add(detector_id)
+            self.logged.append(("create", detector_id))
 
     def activate(self, detector_id: str) -> "Owner":
         epoch = self.directory.lease(detector_id)
@@ -242,6 +261,21 @@ def event(number: int, key: str = "") -> Operation:
     return ops.evaluate(json.dumps({"event": event}).encode(), key)
 
 
+def _check_log(run: ServiceRun, directory: Catalogue) -> None:
+    """Raise Lost unless the log has what was answered, once, in order, and of the rest only what happened."""
+    found = directory.logged_changes(0, 10_000).changes
+    if [one.seq for one in found] != [*range(1, len(found) + 1)]:
+        raise Lost(f"the log has the numbers {[one.seq for one in found]}")
+    logged = [(one.action, one.id) for one in found]
+    if logged[: len(run.logged)] != run.logged or len(set(logged)) != len(logged):
+        raise Lost(f"the log has {logged}, and {run.logged} were answered")
+    made = {id_ for action, id_ in logged if action == "create"}
+    gone = {id_ for action, id_ in logged if action == "delete"}
+    there = directory._state.tokens.keys() | directory._state.detectors.keys()
+    if made - gone != there:
+        raise Lost(f"{there} are there, and the log says {made - gone}")
+
+
 def _check_grant(run: ServiceRun, name: str, found: Grant) -> None:
     """Raise Lost unless a token may do what it was given, and is for what it has created."""
     wanted = run.grants[name]
@@ -277,6 +311,23 @@ def bounded_tokens(run: ServiceRun) -> None:
     run.directory = opened(run.disk)
     run.create("d" * 32, owner="first")
     run.revoke_token("second")
+
+
+def changes_log(run: ServiceRun) -> None:
+    """Changes that are logged, and move to pages; two of them are on the way at each snapshot."""
+    run.add_token("first")
+    run.report("a", "b")
+    run.create("a" * 32)
+    run.report("c")
+    run.directory._save()
+    run.report("d", "e")
+    run.delete("a" * 32)
+    run.directory.close()
+    run.directory = opened(run.disk)
+    run.report("f")
+    run.revoke_token("first")
+    run.report(*"ghij")
+    run.directory._save()
 
 
 def activations(run: ServiceRun) -> None:
@@ -398,7 +449,7 @@ def forks(run: ServiceRun) -> None:
 
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
     run.__name__: run
-    for run in (tokens_and_detectors, bounded_tokens, activations, relations, two_owners, forks)
+    for run in (tokens_and_detectors, bounded_tokens, changes_log, activations, relations, two_owners, forks)
 }
 
 
@@ -432,7 +483,7 @@ class ServiceImages:
 
     def _check(self, run: ServiceRun, image: Image, *, machine: bool) -> None:
         told = repr([(known.durable, known.answered) for known in run.detectors.values()])
-        told += repr([run.tokens, run.grants, run.revoked, run.entered, run.struck, machine])
+        told += repr([run.tokens, run.grants, run.logged, run.revoked, run.entered, run.struck, machine])
         key = _digest(image, told)
         if key in self._known:
             return
@@ -450,6 +501,7 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
     state = directory._state
     if not run.tokens <= state.tokens.keys() or run.revoked & state.tokens.keys():
         raise Lost(f"tokens are {set(state.tokens)}; {run.tokens} were added and {run.revoked} revoked")
+    _check_log(run, directory)
     for name in run.tokens:
         _check_grant(run, name, state.tokens[name].grant)
     if not run.entered <= state.detectors.keys() or run.struck & state.detectors.keys():

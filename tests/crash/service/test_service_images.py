@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from engine.runtime.catalogue import change_log
 from snapshots.errors import StorageError
 from tests.crash.model.history import Lost
 from tests.crash.service.planted_defects import SERVICE_DEFECTS
@@ -13,7 +14,9 @@ from tests.crash.service.service_images import RUNS, ServiceImages
 @pytest.mark.storm
 @pytest.mark.parametrize("sync", ["always", "interval"])
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_every_crash_image_of_a_service_has_what_was_answered(run, sync, seed, record_property):
+def test_every_crash_image_of_a_service_has_what_was_answered(run, sync, seed, record_property, monkeypatch):
+    # So that a few changes make a page of the log.
+    monkeypatch.setattr(change_log, "_BYTES_IN_STATE_MAX", 500)
     images = ServiceImages(5, random.Random(seed))
     images.of(run, sync)
     record_property("examples", images.different)

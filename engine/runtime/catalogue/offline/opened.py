@@ -7,6 +7,7 @@ from pathlib import Path
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.catalogue.tokens import MintedToken, mint
+from engine.runtime.contract.change_log import Made
 from snapshots.data_folder.identity import begin_folder
 
 
@@ -29,5 +30,5 @@ def mint_offline(data: Path) -> MintedToken:
     """Mint a token in a data folder that no service uses. Raises FolderInUse, StorageError."""
     minted = mint()
     with opened_offline(data) as directory:
-        directory.add_token(minted.id, minted.stored)
+        directory.add_token(minted.id, minted.stored, Made.now())
     return minted
