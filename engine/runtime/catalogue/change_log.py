@@ -53,9 +53,7 @@ class ChangeLog(msgspec.Struct):
         self.bytes += len(change.old) + len(change.new)
 
     def report(self, report_id: str, changes: Iterable[LoggedChange]) -> None:
-        """Log what a caller reports; nothing if it is a repetition."""
-        if report_id in self.ids:
-            return
+        """Log what a caller reports, which is no repetition."""
         self.ids = [*self.ids, report_id][-_IDS_KEPT:]
         for change in changes:
             self.note(change)

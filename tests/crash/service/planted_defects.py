@@ -2,8 +2,9 @@
 
 from functools import partial
 
-from engine.runtime.catalogue import catalogue, catalogue_state
+from engine.runtime.catalogue import catalogue, catalogue_state, new_folder
 from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.catalogue.change_log import ChangeLog
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
 from engine.runtime.detector.active_detector import ActiveDetector
@@ -112,6 +113,20 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "pass",
         partial(images, "bounded_tokens"),
     ),
+    "a change that is reported again is logged again": Defect(
+        Catalogue,
+        "report_changes",
+        "if report_id not in self._state.log.ids:",
+        "if True:",
+        partial(images, "changes_log"),
+    ),
+    "a page of the changes log is not written": Defect(
+        ChangeLog,
+        "move_to_page",
+        "store.save_page(body, version=PAGE_VERSION, sequence=sequence, expires_us=expires_us)",
+        "pass",
+        partial(images, "changes_log"),
+    ),
     "a detector is entered before it has a folder": Defect(
         Catalogue,
         "create_detectors",
@@ -144,8 +159,8 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a detector is entered as a copy, though nothing was copied": Defect(
         Catalogue,
         "enter_fork",
-        "if not has_snapshot(",
-        "if not is_unused(",
+        "if not has_snapshot(self._detectors_folder / detector_id, self._files):",
+        "if False:",
         partial(images, "forks"),
     ),
     "an owner is copied that has been overtaken": Defect(
@@ -174,14 +189,14 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         forking.make_fork,
     ),
     "a copy that was not completed stays": Defect(
-        catalogue, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
+        new_folder, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
     ),
     "a detector's folder goes before it is struck out": Defect(
         Catalogue,
         "delete_detector",
-        "self._change(DetectorRemoved(detector_id))",
+        "self._change(DetectorRemoved(detector_id, made))",
         "destroy_folder(self._detectors_folder / detector_id, self._files); "
-        "self._change(DetectorRemoved(detector_id))",
+        "self._change(DetectorRemoved(detector_id, made))",
         partial(images, "tokens_and_detectors"),
     ),
 }

@@ -72,6 +72,11 @@ class Known:
     """Answers with keys, by the place of the position that they are part of."""
 
 
+def made_by(token: str = "") -> Made:
+    """Make a change that the log keeps for long, whatever the disk's clock says."""
+    return Made(token, "request", 4_102_444_800_000)
+
+
 class ServiceRun:
     """A service, and what its callers were told."""
 
@@ -98,14 +103,14 @@ class ServiceRun:
 
     def add_token(self, name: str, grant: Grant = FULL) -> None:
         token = StoredToken(name.encode().ljust(32), name[-4:], grant=grant)
-        self.directory.add_token(name, token, Made(name))
+        self.directory.add_token(name, token, made_by(name))
         self.logged.append(("create", name))
         self.tokens.add(name)
         self.grants[name] = grant
 
     def revoke_token(self, name: str) -> None:
         self.tokens.discard(name)
-        self.directory.revoke_token(name, Made(name))
+        self.directory.revoke_token(name, made_by(name))
         self.logged.append(("delete", name))
         self.revoked.add(name)
 
@@ -113,14 +118,14 @@ class ServiceRun:
         """Report changes for the log, and once more, as a front end does that has lost its connection."""
         self.reports += 1
         for _ in range(2):
-            changes = [LoggedChange("rule", "change", one, old=b"{}" * 200) for one in ids]
+            changes = [LoggedChange("rule", "change", one, old=b"{}" * 200, made=made_by()) for one in ids]
             self.directory.report_changes(str(self.reports), changes)
         self.logged += [("change", one) for one in ids]
 
     def create(self, *ids: str, owner: str = "") -> None:
         self.detectors |= {detector_id: Known() for detector_id in ids}
         self.owners |= dict.fromkeys(ids, owner)
-        made = dict.fromkeys(ids, Made(owner))
+        made = dict.fromkeys(ids, made_by(owner))
         self.directory.create_detectors(dict.fromkeys(ids, "name"), dict.fromkeys(ids, owner), made)
         self.logged += [("create", one) for one in ids]
         self.entered.update(ids)
@@ -131,7 +136,7 @@ class ServiceRun:
 
     def delete(self, detector_id: str) -> None:
         self.entered.discard(detector_id)
-        self.directory.delete_detector(detector_id, Made())
+        self.directory.delete_detector(detector_id, made_by())
         self.logged.append(("delete", detector_id))
         self.struck.add(detector_id)
         self.directory.purge_detector(detector_id)
@@ -145,7 +150,7 @@ class ServiceRun:
             self.directory.close()
             self.directory = opened(self.disk)
         try:
-            self.directory.enter_fork(detector_id, "fork", made=Made())
+            self.directory.enter_fork(detector_id, "fork", made=made_by())
         except DetectorUnavailable:
             # Its caller is told that there is none.
             self.directory.purge_detector(detector_id)

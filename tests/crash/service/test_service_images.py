@@ -11,12 +11,15 @@ from tests.crash.service.planted_defects import SERVICE_DEFECTS
 from tests.crash.service.service_images import RUNS, ServiceImages
 
 
+@pytest.fixture(autouse=True)
+def _a_few_changes_make_a_page_of_the_log(monkeypatch):
+    monkeypatch.setattr(change_log, "_BYTES_IN_STATE_MAX", 500)
+
+
 @pytest.mark.storm
 @pytest.mark.parametrize("sync", ["always", "interval"])
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_every_crash_image_of_a_service_has_what_was_answered(run, sync, seed, record_property, monkeypatch):
-    # So that a few changes make a page of the log.
-    monkeypatch.setattr(change_log, "_BYTES_IN_STATE_MAX", 500)
+def test_every_crash_image_of_a_service_has_what_was_answered(run, sync, seed, record_property):
     images = ServiceImages(5, random.Random(seed))
     images.of(run, sync)
     record_property("examples", images.different)
