@@ -83,8 +83,7 @@ def _typed(type_: type[T]) -> Callable[[Envelope], T]:
 
 def _listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
     """Read a result whose only member is a list, and give the list."""
-    [member] = type_.__struct_fields__
-    return lambda envelope: getattr(msgspec.json.decode(envelope.result, type=type_), member)
+    return lambda envelope: msgspec.structs.astuple(msgspec.json.decode(envelope.result, type=type_))[0]
 
 
 def _with_messages(type_: type[S]) -> Callable[[Envelope], S]:
@@ -103,7 +102,7 @@ def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T
     return Call("POST", path, _typed(type_), body)
 
 
-# Tokens
+# Tokens, and who changed what
 
 
 def list_tokens() -> Call[list[ListedToken]]:
@@ -118,7 +117,7 @@ def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call
 
 
 def own_token() -> Call[OwnToken]:
-    """Return what the client's own token is, and what it may do."""
+    """Return what the client's own token may do."""
     return Call("GET", _path("tokens", "self"), _typed(OwnToken))
 
 
@@ -129,7 +128,7 @@ def revoke_token(token_id: str) -> Call[Identified]:
 
 def changes(after: int = 0, limit: int = PAGE) -> Call[Changes]:
     """Return a page of the changes log, oldest first: who changed what after a number."""
-    return Call("GET", f"/api/changes?{urlencode({'after': after, 'limit': limit})}", _typed(Changes))
+    return Call("GET", f"/api/changes?after={after}&limit={limit}", _typed(Changes))
 
 
 # Detectors

@@ -6,7 +6,7 @@ from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
 from api.schema.envelope import Response, success_of
-from api.schema.messages import changes as messages
+from api.schema.messages import catalogue as messages
 from api.schema.messages.catalogue import PAGE_MAX, given
 from engine.runtime.contract.change_log import LoggedChange
 

@@ -15,7 +15,6 @@ from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, Failure
 from api.schema.examples import EVENT, TUPLES
 from api.schema.messages import (
     catalogue,
-    changes,
     cluster,
     comparisons,
     conditions,
@@ -32,7 +31,6 @@ _MESSAGES: Final = {
     name: member
     for module in (
         catalogue,
-        changes,
         cluster,
         comparisons,
         conditions,
@@ -126,6 +124,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             {"name": "relations", "description": "Tuples that conditions look up."},
             {"name": "evaluation", "description": "Events in, actions out."},
             {"name": "conditions", "description": "The language of conditions, without a detector."},
+            {"name": "changes", "description": "Who changed what."},
             {"name": "cluster", "description": "Nodes, workers, and which detectors they have."},
             {"name": "service", "description": "The service itself."},
         ],

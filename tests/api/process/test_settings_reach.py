@@ -182,6 +182,8 @@ OF_THE_RUNTIME = {
     "test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change",
     "snapshot_journal_bytes": "tests/unit/runtime/backend/test_answered.py::"
     "test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile",
+    "changes_kept_days": "tests/unit/runtime/catalogue/catalogue/test_change_log.py::"
+    "test_what_is_older_than_the_setting_says_is_gone",
     "snapshots_kept": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_as_many_snapshots_are_kept_as_are_asked_for",
     "spares": "tests/unit/runtime/scheduler/test_settings_in_force.py::"

@@ -44,6 +44,7 @@ class FakeService:
         self.names: dict[str, str] = {}
         self.relations: dict[str, dict[str, list[Any]]] = {}
         self.tokens: list[dict[str, Any]] = []
+        self.changes: list[dict[str, Any]] = []
         self.requests: list[tuple[str, str]] = []
         self._messages: list[Entry] = []
         """The messages of the answer that is being made."""
@@ -88,6 +89,10 @@ class FakeService:
         is_json = request.headers.get("Content-Type", "").startswith("application/json")
         body = json.loads(request.content) if request.content and is_json else {}
         match request.method, request.url.raw_path.decode().partition("?")[0].split("/")[2:]:
+            case "GET", ["changes"]:
+                after = int(request.url.params["after"])
+                page = [one for one in self.changes if one["seq"] > after]
+                return {"changes": page, "next": page[-1]["seq"] if page else after}
             case "GET", ["tokens"]:
                 return {"tokens": self.tokens}
             case "POST", ["token" | "tokens"]:

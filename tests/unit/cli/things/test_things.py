@@ -186,3 +186,22 @@ def test_an_error_of_the_service_is_told_and_the_status_is_one(run: Run) -> None
         "rule-detector: no detector has the id or name `shop`: there is none yet; "
         "`rule-detector detectors create` makes one\n"
     )
+
+
+def test_changes_are_printed_with_who_made_them(service: FakeService, run: Run) -> None:
+    entry = {"seq": 1, "time_ms": 1_709_542_800_000, "request": "r", "kind": "rule", "action": "change"}
+    service.changes = [
+        {**entry, "token": {"id": "t", "name": "ada"}, "id": "one", "name": "forced", "detectorId": "d"}
+        | {"old": {"enabled": True}, "new": {"enabled": False}},
+        {**entry, "seq": 2, "token": None, "kind": "token", "action": "create", "id": "two", "name": ""}
+        | {"new": {"name": ""}},
+    ]
+    printed = run("changes").stdout
+    assert "2024-03-04T09:00:00.000Z  ada          change rule   forced" in printed
+    assert '{"enabled":true} -> {"enabled":false}' in printed
+    assert "the service  create token  two" in printed
+    assert "forced" not in run("changes", "--after", "1").stdout
+    assert "forced" in run("changes", "--detector", "d").stdout
+    assert "two" not in run("changes", "--detector", "d").stdout
+    listed = json.loads(run("changes", "--limit", "1", "-o", "json").stdout)["changes"]
+    assert listed == service.changes[:1]
