@@ -46,14 +46,18 @@ async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
     if permit.detectors is not None:
         return await _listed(await _own(permit, query))
     if query == catalogue.DetectorsQuery():
-        # One after another: each of many at once would take a part of every turn of the loop.
-        async with service.listing:
-            return await _listed(await service.backend.detectors())
+        return await _all()
     after, most = given(query.after), given(query.limit) or catalogue.PAGE_MAX
     page = await service.backend.detectors_page(after, most)
     if page is None:
         raise _no_such_start(after)
     return await _listed(page)
+
+
+async def _all() -> Response:
+    # One after another: each of many at once would take a part of every turn of the loop.
+    async with service.listing:
+        return await _listed(await service.backend.detectors())
 
 
 async def _own(permit: Permit, query: catalogue.DetectorsQuery) -> list[tuple[str, str]]:

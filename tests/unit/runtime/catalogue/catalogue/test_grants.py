@@ -78,7 +78,7 @@ def test_detectors_that_are_gone_leave_room(opened, monkeypatch):
     assert token.grant.detectors == {C, "e" * 32}
 
 
-@pytest.mark.parametrize("grant", BOUNDS, ids=str)
+@pytest.mark.parametrize("grant", BOUNDS, ids=range(len(BOUNDS)))
 def test_what_has_bounds_is_written_in_a_version_that_earlier_programs_refuse(grant):
     bounded = StoredToken(b"digest", "hint", grant=grant)
     assert state_version(CatalogueState(tokens={A: StoredToken(b"digest", "hint")})) == 2
