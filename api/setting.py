@@ -1,5 +1,6 @@
 """One setting: its name, its type, its default and its help, and how a value of it is read."""
 
+import dataclasses
 import math
 import typing
 from dataclasses import dataclass
@@ -106,3 +107,9 @@ class Setting:
                 )
             case _:
                 return "true or false"
+
+
+def setting_field(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
+    """Return a field with its default, its help and its inclusive bounds."""
+    metadata = {"text": text, "bounds": (least, most)}
+    return dataclasses.field(default=default, metadata=metadata)

@@ -6,9 +6,11 @@ import re
 import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from api.listening_settings import ListeningSettings
 from api.setting import Setting, SettingsError, type_of
+from api.setting import setting_field as _setting
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 
@@ -19,7 +21,17 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        *("host", "port", "probe_port", "data", "existing_data", "front_ends"),
+        *(
+            "host",
+            "port",
+            "tls_cert",
+            "tls_key",
+            "probe_port",
+            "metrics_host",
+            "data",
+            "existing_data",
+            "front_ends",
+        ),
         *("ray_address", "bootstrap_token", "bootstrap_token_file"),
         *("log_format", "log_level", "access_log", "slow_request_ms", "otlp_endpoint"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
@@ -34,25 +46,10 @@ _SECRET: Final = re.compile(r"[!-~]{32,}")
 _ENDPOINT: Final = re.compile(r"https?://[!-~]+")
 
 
-def _setting(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
-    """Return a field with its default, its help and its inclusive bounds."""
-    metadata = {"text": text, "bounds": (least, most)}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(ListeningSettings):
     """The settings in force. Texts become values of their types. Raises SettingsError with every defect."""
 
-    host: str = _setting("127.0.0.1", "The address to listen on.")
-    port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
-    probe_port: int = _setting(
-        0,
-        "The port at which a thread of its own answers /healthz, /readyz and /metrics, however busy the "
-        "service is; 0 for none.",
-        least=0,
-        most=65_535,
-    )
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     existing_data: bool = _setting(False, "Refuse a data folder without an id, as when its mount is missing.")
     front_ends: int = _setting(1, "The number of front ends; if several, each in its own process.", most=256)
@@ -278,8 +275,7 @@ class Settings:
             except SettingsError as error:
                 defects += error.defects
                 object.__setattr__(self, setting.name, setting.default)
-        if not self.host:
-            defects.append("host: expected an address, got an empty string")
+        defects += self.defects()
         if self.bootstrap_token is not None and not _SECRET.fullmatch(self.bootstrap_token):
             defects.append(
                 "bootstrap_token: expected at least 32 visible ASCII characters without blanks "

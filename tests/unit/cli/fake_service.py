@@ -67,7 +67,7 @@ class FakeService:
     def put_in_place(self, patch: pytest.MonkeyPatch) -> None:
         """Have all commands call this service."""
         options = import_module("api.cli.options.service_options")
-        patch.setattr(options, "Client", lambda _url, _token: self.client())
+        patch.setattr(options, "Client", lambda _url, _token, **_: self.client())
         patch.setattr(options, "AsyncClient", lambda _url, _token, **_: self.async_client())
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
