@@ -112,6 +112,9 @@ class RetryingSender:
     def unanswered(self, error: httpx.HTTPError) -> ServiceError:
         """Return the error of a request without an answer."""
         match error:
+            case httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                reason = str(error).rpartition("failed: ")[2]
+                said = f"the certificate of {self.url} is not trusted: {reason}; name its CA file"
             case httpx.ConnectError():
                 said = f"no service answers at {self.url}; is it running (`rule-detector serve`)?"
             case httpx.TimeoutException():
